@@ -1,0 +1,169 @@
+/* bloom_filter: a scalable Bloom filter in Cassandra's bit layout: a chain of layers, each of which is one Cassandra
+ * filter (k, bits, words), the item hashed once for all of them.
+ *
+ * What it does not do: names, expiry, files, sockets, logging. Items are known by their 128-bit hash (murmur3.h).
+ *
+ * Lifetime: a pool lives as long as any class or filter made from it; a filter lives in the caller's storage, from
+ * bloom_filter_init() to bloom_filter_deinit().
+ *
+ * Threads: any number of threads may query and add at the same time, on the same filter, without further
+ * synchronisation; queries take no lock and write nothing. Init, deinit, and the functions marked "loading" need
+ * exclusive access. A caller that frees a filter makes sure by its own means (RCU) that nobody is inside it.
+ *
+ * Layout: FORMAT.md sections 1, 4 and 5 (bit order, index derivation, sizing); scaling as in P. Almeida et al.,
+ * "Scalable Bloom Filters" (2007): layer i has capacity * expansion^i items at rate error_rate * 0.5^(i+1), so that the
+ * rates of all layers sum up to less than error_rate; a fixed filter has one layer at exactly error_rate. */
+#ifndef BLOOMERY_BLOOM_FILTER_H
+#define BLOOMERY_BLOOM_FILTER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bloom_size.h"
+#include "errbuf.h"
+#include "murmur3.h"
+
+#define BLOOM_MAX_EXPANSION 32768
+#define BLOOM_MAX_LAYERS    64
+
+/* The three live variants of the file format (FORMAT.md section 2). The word order concerns files only; the hash order
+ * decides which bits an item has. In memory the words always are little-endian bytes in NEW order. */
+enum bloom_variant {
+    BLOOM_NA = 0, /* Cassandra 4.0 and later: little-endian words, base = h2, increment = h1 */
+    BLOOM_ME = 1, /* Cassandra 3.x, ScyllaDB mc..mt: big-endian words, base = h2, increment = h1 */
+    BLOOM_KA = 2, /* before 3.0, ScyllaDB ka la: big-endian words, base = h1, increment = h2 */
+};
+
+/* What a user asks for. */
+struct bloom_params {
+    uint64_t capacity;   /* items the first layer is made for, >= 1 */
+    double error_rate;   /* 0 < error_rate < 1, of the whole chain */
+    uint32_t expansion;  /* capacity of a layer relative to the one before, 1..BLOOM_MAX_EXPANSION; 0: fixed size */
+};
+
+/* What a layer is made of, as a file states it. */
+struct bloom_shape {
+    uint64_t nwords; /* 1..BLOOM_MAX_WORDS */
+    uint8_t k;       /* 1..BLOOM_MAX_K */
+    uint8_t variant; /* enum bloom_variant */
+};
+
+/* ---- pool and classes -------------------------------------------------------------------------------------------- */
+
+/* What the filters of a process share: the classes, the locks of adds, the account of memory. Thread: any. */
+struct bloom_pool;
+
+int bloom_pool_create(struct bloom_pool **pool_out); /* 0 or -ENOMEM */
+void bloom_pool_destroy(struct bloom_pool *pool);    /* NULL is fine; all classes must have been released */
+
+/* Bytes now held by the words of all filters of the pool. */
+uint64_t bloom_pool_bytes(const struct bloom_pool *pool);
+
+/* Upper limits, 0 for none: bytes of words per filter (all layers) and of the whole pool. They are checked before
+ * anything is allocated, for new filters and for growth; existing filters stay as they are. */
+void bloom_pool_set_limits(struct bloom_pool *pool, uint64_t max_filter_bytes, uint64_t max_total_bytes);
+
+/* A class is what all filters of equal parameters and equal first layer share, so that a small filter costs little more
+ * than its bits. Counted references. Thread: any. */
+struct bloom_class;
+
+enum bloom_status {
+    BLOOM_OK = 0,
+    BLOOM_REFUSED = 1, /* parameters that cannot be had; the errbuf says what would be right */
+    BLOOM_LIMIT = 2,   /* a limit of the pool is in the way; the errbuf says which, and what would be needed */
+};
+
+/* The class for these parameters, its first layer sized by bloom_size_plan() (variant BLOOM_NA), or of exactly the
+ * given shape when `shape` is not NULL (loading, import). 0, BLOOM_REFUSED, or -ENOMEM. The caller owns a reference. */
+int bloom_class_get(struct bloom_pool *pool, const struct bloom_params *params, const struct bloom_shape *shape,
+                    struct bloom_class **class_out, struct errbuf *err);
+struct bloom_class *bloom_class_retain(struct bloom_class *class);
+void bloom_class_release(struct bloom_class *class); /* NULL is fine */
+const struct bloom_params *bloom_class_params(const struct bloom_class *class);
+
+/* ---- filter ------------------------------------------------------------------------------------------------------ */
+
+/* In the caller's storage of bloom_filter_bytes() bytes, aligned to 8. Fields are internal. */
+struct bloom_filter;
+
+/* Storage for a filter of this class: the header, and the words of the first layer when they are few (otherwise they
+ * are mapped separately, which costs nothing until they are used). */
+size_t bloom_filter_bytes(const struct bloom_class *class);
+
+/* An empty filter; takes a reference to the class of its own. 0, BLOOM_LIMIT, or -ENOMEM (nothing to undo then). */
+int bloom_filter_init(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err);
+void bloom_filter_deinit(struct bloom_filter *filter); /* may take milliseconds for gigabytes: not on a loop */
+
+const struct bloom_params *bloom_filter_params(const struct bloom_filter *filter);
+
+/* Whether the item may have been added (true) or certainly was not (false). */
+bool bloom_filter_query(const struct bloom_filter *filter, struct bloom_hash hash);
+
+enum bloom_add {
+    BLOOM_PRESENT = 0, /* it was (or seemed to be) there already; nothing has been written */
+    BLOOM_ADDED = 1,   /* it is there now, and this call, no other, made it so */
+    BLOOM_FULL = 2,    /* a fixed filter that has taken its capacity of items */
+    BLOOM_NO_ROOM = 3, /* the next layer would break a limit or cannot be allocated; the errbuf says which and what */
+};
+
+/* Adds an item. Of any number of threads that add the same item at the same time exactly one gets BLOOM_ADDED, also
+ * while the filter grows. A layer never takes more items than its capacity. `err` may be NULL. */
+enum bloom_add bloom_filter_add(struct bloom_filter *filter, struct bloom_hash hash, struct errbuf *err);
+
+uint64_t bloom_filter_items(const struct bloom_filter *filter);    /* adds that were answered BLOOM_ADDED */
+uint64_t bloom_filter_capacity(const struct bloom_filter *filter); /* sum over the layers */
+uint64_t bloom_filter_memory(const struct bloom_filter *filter);   /* bytes: words, headers, bookkeeping; no name */
+unsigned bloom_filter_nlayers(const struct bloom_filter *filter);
+
+/* ---- the probe: a query or an add cut in two, so that the cache misses of many can overlap ------------------------ */
+
+/* The caller's storage; fields are internal. */
+struct bloom_probe {
+    struct bloom_hash hash;
+    const void *layer;            /* the layer the bits were derived for */
+    uint64_t bit[BLOOM_MAX_K];
+};
+
+/* First half: derives the item's bits in the newest layer and prefetches their cache lines. The filter must stay alive
+ * until the second half. */
+void bloom_probe_start(struct bloom_probe *probe, const struct bloom_filter *filter, struct bloom_hash hash);
+
+/* Second half: the answer of bloom_filter_query() or bloom_filter_add() as of now, also when the filter has changed or
+ * grown since the first half. */
+bool bloom_probe_query(const struct bloom_probe *probe, const struct bloom_filter *filter);
+enum bloom_add bloom_probe_add(const struct bloom_probe *probe, struct bloom_filter *filter, struct errbuf *err);
+
+/* ---- layers, for saving, loading and reporting --------------------------------------------------------------------- */
+
+struct bloom_layer_view {
+    struct bloom_shape shape;
+    uint64_t capacity;
+    double error_rate;            /* this layer's share */
+    uint64_t items;
+    _Atomic uint64_t *words;      /* shape.nwords words in memory order; valid as long as the filter */
+};
+
+/* The layer `index` (0 is the oldest), index < bloom_filter_nlayers(). */
+void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struct bloom_layer_view *view_out);
+
+/* Loading: sets the item count of a layer; appends a zeroed layer of a given shape. 0, BLOOM_REFUSED (not a shape),
+ * BLOOM_LIMIT or -ENOMEM. The words are then written through bloom_filter_layer(). */
+void bloom_filter_set_items(struct bloom_filter *filter, unsigned index, uint64_t items);
+int bloom_filter_append_layer(struct bloom_filter *filter, const struct bloom_shape *shape, struct errbuf *err);
+
+/* What the bits say, not what was asked for. */
+struct bloom_state {
+    uint64_t bits;           /* bits of all layers */
+    uint64_t bits_set;
+    double fill_ratio;       /* bits_set / bits, 0..1 */
+    double rate;             /* probability that a query for an item never added says "present" now */
+    double estimated_items;  /* distinct items that this fill suggests */
+};
+
+/* Counts the bits of one layer, or of the whole chain. Takes about 1 ms per 10 MB: not on a loop for large filters. */
+void bloom_layer_state(const struct bloom_layer_view *layer, struct bloom_state *state_out);
+void bloom_filter_state(const struct bloom_filter *filter, struct bloom_state *state_out);
+
+#endif

@@ -1,0 +1,21 @@
+/* errbuf: a fixed-size error message that is written where an error is found and prefixed on the way up, so that the
+ * reader at the top sees the whole path of causes: "load filter 'urls': layer 0: 0-Filter.db: short file".
+ *
+ * No allocation; a message that does not fit is cut and ends in "...". Lifetime: the caller's storage; a zeroed errbuf
+ * is empty. Thread: any, on distinct objects. */
+#ifndef BLOOMERY_ERRBUF_H
+#define BLOOMERY_ERRBUF_H
+
+#define ERRBUF_SIZE 512
+
+struct errbuf {
+    char text[ERRBUF_SIZE]; /* always NUL-terminated, printable ASCII: bytes outside 0x20..0x7e are written as \xHH */
+};
+
+/* Replaces the message. `err` may be NULL: then nothing is written (the caller is not interested in the text). */
+void errbuf_set(struct errbuf *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Puts "<prefix>: " in front of the message. `err` may be NULL. */
+void errbuf_prefix(struct errbuf *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,58 @@
+/* buf: a growable byte buffer with a hard cap, written at the end and consumed at the front. Replies are built in one.
+ *
+ * Failure is sticky: when memory runs out or the cap would be passed, the buffer is marked failed, takes nothing more,
+ * and the owner finds out once, at the end (buf_failed()); a reply therefore never fails half-way in the caller's code.
+ *
+ * Lifetime: the caller's storage, buf_init() to buf_deinit(). Thread: any, on distinct objects. */
+#ifndef BLOOMERY_BUF_H
+#define BLOOMERY_BUF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct buf {
+    char *data;    /* malloc'ed, or NULL while nothing has been written */
+    size_t start;  /* first byte not consumed */
+    size_t end;    /* one past the last byte written */
+    size_t size;   /* allocated */
+    size_t cap;    /* size never grows beyond this */
+    bool failed;
+};
+
+void buf_init(struct buf *buf, size_t cap);
+void buf_deinit(struct buf *buf); /* idempotent: frees the memory, keeps the cap */
+
+static inline size_t buf_len(const struct buf *buf)
+{
+    return buf->end - buf->start;
+}
+
+static inline const char *buf_head(const struct buf *buf)
+{
+    return buf->data + buf->start;
+}
+
+static inline bool buf_failed(const struct buf *buf)
+{
+    return buf->failed;
+}
+
+/* Makes room for `n` more bytes and returns where they go, or NULL after marking the buffer failed. The pointer is
+ * valid until the next call on the buffer. */
+char *buf_reserve(struct buf *buf, size_t n);
+
+/* Says that `n` of the reserved bytes have been written. */
+static inline void buf_commit(struct buf *buf, size_t n)
+{
+    buf->end += n;
+}
+
+void buf_append(struct buf *buf, const void *data, size_t n);
+
+/* Drops `n` <= buf_len() bytes from the front. An emptied buffer starts over at the beginning of its memory. */
+void buf_consume(struct buf *buf, size_t n);
+
+/* Cuts the content back to `len` <= buf_len() bytes (a reply that is withdrawn). Does not clear a failure. */
+void buf_truncate(struct buf *buf, size_t len);
+
+#endif

@@ -1,0 +1,104 @@
+/* resp_parse: a push parser for what clients send: RESP arrays of bulk strings (the same in RESP2 and RESP3) and inline
+ * commands.
+ *
+ * It knows no socket and no command, and it never copies an argument: arguments are offsets into the caller's bytes. No
+ * byte is looked at twice, however the input is cut: the parser remembers how far it came. No allocation per command: the
+ * list of arguments is lent by the caller (one per thread is enough) and only kept by a parser whose command is not
+ * complete yet.
+ *
+ * The caller keeps the bytes of the command being parsed contiguous, from its first byte on, and passes them again with
+ * more behind them; they may move between calls but not change.
+ *
+ * Reference: the Redis serialization protocol specification; error texts as Redis 8 words them.
+ *
+ * Lifetime: caller's storage, resp_parser_init() to resp_parser_deinit(). Thread: any, on distinct objects. */
+#ifndef BLOOMERY_RESP_PARSE_H
+#define BLOOMERY_RESP_PARSE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct slice {
+    const char *ptr; /* not NUL-terminated; may be NULL when len is 0 */
+    size_t len;
+};
+
+/* Limits of a request. A request that passes one is RESP_MALFORMED. All at most UINT32_MAX. */
+struct resp_limits {
+    size_t max_args;    /* arguments of a command, the name included */
+    size_t max_bulk;    /* bytes of one argument */
+    size_t max_inline;  /* bytes of an inline command, or of a header line, without its line end */
+};
+
+#define RESP_MAX_ARGS_DEFAULT   (1024 * 1024)        /* a batch of a million items is one command; more is a mistake */
+#define RESP_MAX_BULK_DEFAULT   (512 * 1024 * 1024)  /* Redis's proto-max-bulk-len */
+#define RESP_MAX_INLINE_DEFAULT (64 * 1024)          /* Redis's PROTO_INLINE_MAX_SIZE */
+#define RESP_MAX_ARGS_NOAUTH    10                   /* before AUTH nobody may make the server keep much */
+#define RESP_MAX_BULK_NOAUTH    16384
+
+/* Where an argument is, relative to the first byte of its command. */
+struct resp_span {
+    uint32_t off;
+    uint32_t len;
+};
+
+/* The list of arguments of one command at a time, reused for all commands of a thread. Zero-initialise. */
+struct resp_args {
+    struct resp_span *spans;
+    size_t count;
+    size_t size;
+};
+void resp_args_deinit(struct resp_args *args); /* idempotent */
+
+struct resp_command {
+    const char *base;               /* first byte of the command; spans are relative to it */
+    const struct resp_span *spans;  /* valid until the next call of the parser with the same resp_args */
+    size_t argc;                    /* >= 1 */
+};
+
+static inline struct slice resp_arg(const struct resp_command *cmd, size_t i)
+{
+    return (struct slice){cmd->base + cmd->spans[i].off, cmd->spans[i].len};
+}
+
+enum resp_status {
+    RESP_COMMAND = 0,   /* a whole command; command_out is filled */
+    RESP_NEED_MORE = 1, /* all bytes are used up, the command goes on (consumed_out is 0 while one has begun) */
+    RESP_MALFORMED = 2, /* not RESP, or over a limit; sticky until re-init; resp_parser_error() has the reason */
+    RESP_NO_MEMORY = 3, /* the list of arguments cannot grow; sticky until re-init */
+};
+
+struct resp_parser {
+    /* internal */
+    struct resp_args held;  /* the arguments so far of an incomplete command */
+    uint32_t pos;           /* bytes of the current command looked at so far */
+    uint32_t remaining;     /* arguments still to come */
+    uint32_t bulk_len;      /* length of the argument whose body is due */
+    uint8_t state;
+    uint8_t bad_byte;
+    uint8_t error;
+    uint8_t noauth;         /* the limits in force are those of an unauthenticated client (for the error text) */
+};
+
+void resp_parser_init(struct resp_parser *parser);
+void resp_parser_deinit(struct resp_parser *parser); /* idempotent */
+
+/* Looks for one command in buf[0..len). `buf` begins with the first byte that earlier calls did not report consumed;
+ * `args` is scratch. `buf` is written to only inside an inline command (quoted arguments are unescaped in place).
+ *
+ * RESP_COMMAND: consumed_out bytes make up this command (and empty requests skipped before it); call again with the
+ * rest. RESP_NEED_MORE: consumed_out bytes (empty requests) may be dropped, the others must be passed again with more
+ * behind them. Otherwise consumed_out is 0. `noauth` chooses the wording "unauthenticated ..." of limit errors. */
+enum resp_status resp_parser_next(struct resp_parser *parser, struct resp_args *args, const struct resp_limits *limits,
+                                  int noauth, char *buf, size_t len, size_t *consumed_out,
+                                  struct resp_command *command_out);
+
+/* After RESP_NEED_MORE: how many bytes, counted from the first byte of the command, are certainly needed before a call
+ * can make progress (so that a large argument can be read in one go). At least the length already passed + 1, and never
+ * more than the limits allow. */
+size_t resp_parser_needs(const struct resp_parser *parser);
+
+/* After RESP_MALFORMED: the text to send, without "-ERR " and line end ("Protocol error: ..."). Printable. */
+void resp_parser_error(const struct resp_parser *parser, char *text_out, size_t size);
+
+#endif

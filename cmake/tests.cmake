@@ -1,0 +1,37 @@
+# How tests are added. Every test carries a label: unit, e2e, fault, fuzz, stress, slow.
+
+# bloomery_unit_test(<name> SOURCES ... LIBRARIES ... [LABEL label]): a Criterion program. Not built under
+# ThreadSanitizer, whose address-space layout Criterion's process sandbox cannot live with: what threads do is tested
+# there by the stress programs and by the end-to-end tests against the daemon.
+function(bloomery_unit_test name)
+  cmake_parse_arguments(t "" "LABEL" "SOURCES;LIBRARIES" ${ARGN})
+  if(BLOOMERY_SANITIZE STREQUAL "thread")
+    return()
+  endif()
+  if(NOT t_LABEL)
+    set(t_LABEL unit)
+  endif()
+  add_executable(${name} ${t_SOURCES})
+  bloomery_target(${name})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support)
+  target_compile_definitions(${name} PRIVATE
+    BLOOMERY_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/tests/golden" BLOOMERY_SHARED_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/../shared/golden")
+  target_link_libraries(${name} PRIVATE ${t_LIBRARIES} PkgConfig::CRITERION Threads::Threads m)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS ${t_LABEL} TIMEOUT 600)
+endfunction()
+
+# bloomery_stress_test(<name> SOURCES ... LIBRARIES ...): a plain program with main() that exits 0 or says what went
+# wrong; built in every preset, ThreadSanitizer's included.
+function(bloomery_stress_test name)
+  cmake_parse_arguments(t "" "LABEL" "SOURCES;LIBRARIES" ${ARGN})
+  if(NOT t_LABEL)
+    set(t_LABEL stress)
+  endif()
+  add_executable(${name} ${t_SOURCES})
+  bloomery_target(${name})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support)
+  target_link_libraries(${name} PRIVATE ${t_LIBRARIES} Threads::Threads m)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS ${t_LABEL} TIMEOUT 600)
+endfunction()

@@ -1,0 +1,118 @@
+/* command: the table of commands and what a handler is given.
+ *
+ * One row is one command: its name, arity, flags, keys, documentation and handler. The dispatcher's checks, COMMAND,
+ * COMMAND DOCS, COMMAND INFO and the per-command counters all come from it (commands.c, one row per command).
+ *
+ * Handlers see arguments, session, registry and reply writer, never a connection or a loop. A handler runs on a worker's
+ * loop thread inside an RCU read section: filters that it looks up stay alive until it returns. Whatever is not O(small)
+ * is deferred to a thread of the pool with command_defer(). */
+#ifndef BLOOMERY_COMMAND_H
+#define BLOOMERY_COMMAND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "reply.h"
+#include "resp_parse.h"
+#include "session.h"
+
+struct server;
+struct worker;
+struct stats;
+struct command;
+
+/* ---- the context of one call ---------------------------------------------------------------------------------------- */
+
+struct command_ctx {
+    struct server *server;
+    struct worker *worker;
+    struct session *session;
+    struct stats *stats;               /* counters of this thread */
+    const struct command *command;     /* the row, of the subcommand where there is one */
+    const struct resp_command *args;   /* argument 0 is the command's name */
+    struct reply *reply;
+};
+
+static inline size_t command_argc(const struct command_ctx *ctx)
+{
+    return ctx->args->argc;
+}
+
+static inline struct slice command_arg(const struct command_ctx *ctx, size_t i)
+{
+    return resp_arg(ctx->args, i);
+}
+
+/* Compares an argument with a word, ASCII case ignored. */
+bool slice_is(struct slice arg, const char *word);
+
+/* Strict decimal integer as Redis reads one ("-?[1-9][0-9]*" or "0", no spaces, no plus): false when it is not. */
+bool slice_to_int64(struct slice arg, int64_t *value_out);
+
+/* ---- work off the loop ------------------------------------------------------------------------------------------------ */
+
+/* A call that goes on in a thread of the pool. The client's further commands wait; other clients do not. The thread is
+ * an RCU reader while `run` executes. */
+struct command_job {
+    struct server *server;
+    struct reply reply;      /* where `run` writes the whole reply */
+    void *data;              /* owned by the job: freed with free() afterwards */
+    void (*run)(struct command_job *job);
+};
+
+/* Hands the call over; the handler must not write a reply and must copy from the arguments what the job needs into
+ * `data` (malloc'ed or NULL; ownership passes in any case). When there is no memory an error is replied. */
+void command_defer(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data);
+
+/* ---- the table ---------------------------------------------------------------------------------------------------------- */
+
+enum {
+    CMD_WRITE = 1 << 0,      /* changes filters; counted as such, refused where writes are */
+    CMD_READONLY = 1 << 1,
+    CMD_DENYOOM = 1 << 2,    /* refused over maxmemory */
+    CMD_ADMIN = 1 << 3,
+    CMD_FAST = 1 << 4,
+    CMD_MODULE = 1 << 5,     /* reported as a command of module "bf", as RedisBloom's are */
+    CMD_NOAUTH = 1 << 6,     /* allowed before AUTH */
+    CMD_NOSCRIPT = 1 << 7,
+    CMD_LOADING = 1 << 8,
+    CMD_STALE = 1 << 9,
+    CMD_PUBSUB = 1 << 10,
+    CMD_SKIP_MONITOR = 1 << 11,
+};
+
+/* An argument, for COMMAND DOCS. */
+struct command_arg {
+    const char *name;
+    const char *type;                /* "key", "string", "integer", "double", "pure-token", "oneof", "block", "pattern" */
+    const char *token;               /* NULL or the word in front of it, or the word itself for "pure-token" */
+    bool optional;
+    bool multiple;
+    const struct command_arg *args;  /* of "oneof" and "block" */
+    size_t nargs;
+};
+
+struct command {
+    const char *name;         /* lower case; a subcommand has its own name only: "getname" */
+    const char *full_name;    /* "client|getname" for a subcommand, otherwise the name */
+    void (*handler)(struct command_ctx *ctx); /* NULL for a container of subcommands */
+    int arity;                /* words, the command's own name included; negative: at least that many */
+    uint32_t flags;
+    int first_key, last_key, key_step; /* 0 0 0: takes no keys; last_key -1: all the rest */
+    const char *key_flags;    /* what COMMAND INFO says of the keys: "RW", "RO", "RW access update" ... */
+    const char *categories;   /* ACL categories beyond those that follow from flags, space separated: "@bloom" */
+    const char *summary, *since, *group, *complexity;
+    const struct command_arg *args;
+    size_t nargs;
+    const struct command *subcommands; /* NULL or nsubcommands rows */
+    size_t nsubcommands;
+};
+
+/* All commands; their number. Row indexes are stable for the life of the process. */
+const struct command *command_table(size_t *n_out);
+
+/* The index of a top-level row, -1 if there is no such command. */
+int command_find(struct slice name);
+
+#endif

@@ -1,0 +1,117 @@
+/* registry: the filters of the server by name, shared by all workers.
+ *
+ * Look-ups take no lock and write nothing; the caller is inside an RCU read section (rcu.h) and what it finds stays alive
+ * until that ends. Changes (create, delete, rename, clear) take one mutex; they are atomic for readers: a rename never
+ * shows a moment at which neither name exists, a replaced filter is replaced by one store.
+ *
+ * Structure: an open-addressing table per shard (4096 shards by the top bits of the name's hash) whose slots are 8 bytes:
+ * a pointer and a 16-bit tag. Our own instead of liburcu's hash table because a slot's address follows from the hash, so
+ * that the cache misses of pipelined look-ups can be overlapped (registry_prefetch), because it takes 11 to 21 bytes per
+ * filter instead of 32 and more, and because a sweep in the order of hashes gives SCAN a cursor that survives resizing
+ * and never returns a name twice.
+ *
+ * Thread rule: look-ups and scans: any thread in an RCU read section. Changes: any thread. */
+#ifndef BLOOMERY_REGISTRY_H
+#define BLOOMERY_REGISTRY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bloom_filter.h"
+#include "errbuf.h"
+#include "rcu.h"
+#include "resp_parse.h"
+
+#define REGISTRY_MAX_NAME 65535 /* bytes of a filter's name; longer keys are refused with an error that says so */
+
+struct registry;
+
+/* A filter, or the place of one that could not be loaded. Fields other than `id` are internal. */
+struct entry {
+    uint64_t id;            /* unique in the data directory, never reused */
+    _Atomic uint32_t state; /* dirty and dead flags, pins */
+    uint16_t name_len;
+    uint8_t kind;
+    uint8_t reserved;
+};
+
+/* Both of an entry as registry_find() returns it. */
+struct bloom_filter *entry_filter(struct entry *entry); /* NULL for a quarantined one */
+const char *entry_quarantine_reason(struct entry *entry); /* NULL unless quarantined: why it could not be loaded */
+
+/* Notes that bits of the filter have changed since its last save. Call after the change. Costs a load when it is noted
+ * already. */
+void entry_mark_dirty(struct entry *entry);
+
+int registry_create(struct registry **registry_out, struct bloom_pool *pool, struct reclaimer *reclaimer); /* 0, -ENOMEM */
+void registry_destroy(struct registry *registry); /* NULL is fine; no reader may be left */
+
+struct bloom_pool *registry_pool(const struct registry *registry);
+
+/* ---- look-up, in three steps so that many can overlap ------------------------------------------------------------------ */
+
+uint64_t registry_hash(const struct registry *registry, struct slice name);
+void registry_prefetch(const struct registry *registry, uint64_t hash);        /* the slot */
+void registry_prefetch_entry(const struct registry *registry, uint64_t hash);  /* what the slot points to */
+struct entry *registry_find(const struct registry *registry, uint64_t hash, struct slice name); /* NULL: no such filter */
+
+static inline struct entry *registry_lookup(const struct registry *registry, struct slice name)
+{
+    return registry_find(registry, registry_hash(registry, name), name);
+}
+
+size_t registry_count(const struct registry *registry);
+
+/* ---- changes --------------------------------------------------------------------------------------------------------------- */
+
+enum registry_status {
+    REGISTRY_OK = 0,
+    REGISTRY_EXISTS = 1,      /* the name is taken; entry_out is whose */
+    REGISTRY_NOT_FOUND = 2,
+    REGISTRY_REFUSED = 3,     /* a limit of the pool, or a name that is too long; the errbuf says what */
+};
+
+/* Makes an empty filter of the class under the name. REGISTRY_OK, _EXISTS, _REFUSED or -ENOMEM. `id` 0 takes the next. */
+int registry_create_filter(struct registry *registry, struct slice name, uint64_t id, struct bloom_class *class,
+                           struct entry **entry_out, struct errbuf *err);
+
+/* Puts the place of a filter that could not be loaded under the name. REGISTRY_OK, _EXISTS or -ENOMEM. */
+int registry_create_quarantined(struct registry *registry, struct slice name, uint64_t id, const char *reason);
+
+/* Removes the filter; its memory is freed later, off the loops. REGISTRY_OK or _NOT_FOUND. */
+int registry_delete(struct registry *registry, struct slice name);
+
+/* Moves the filter to another name, replacing what is there unless `only_new`. REGISTRY_OK, _NOT_FOUND, _EXISTS (only_new),
+ * _REFUSED (name too long) or -ENOMEM. Renaming to the same name is OK and does nothing. */
+int registry_rename(struct registry *registry, struct slice from, struct slice to, bool only_new, struct errbuf *err);
+
+/* Removes all filters; the memory is freed later, off the loops. Returns how many there were. */
+size_t registry_clear(struct registry *registry);
+
+/* ---- walking --------------------------------------------------------------------------------------------------------------- */
+
+/* Calls `visit` for the names from `cursor` on (0: the beginning) until at least `count` have been visited, and returns the
+ * cursor to go on with, 0 at the end. A filter that exists throughout a whole sweep is visited exactly once, whatever is
+ * created, deleted or renamed meanwhile. The name is valid during the call. */
+uint64_t registry_scan(const struct registry *registry, uint64_t cursor, size_t count,
+                       void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx);
+
+/* A walk for saving: yields every filter that exists at its end, each kept alive until released, also when it is deleted
+ * meanwhile. A filter renamed during the walk is yielded again under its new name. One walk at a time; any thread, not in
+ * an RCU read section. */
+struct registry_item {
+    struct entry *entry;
+    struct slice name;      /* the registry's copy, valid until released */
+    bool dirty;             /* changed since the last walk that took it clean; the flag has been cleared now */
+};
+int registry_walk_begin(struct registry *registry);                                   /* 0 or -ENOMEM */
+int registry_walk_next(struct registry *registry, struct registry_item *item_out);    /* 1, 0 at the end, -ENOMEM */
+void registry_walk_release(struct registry *registry, struct registry_item *item);
+void registry_walk_end(struct registry *registry);
+
+uint64_t registry_next_id(const struct registry *registry); /* the id that the next filter will get */
+void registry_set_next_id(struct registry *registry, uint64_t id);
+
+#endif

@@ -1,0 +1,51 @@
+/* saver: saves of the data directory: on request, by the `save <seconds> <changes>` rules, and at shutdown. One thread of
+ * its own does all saving; a save of any size holds up no client.
+ *
+ * Thread: any, except where noted. */
+#ifndef BLOOMERY_SAVER_H
+#define BLOOMERY_SAVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "errbuf.h"
+
+struct saver;
+struct server;
+struct store;
+
+/* Starts the thread. The store is borrowed. 0, -ENOMEM or another -errno. */
+int saver_create(struct saver **saver_out, struct server *server, struct store *store);
+
+/* Lets a running save finish and ends the thread. NULL is fine. */
+void saver_destroy(struct saver *saver);
+
+enum saver_request {
+    SAVER_STARTED = 0,   /* a save begins now */
+    SAVER_BUSY = 1,      /* one is running; nothing was done */
+    SAVER_SCHEDULED = 2, /* one is running; another will follow (only when asked to schedule) */
+};
+enum saver_request saver_start(struct saver *saver, bool schedule);
+
+/* Saves and waits for the result. 0, SAVER_BUSY, or -EIO with the reason in `err`. Blocks: a thread of the pool, offline. */
+int saver_run(struct saver *saver, struct errbuf *err);
+
+/* As saver_run(), but waits for a running save first instead of refusing: shutdown. */
+int saver_run_final(struct saver *saver, struct errbuf *err);
+
+/* Looks at the rules and starts a save when one is due. Called a few times a second by the main thread. */
+void saver_tick(struct saver *saver);
+
+struct saver_info {
+    bool running;
+    bool last_ok;                  /* of the last save that ended; true before the first */
+    int64_t last_save_unix;        /* seconds; of the last good save, or of the start */
+    int64_t last_duration_ms;      /* -1 before the first */
+    int64_t running_ms;            /* how long the running one has taken so far, -1 when none runs */
+    uint64_t changes;              /* changes since the last good save began */
+    uint64_t saves;                /* good saves since the start */
+    char last_error[ERRBUF_SIZE];  /* why the last one failed, "" when it did not */
+};
+void saver_info(struct saver *saver, struct saver_info *info_out);
+
+#endif

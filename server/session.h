@@ -1,0 +1,69 @@
+/* session: what the server knows of a connected client, apart from its socket and buffers. Command handlers see this,
+ * never the connection. The list of all sessions serves CLIENT LIST and the count of clients.
+ *
+ * Thread rule: a session is written by the worker that owns its connection. Other threads read it only through
+ * sessions_format(), so the fields they may see are either set before the session is listed, atomic, or (the strings)
+ * changed under the lock of the list by session_set_*(). */
+#ifndef BLOOMERY_SESSION_H
+#define BLOOMERY_SESSION_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "buf.h"
+#include "resp_parse.h"
+
+struct sessions; /* the list of all sessions; one per server. Thread: any */
+
+struct session {
+    /* set before the session is listed, constant then */
+    uint64_t id;           /* 1, 2, 3 ... never reused */
+    int fd;
+    uint32_t worker;       /* index of the worker that serves it */
+    int64_t created_ms;    /* monotonic */
+    char addr[64];         /* "127.0.0.1:54321", "[::1]:54321" or "/path:0" */
+    char laddr[64];
+    bool local;            /* loopback or Unix socket */
+
+    /* written by the owning worker only */
+    _Atomic int resp;              /* 2 or 3 */
+    _Atomic bool authenticated;
+    _Atomic int64_t last_ms;       /* monotonic time of the last command */
+    _Atomic(const char *) command; /* name of the last command, from the command table; NULL before the first */
+    _Atomic uint64_t input_bytes;  /* bytes held for an incomplete command */
+    _Atomic uint64_t output_bytes; /* reply bytes not yet taken by the client */
+    _Atomic uint64_t commands;     /* commands processed */
+
+    /* changed under the lock of the list */
+    char *name;     /* NULL or a NUL-terminated name without spaces */
+    char *lib_name;
+    char *lib_ver;
+
+    bool close_after_reply;        /* QUIT, protocol errors: nothing more is read, the replies still leave */
+    struct session *prev, *next;   /* internal: the list */
+};
+
+int sessions_create(struct sessions **sessions_out); /* 0 or -ENOMEM */
+void sessions_destroy(struct sessions *sessions);    /* NULL is fine; all sessions must be gone */
+
+/* Gives the session its id and lists it; takes it off the list again and frees the strings. */
+void sessions_add(struct sessions *sessions, struct session *session);
+void sessions_remove(struct sessions *sessions, struct session *session);
+uint64_t sessions_count(struct sessions *sessions);
+
+/* Which string of a session. */
+enum session_text { SESSION_NAME, SESSION_LIB_NAME, SESSION_LIB_VER };
+
+/* Sets a string; an empty value clears it. 0, 1 when the value has characters outside '!'..'~' (nothing is changed), or
+ * -ENOMEM. Thread: the owning worker. */
+int session_set(struct sessions *sessions, struct session *session, enum session_text which, struct slice value);
+
+/* Appends the CLIENT LIST lines of the given sessions (all of them when nids is 0), oldest first. Thread: any; takes the
+ * lock for a bounded number of sessions at a time. */
+void sessions_format(struct sessions *sessions, const uint64_t *ids, size_t nids, int64_t now_ms, struct buf *out);
+
+/* One line in the same form, without the line end. Thread: the owning worker. */
+void session_format(const struct session *session, int64_t now_ms, struct buf *out);
+
+#endif

@@ -2,6 +2,7 @@
  *
  * Failure is sticky: when memory runs out or the cap would be passed, the buffer is marked failed, takes nothing more,
  * and the owner finds out once, at the end (buf_failed()); a reply therefore never fails half-way in the caller's code.
+ * What was written before stays readable. Only buf_deinit() ends the failure.
  *
  * Lifetime: the caller's storage, buf_init() to buf_deinit(). Thread: any, on distinct objects. */
 #ifndef BLOOMERY_BUF_H
@@ -20,16 +21,20 @@ struct buf {
 };
 
 void buf_init(struct buf *buf, size_t cap);
-void buf_deinit(struct buf *buf); /* idempotent: frees the memory, keeps the cap */
+
+/* Frees the memory and clears a failure; the cap is kept, so the buffer is as after buf_init(). Idempotent. Also the way
+ * to give memory back after an unusually large content. */
+void buf_deinit(struct buf *buf);
 
 static inline size_t buf_len(const struct buf *buf)
 {
     return buf->end - buf->start;
 }
 
+/* The first of buf_len() bytes; valid until the next call that writes. NULL is possible while the buffer is empty. */
 static inline const char *buf_head(const struct buf *buf)
 {
-    return buf->data + buf->start;
+    return buf->start == 0 ? buf->data : buf->data + buf->start;
 }
 
 static inline bool buf_failed(const struct buf *buf)
@@ -37,9 +42,18 @@ static inline bool buf_failed(const struct buf *buf)
     return buf->failed;
 }
 
-/* Makes room for `n` more bytes and returns where they go, or NULL after marking the buffer failed. The pointer is
- * valid until the next call on the buffer. */
-char *buf_reserve(struct buf *buf, size_t n);
+/* The part of buf_reserve() that has to move or allocate. */
+char *buf_make_room(struct buf *buf, size_t n);
+
+/* Makes room for `n` >= 1 more bytes and returns where they go, or NULL after marking the buffer failed. The pointer is
+ * valid until the next call on the buffer. Inline, because every reply of a command goes through here and nearly always
+ * finds room. */
+static inline char *buf_reserve(struct buf *buf, size_t n)
+{
+    if (__builtin_expect(n <= buf->size - buf->end && !buf->failed, 1))
+        return buf->data + buf->end;
+    return buf_make_room(buf, n);
+}
 
 /* Says that `n` of the reserved bytes have been written. */
 static inline void buf_commit(struct buf *buf, size_t n)
@@ -47,7 +61,7 @@ static inline void buf_commit(struct buf *buf, size_t n)
     buf->end += n;
 }
 
-void buf_append(struct buf *buf, const void *data, size_t n);
+void buf_append(struct buf *buf, const void *data, size_t n); /* data may be NULL when n is 0 */
 
 /* Drops `n` <= buf_len() bytes from the front. An emptied buffer starts over at the beginning of its memory. */
 void buf_consume(struct buf *buf, size_t n);

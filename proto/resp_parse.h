@@ -2,12 +2,19 @@
  * commands.
  *
  * It knows no socket and no command, and it never copies an argument: arguments are offsets into the caller's bytes. No
- * byte is looked at twice, however the input is cut: the parser remembers how far it came. No allocation per command: the
- * list of arguments is lent by the caller (one per thread is enough) and only kept by a parser whose command is not
- * complete yet.
+ * byte is looked at twice, however the input is cut: the parser remembers how far it came (an inline command is searched
+ * once for its end and, when that is found, split once). No allocation per command: the list of arguments is lent by the
+ * caller (one per thread is enough); only a parser whose command is not complete yet keeps a list of its own, which grows
+ * with the arguments that have arrived, not with the number announced.
  *
  * The caller keeps the bytes of the command being parsed contiguous, from its first byte on, and passes them again with
  * more behind them; they may move between calls but not change.
+ *
+ * Like Redis, and unlike the letter of the specification: "*0" and negative counts are empty requests; the byte behind
+ * the \r of a header line and the two bytes behind an argument are skipped whatever they are; only \r ends a header
+ * line; an inline command ends with \n or \r\n, empty lines are skipped. Unlike Redis, which then waits for ever, a NUL
+ * byte in an inline command is malformed, and a wrong byte in the place of '$' is refused at once, not when its line ends.
+ * A command is at most UINT32_MAX bytes long.
  *
  * Reference: the Redis serialization protocol specification; error texts as Redis 8 words them.
  *
@@ -25,9 +32,9 @@ struct slice {
 
 /* Limits of a request. A request that passes one is RESP_MALFORMED. All at most UINT32_MAX. */
 struct resp_limits {
-    size_t max_args;    /* arguments of a command, the name included */
-    size_t max_bulk;    /* bytes of one argument */
-    size_t max_inline;  /* bytes of an inline command, or of a header line, without its line end */
+    size_t max_args;   /* arguments of a command, the name included */
+    size_t max_bulk;   /* bytes of one argument */
+    size_t max_inline; /* bytes of an inline command, or of a header line (at least 32 there), without the line end */
 };
 
 #define RESP_MAX_ARGS_DEFAULT   (1024 * 1024)        /* a batch of a million items is one command; more is a mistake */
@@ -63,42 +70,56 @@ static inline struct slice resp_arg(const struct resp_command *cmd, size_t i)
 
 enum resp_status {
     RESP_COMMAND = 0,   /* a whole command; command_out is filled */
-    RESP_NEED_MORE = 1, /* all bytes are used up, the command goes on (consumed_out is 0 while one has begun) */
+    RESP_NEED_MORE = 1, /* no whole command is left in the input */
     RESP_MALFORMED = 2, /* not RESP, or over a limit; sticky until re-init; resp_parser_error() has the reason */
     RESP_NO_MEMORY = 3, /* the list of arguments cannot grow; sticky until re-init */
 };
 
 struct resp_parser {
     /* internal */
-    struct resp_args held;  /* the arguments so far of an incomplete command */
-    uint32_t pos;           /* bytes of the current command looked at so far */
-    uint32_t remaining;     /* arguments still to come */
-    uint32_t bulk_len;      /* length of the argument whose body is due */
+    struct resp_args held; /* the arguments so far of an incomplete command */
+    size_t pos;            /* bytes of the current command looked at so far */
+    size_t line;           /* where its current header line began */
+    uint64_t value;        /* number in that line, as far as read; then the length of the argument whose body is due */
+    uint32_t remaining;    /* arguments still to come */
     uint8_t state;
-    uint8_t bad_byte;
+    uint8_t number;        /* what the digits so far amount to */
+    uint8_t negative;
+    uint8_t noauth;        /* the limits in force are those of an unauthenticated client (for the error text) */
     uint8_t error;
-    uint8_t noauth;         /* the limits in force are those of an unauthenticated client (for the error text) */
+    uint8_t bad_byte;
 };
 
 void resp_parser_init(struct resp_parser *parser);
 void resp_parser_deinit(struct resp_parser *parser); /* idempotent */
 
 /* Looks for one command in buf[0..len). `buf` begins with the first byte that earlier calls did not report consumed;
- * `args` is scratch. `buf` is written to only inside an inline command (quoted arguments are unescaped in place).
+ * `args` is scratch, limits may differ from call to call (they apply to what is read in this one). `buf` is written to
+ * only inside an inline command (quoted arguments are unescaped in place).
  *
- * RESP_COMMAND: consumed_out bytes make up this command (and empty requests skipped before it); call again with the
- * rest. RESP_NEED_MORE: consumed_out bytes (empty requests) may be dropped, the others must be passed again with more
- * behind them. Otherwise consumed_out is 0. `noauth` chooses the wording "unauthenticated ..." of limit errors. */
+ * RESP_COMMAND: consumed_out bytes, at least 1, make up this command and the empty requests before it; call again with
+ * the rest. command_out->base lies behind the empty requests. RESP_NEED_MORE: consumed_out bytes were empty requests, the
+ * others (none, or an incomplete request) must be passed again with more behind them. Otherwise consumed_out is 0.
+ * command_out is written only with RESP_COMMAND. `noauth` chooses the wording "unauthenticated ..." of limit errors. */
 enum resp_status resp_parser_next(struct resp_parser *parser, struct resp_args *args, const struct resp_limits *limits,
                                   int noauth, char *buf, size_t len, size_t *consumed_out,
                                   struct resp_command *command_out);
 
-/* After RESP_NEED_MORE: how many bytes, counted from the first byte of the command, are certainly needed before a call
- * can make progress (so that a large argument can be read in one go). At least the length already passed + 1, and never
- * more than the limits allow. */
+/* After RESP_NEED_MORE: how many bytes, counted from the first byte of the incomplete request (that is, without those
+ * reported consumed), are certainly needed before a call can make progress, so that a large argument can be read in one
+ * go. Always more than were passed; never beyond the argument being read, so at most max_bulk + 2 more. */
 size_t resp_parser_needs(const struct resp_parser *parser);
 
-/* After RESP_MALFORMED: the text to send, without "-ERR " and line end ("Protocol error: ..."). Printable. */
+/* Bytes of memory that the parser keeps for an incomplete command, at most 16 per argument that has arrived (128 at
+ * least); 0 between commands. */
+static inline size_t resp_parser_memory(const struct resp_parser *parser)
+{
+    return parser->held.size * sizeof(struct resp_span);
+}
+
+/* After RESP_MALFORMED: the text to send, without "-ERR " and line end ("Protocol error: ..."). Printable ASCII, cut to
+ * size - 1 bytes; RESP_ERROR_TEXT_SIZE is enough for any. Empty after any other status. */
+#define RESP_ERROR_TEXT_SIZE 64
 void resp_parser_error(const struct resp_parser *parser, char *text_out, size_t size);
 
 #endif

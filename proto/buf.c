@@ -1,0 +1,97 @@
+/* Room is found in this order: behind the content; by moving the content to the front, when what was consumed there is
+ * at least as long as what has to move (so each byte moved is paid for by a byte consumed); by doubling, up to the cap;
+ * and at the cap by moving whatever the price, because a content that fits must be accepted. */
+#include "buf.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUF_SIZE_MIN 256 /* a handful of small replies */
+
+void buf_init(struct buf *buf, size_t cap)
+{
+    *buf = (struct buf){.cap = cap};
+}
+
+void buf_deinit(struct buf *buf)
+{
+    free(buf->data);
+    buf_init(buf, buf->cap);
+}
+
+static void move_to_front(struct buf *buf)
+{
+    size_t len = buf_len(buf);
+
+    if (buf->start > 0) {
+        memmove(buf->data, buf->data + buf->start, len);
+        buf->start = 0;
+        buf->end = len;
+    }
+}
+
+/* The next size that holds `needed` <= cap bytes. */
+static size_t grown_size(const struct buf *buf, size_t needed)
+{
+    size_t size = buf->size < BUF_SIZE_MIN ? BUF_SIZE_MIN : buf->size;
+
+    while (size < needed)
+        size = size > buf->cap / 2 ? buf->cap : size * 2;
+    return size < buf->cap ? size : buf->cap;
+}
+
+char *buf_make_room(struct buf *buf, size_t n)
+{
+    size_t len = buf_len(buf);
+
+    if (buf->failed)
+        return NULL;
+    if (n > buf->cap || len > buf->cap - n) {
+        buf->failed = true;
+        return NULL;
+    }
+    if (len + n <= buf->size && (buf->start >= len || buf->size == buf->cap)) {
+        move_to_front(buf);
+        return buf->data + buf->end;
+    }
+
+    size_t size = grown_size(buf, len + n <= buf->size ? buf->size + 1 : len + n);
+    move_to_front(buf); /* before realloc, which would copy the consumed bytes too */
+    char *data = realloc(buf->data, size);
+    if (data == NULL) {
+        buf->failed = true;
+        return NULL;
+    }
+    buf->data = data;
+    buf->size = size;
+    return buf->data + buf->end;
+}
+
+void buf_append(struct buf *buf, const void *data, size_t n)
+{
+    if (n == 0)
+        return;
+
+    char *room = buf_reserve(buf, n);
+    if (room != NULL) {
+        memcpy(room, data, n);
+        buf_commit(buf, n);
+    }
+}
+
+void buf_consume(struct buf *buf, size_t n)
+{
+    assert(n <= buf_len(buf));
+    buf->start += n;
+    if (buf->start == buf->end)
+        buf->start = buf->end = 0;
+}
+
+void buf_truncate(struct buf *buf, size_t len)
+{
+    assert(len <= buf_len(buf));
+    buf->end = buf->start + len;
+    if (len == 0)
+        buf->start = buf->end = 0;
+}

@@ -1,0 +1,251 @@
+/* Forms as in the Redis serialization protocol specification, versions 2 and 3. Each element is reserved, written and
+ * committed in one piece, so that a buffer that fails holds whole elements only. */
+#include "reply.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define DIGITS_MAX 20 /* of an unsigned 64-bit number */
+#define DOUBLE_MAX 32 /* "-2.2250738585072014e-308" and its NUL */
+
+static const char digit_pairs[] = "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
+                                  "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
+                                  "8081828384858687888990919293949596979899";
+
+/* Writes the decimal digits of `value` to `out`, which has room for DIGITS_MAX, and returns their end. */
+static char *put_digits(char *out, uint64_t value)
+{
+    char digits[DIGITS_MAX], *p = digits + sizeof(digits);
+
+    if (value < 10) {
+        *out = (char)('0' + value);
+        return out + 1;
+    }
+    while (value >= 100) {
+        p -= 2;
+        memcpy(p, digit_pairs + value % 100 * 2, 2);
+        value /= 100;
+    }
+    if (value >= 10) {
+        p -= 2;
+        memcpy(p, digit_pairs + value * 2, 2);
+    } else {
+        *--p = (char)('0' + value);
+    }
+
+    size_t len = (size_t)(digits + sizeof(digits) - p);
+    memcpy(out, p, len);
+    return out + len;
+}
+
+static char *put_line_end(char *out)
+{
+    *out++ = '\r';
+    *out++ = '\n';
+    return out;
+}
+
+static void commit_to(struct buf *buf, const char *end)
+{
+    buf_commit(buf, (size_t)(end - (buf->data + buf->end)));
+}
+
+/* "<type><n>\r\n" */
+static void put_header(struct reply *reply, char type, uint64_t n)
+{
+    char *out = buf_reserve(reply->buf, 1 + DIGITS_MAX + 2);
+
+    if (out == NULL)
+        return;
+    *out++ = type;
+    commit_to(reply->buf, put_line_end(put_digits(out, n)));
+}
+
+/* "<type><n>\r\n<data>\r\n", where the data may have a prefix that counts. */
+static void put_blob(struct reply *reply, char type, const char *prefix, const void *data, size_t len)
+{
+    size_t prefix_len = strlen(prefix), room = 1 + DIGITS_MAX + 2 + prefix_len + 2;
+
+    char *out = buf_reserve(reply->buf, len > SIZE_MAX - room ? SIZE_MAX : len + room);
+    if (out == NULL)
+        return;
+    *out++ = type;
+    out = put_line_end(put_digits(out, prefix_len + len));
+    if (prefix_len > 0)
+        memcpy(out, prefix, prefix_len);
+    out += prefix_len;
+    if (len > 0)
+        memcpy(out, data, len);
+    commit_to(reply->buf, put_line_end(out + len));
+}
+
+/* "<type><text>\r\n" with the text cleaned. */
+static void put_line(struct reply *reply, char type, const char *text)
+{
+    size_t len = strlen(text);
+    char *out = buf_reserve(reply->buf, 1 + len + 2);
+
+    if (out == NULL)
+        return;
+    *out++ = type;
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)text[i];
+        *out++ = c < 0x20 || c == 0x7f ? ' ' : text[i];
+    }
+    commit_to(reply->buf, put_line_end(out));
+}
+
+void reply_status(struct reply *reply, const char *text)
+{
+    put_line(reply, '+', text);
+}
+
+void reply_error(struct reply *reply, const char *text)
+{
+    put_line(reply, '-', text);
+}
+
+void reply_errorf(struct reply *reply, const char *fmt, ...)
+{
+    char text[REPLY_ERROR_MAX + 1];
+    va_list args;
+
+    va_start(args, fmt);
+    int len = vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    if (len < 0) /* only a format that cannot be encoded; its own text says more than nothing */
+        snprintf(text, sizeof(text), "ERR %s", fmt);
+    else if ((size_t)len >= sizeof(text))
+        memcpy(text + sizeof(text) - 4, "...", 4);
+    put_line(reply, '-', text);
+}
+
+void reply_integer(struct reply *reply, int64_t value)
+{
+    char *out = buf_reserve(reply->buf, 1 + 1 + DIGITS_MAX + 2);
+
+    if (out == NULL)
+        return;
+    *out++ = ':';
+    if (value < 0)
+        *out++ = '-';
+    commit_to(reply->buf, put_line_end(put_digits(out, value < 0 ? 0 - (uint64_t)value : (uint64_t)value)));
+}
+
+void reply_null(struct reply *reply)
+{
+    if (reply->version == 3)
+        buf_append(reply->buf, "_\r\n", 3);
+    else
+        buf_append(reply->buf, "$-1\r\n", 5);
+}
+
+void reply_null_array(struct reply *reply)
+{
+    if (reply->version == 3)
+        buf_append(reply->buf, "_\r\n", 3);
+    else
+        buf_append(reply->buf, "*-1\r\n", 5);
+}
+
+void reply_bulk(struct reply *reply, const void *data, size_t len)
+{
+    put_blob(reply, '$', "", data, len);
+}
+
+void reply_bulk_str(struct reply *reply, const char *text)
+{
+    put_blob(reply, '$', "", text, strlen(text));
+}
+
+/* The fewest significant digits that read back as the same value; any double does with 17. The sign of a NaN means
+ * nothing and is left out. */
+static void format_double(double value, char text_out[DOUBLE_MAX])
+{
+    if (isnan(value)) {
+        snprintf(text_out, DOUBLE_MAX, "nan");
+        return;
+    }
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text_out, DOUBLE_MAX, "%.*g", digits, value);
+        if (isinf(value) || strtod(text_out, NULL) == value)
+            return;
+    }
+}
+
+void reply_double(struct reply *reply, double value)
+{
+    char text[DOUBLE_MAX];
+
+    format_double(value, text);
+    if (reply->version == 3)
+        put_line(reply, ',', text);
+    else
+        reply_bulk_str(reply, text);
+}
+
+void reply_verbatim(struct reply *reply, const char *ext, const void *data, size_t len)
+{
+    char prefix[5];
+
+    assert(strlen(ext) == 3);
+    if (reply->version == 3) {
+        memcpy(prefix, ext, 3);
+        memcpy(prefix + 3, ":", 2);
+        put_blob(reply, '=', prefix, data, len);
+    } else {
+        reply_bulk(reply, data, len);
+    }
+}
+
+void reply_array(struct reply *reply, size_t n)
+{
+    put_header(reply, '*', n);
+}
+
+void reply_map(struct reply *reply, size_t pairs)
+{
+    if (reply->version == 3)
+        put_header(reply, '%', pairs);
+    else
+        put_header(reply, '*', (uint64_t)pairs * 2);
+}
+
+void reply_set(struct reply *reply, size_t n)
+{
+    put_header(reply, reply->version == 3 ? '~' : '*', n);
+}
+
+void reply_push(struct reply *reply, size_t n)
+{
+    put_header(reply, reply->version == 3 ? '>' : '*', n);
+}
+
+/* "*0\r\n" keeps the place of the header; a single digit needs no more. */
+size_t reply_array_begin(struct reply *reply)
+{
+    size_t token = buf_len(reply->buf);
+
+    buf_append(reply->buf, "*0\r\n", 4);
+    return token;
+}
+
+void reply_array_end(struct reply *reply, size_t token, size_t n)
+{
+    struct buf *buf = reply->buf;
+    char header[1 + DIGITS_MAX + 2] = "*";
+    size_t len = (size_t)(put_line_end(put_digits(header + 1, n)) - header), more = len - 4;
+
+    if (buf_failed(buf) || (more > 0 && buf_reserve(buf, more) == NULL))
+        return;
+    assert(token + 4 <= buf_len(buf));
+
+    char *at = buf->data + buf->start + token;
+    if (more > 0)
+        memmove(at + len, at + 4, buf_len(buf) - token - 4);
+    memcpy(at, header, len);
+    buf_commit(buf, more);
+}

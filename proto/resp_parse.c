@@ -1,0 +1,606 @@
+/* The parser is a small state machine over one request. A request begins at feed.base, and parser->pos says how many of
+ * its bytes are done with; every state looks only at bytes from there on, so that a cut costs nothing but the call.
+ *
+ *   START -> COUNT -> COUNT_END -> ARGUMENT -> LENGTH -> LENGTH_END -> BODY -> ARGUMENT ... -> whole
+ *   START -> INLINE -> whole
+ *
+ * Two places take a short cut through these states, for the form that nearly all requests have: a count of one digit
+ * (start()), and lengths of one or two digits with the whole argument in the buffer (take_arguments()). Both leave what
+ * they do not recognise to the machine, untouched. */
+#include "resp_parse.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HEADER_LINE_MIN 32 /* longer than any number, so that max_inline only ever limits lines that are none */
+#define ARGS_SIZE_MIN   16
+
+enum state {
+    STATE_START = 0,  /* before the first byte */
+    STATE_COUNT,      /* in "*n" */
+    STATE_COUNT_END,  /* behind its \r */
+    STATE_ARGUMENT,   /* a '$' is due */
+    STATE_LENGTH,     /* in "$n" */
+    STATE_LENGTH_END, /* behind its \r */
+    STATE_BODY,       /* `value` bytes and a line end are due */
+    STATE_INLINE,     /* looking for \n */
+    STATE_MALFORMED,  /* this and the next are final */
+    STATE_NO_MEMORY,
+};
+
+/* What the bytes of a header line amount to so far. Redis takes numbers as it prints them: no sign but '-', no leading
+ * zero, no space. */
+enum number {
+    NUMBER_EMPTY = 0,
+    NUMBER_MINUS,
+    NUMBER_ZERO,
+    NUMBER_DIGITS,
+    NUMBER_BAD,
+};
+
+enum error {
+    ERROR_COUNT = 0,
+    ERROR_COUNT_NOAUTH,
+    ERROR_COUNT_LINE,
+    ERROR_LENGTH,
+    ERROR_LENGTH_NOAUTH,
+    ERROR_LENGTH_LINE,
+    ERROR_DOLLAR,
+    ERROR_QUOTES,
+    ERROR_INLINE_SIZE,
+    ERROR_INLINE_NUL,
+    ERROR_REQUEST_SIZE,
+};
+
+static const char *const error_texts[] = {
+    [ERROR_COUNT] = "invalid multibulk length",
+    [ERROR_COUNT_NOAUTH] = "unauthenticated multibulk length",
+    [ERROR_COUNT_LINE] = "too big mbulk count string",
+    [ERROR_LENGTH] = "invalid bulk length",
+    [ERROR_LENGTH_NOAUTH] = "unauthenticated bulk length",
+    [ERROR_LENGTH_LINE] = "too big bulk count string",
+    [ERROR_DOLLAR] = "expected '$', got ",
+    [ERROR_QUOTES] = "unbalanced quotes in request",
+    [ERROR_INLINE_SIZE] = "too big inline request",
+    [ERROR_INLINE_NUL] = "NUL byte in inline request",
+    [ERROR_REQUEST_SIZE] = "too big request",
+};
+
+enum step {
+    STEP_ON,    /* the state has changed */
+    STEP_MORE,  /* the input is used up */
+    STEP_EMPTY, /* a whole request without arguments */
+    STEP_WHOLE, /* a whole request */
+    STEP_FAILED,
+};
+
+struct feed {
+    struct resp_parser *parser;
+    struct resp_args *list; /* the caller's, or the parser's own of an incomplete request */
+    const struct resp_limits *limits;
+    char *base;
+    size_t len;
+};
+
+void resp_args_deinit(struct resp_args *args)
+{
+    free(args->spans);
+    *args = (struct resp_args){0};
+}
+
+/* Room for at least one more. False when memory is out. */
+static bool args_grow(struct resp_args *args)
+{
+    size_t size = args->size < ARGS_SIZE_MIN ? ARGS_SIZE_MIN : args->size * 2;
+
+    if (size > SIZE_MAX / sizeof(*args->spans))
+        return false;
+    struct resp_span *spans = realloc(args->spans, size * sizeof(*spans));
+    if (spans == NULL)
+        return false;
+    args->spans = spans;
+    args->size = size;
+    return true;
+}
+
+void resp_parser_init(struct resp_parser *parser)
+{
+    *parser = (struct resp_parser){.state = STATE_START};
+}
+
+void resp_parser_deinit(struct resp_parser *parser)
+{
+    resp_args_deinit(&parser->held);
+}
+
+/* The list is of no more use: an unfinished one must not be kept by a connection that waits to be closed. */
+static enum step fail_in(struct resp_parser *parser, enum state state)
+{
+    resp_args_deinit(&parser->held);
+    parser->state = (uint8_t)state;
+    return STEP_FAILED;
+}
+
+static enum step malformed(struct resp_parser *parser, enum error error)
+{
+    parser->error = (uint8_t)error;
+    return fail_in(parser, STATE_MALFORMED);
+}
+
+static enum step add_argument(struct feed *feed, size_t off, size_t len)
+{
+    struct resp_args *list = feed->list;
+
+    if (list->count == list->size && !args_grow(list))
+        return fail_in(feed->parser, STATE_NO_MEMORY);
+    list->spans[list->count++] = (struct resp_span){(uint32_t)off, (uint32_t)len};
+    return STEP_ON;
+}
+
+/* ---- header lines ---------------------------------------------------------------------------------------------- */
+
+static void begin_line(struct resp_parser *parser, enum state state)
+{
+    parser->line = parser->pos++; /* the '*' or '$' */
+    parser->state = (uint8_t)state;
+    parser->number = NUMBER_EMPTY;
+    parser->negative = 0;
+    parser->value = 0;
+}
+
+static enum number take_digit(struct resp_parser *parser, char c)
+{
+    bool digit = c >= '0' && c <= '9';
+
+    switch (parser->number) {
+    case NUMBER_EMPTY:
+        if (c == '-') {
+            parser->negative = 1;
+            return NUMBER_MINUS;
+        }
+        if (c == '0')
+            return NUMBER_ZERO;
+        break;
+    case NUMBER_MINUS:
+        if (c == '0')
+            return NUMBER_BAD;
+        break;
+    case NUMBER_DIGITS:
+        break;
+    default:
+        return NUMBER_BAD;
+    }
+    if (!digit || parser->value > INT64_MAX / 10)
+        return NUMBER_BAD;
+    parser->value = parser->value * 10 + (uint64_t)(c - '0');
+    return NUMBER_DIGITS;
+}
+
+/* Reads on to the \r that ends the line; `too_long` is the error of a line that passes the limit. */
+static enum step read_number(struct feed *feed, enum state next, enum error too_long)
+{
+    struct resp_parser *parser = feed->parser;
+    size_t max_line = feed->limits->max_inline;
+
+    if (max_line < HEADER_LINE_MIN)
+        max_line = HEADER_LINE_MIN;
+    while (parser->pos < feed->len) {
+        char c = feed->base[parser->pos];
+        if (c == '\r') {
+            parser->pos++;
+            parser->state = (uint8_t)next;
+            return STEP_ON;
+        }
+        if (parser->pos - parser->line >= max_line)
+            return malformed(parser, too_long);
+        parser->pos++;
+        if (parser->number != NUMBER_BAD)
+            parser->number = (uint8_t)take_digit(parser, c);
+    }
+    return STEP_MORE;
+}
+
+/* The number that was read, if it is one that fits 64 signed bits. */
+static bool line_is_number(const struct resp_parser *parser)
+{
+    return (parser->number == NUMBER_ZERO || parser->number == NUMBER_DIGITS) &&
+           parser->value <= (uint64_t)INT64_MAX + parser->negative;
+}
+
+static enum step end_count(struct feed *feed)
+{
+    struct resp_parser *parser = feed->parser;
+
+    if (parser->pos >= feed->len)
+        return STEP_MORE;
+    parser->pos++;
+    if (!line_is_number(parser))
+        return malformed(parser, ERROR_COUNT);
+    if (parser->negative || parser->value == 0)
+        return STEP_EMPTY;
+    if (parser->value > feed->limits->max_args)
+        return malformed(parser, parser->noauth && parser->value <= INT32_MAX ? ERROR_COUNT_NOAUTH : ERROR_COUNT);
+    parser->remaining = (uint32_t)parser->value;
+    parser->state = STATE_ARGUMENT;
+    return STEP_ON;
+}
+
+static enum step end_length(struct feed *feed)
+{
+    struct resp_parser *parser = feed->parser;
+
+    if (parser->pos >= feed->len)
+        return STEP_MORE;
+    parser->pos++;
+    if (!line_is_number(parser) || parser->negative)
+        return malformed(parser, ERROR_LENGTH);
+    if (parser->value > feed->limits->max_bulk)
+        return malformed(parser, parser->noauth && parser->value <= RESP_MAX_BULK_DEFAULT ? ERROR_LENGTH_NOAUTH
+                                                                                         : ERROR_LENGTH);
+    if (parser->value + 2 > UINT32_MAX || parser->pos > UINT32_MAX - (parser->value + 2))
+        return malformed(parser, ERROR_REQUEST_SIZE);
+    parser->state = STATE_BODY;
+    return STEP_ON;
+}
+
+/* ---- arguments -------------------------------------------------------------------------------------------------- */
+
+static inline uint32_t load32(const char *p)
+{
+    uint32_t word;
+
+    memcpy(&word, p, sizeof(word));
+    return word;
+}
+
+/* Whether the four bytes at `p` are those of `form`, except where `mask` has a zero byte. With literals for both the
+ * compiler is left with a load, an and, and a compare. */
+static inline bool looks_like(const char *p, const char form[4], const char mask[4])
+{
+    return (load32(p) & load32(mask)) == load32(form);
+}
+
+/* Takes arguments as long as they have the usual form and are all there. What is left is for the machine. */
+static void take_arguments(struct feed *feed)
+{
+    struct resp_parser *parser = feed->parser;
+    struct resp_args *list = feed->list;
+    const char *base = feed->base, *p = base + parser->pos;
+    const char *end = base + (feed->len < UINT32_MAX ? feed->len : UINT32_MAX);
+    size_t max_bulk = feed->limits->max_bulk, count = list->count;
+    uint32_t remaining = parser->remaining;
+
+    while (remaining > 0 && end - p >= 6 && count < list->size) {
+        unsigned first = (unsigned)(unsigned char)p[1] - '0', second = (unsigned)(unsigned char)p[2] - '0';
+        size_t len;
+        const char *body;
+
+        if (looks_like(p, "$\0\r\n", "\xff\0\xff\xff") && first <= 9) {
+            len = first;
+            body = p + 4;
+        } else if (p[0] == '$' && looks_like(p + 1, "\0\0\r\n", "\0\0\xff\xff") && first - 1 <= 8 && second <= 9) {
+            len = first * 10 + second;
+            body = p + 5;
+        } else {
+            break;
+        }
+        if (len > max_bulk || (size_t)(end - body) < len + 2)
+            break;
+        list->spans[count++] = (struct resp_span){(uint32_t)(body - base), (uint32_t)len};
+        p = body + len + 2;
+        remaining--;
+    }
+    list->count = count;
+    parser->remaining = remaining;
+    parser->pos = (size_t)(p - base);
+}
+
+static enum step begin_argument(struct feed *feed)
+{
+    struct resp_parser *parser = feed->parser;
+
+    take_arguments(feed);
+    if (parser->remaining == 0)
+        return STEP_WHOLE;
+    if (parser->pos >= feed->len)
+        return STEP_MORE;
+    if (feed->base[parser->pos] != '$') {
+        parser->bad_byte = (uint8_t)feed->base[parser->pos];
+        return malformed(parser, ERROR_DOLLAR);
+    }
+    begin_line(parser, STATE_LENGTH);
+    return STEP_ON;
+}
+
+static enum step end_body(struct feed *feed)
+{
+    struct resp_parser *parser = feed->parser;
+    size_t len = (size_t)parser->value;
+
+    if (feed->len < parser->pos || feed->len - parser->pos < len + 2)
+        return STEP_MORE;
+    if (add_argument(feed, parser->pos, len) == STEP_FAILED)
+        return STEP_FAILED;
+    parser->pos += len + 2;
+    parser->remaining--;
+    parser->state = STATE_ARGUMENT;
+    return STEP_ON;
+}
+
+/* ---- inline commands --------------------------------------------------------------------------------------------- */
+
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Unescapes what follows a backslash in double quotes: from *read, which moves on, to the byte returned. */
+static char unescape(const char **read, const char *end)
+{
+    const char *p = *read;
+
+    if (end - p >= 3 && p[0] == 'x' && hex_digit(p[1]) >= 0 && hex_digit(p[2]) >= 0) {
+        *read = p + 3;
+        return (char)(hex_digit(p[1]) << 4 | hex_digit(p[2]));
+    }
+    *read = p + 1;
+    switch (p[0]) {
+    case 'n':
+        return '\n';
+    case 'r':
+        return '\r';
+    case 't':
+        return '\t';
+    case 'b':
+        return '\b';
+    case 'a':
+        return '\a';
+    default:
+        return p[0];
+    }
+}
+
+/* Copies the quoted text that begins at *read, its opening quote, to *write. False if the closing quote is missing or
+ * glued to what follows. */
+static bool take_quoted(const char **read, const char *end, char **write)
+{
+    const char *p = *read;
+    char quote = *p++, *out = *write;
+
+    while (p < end && *p != quote) {
+        if (*p != '\\' || p + 1 == end) {
+            *out++ = *p++;
+        } else if (quote == '"') {
+            p++;
+            *out++ = unescape(&p, end);
+        } else {
+            if (p[1] == '\'') /* the only escape in single quotes */
+                p++;
+            *out++ = *p++;
+        }
+    }
+    if (p == end)
+        return false;
+    p++;
+    *read = p;
+    *write = out;
+    return p == end || is_space(*p);
+}
+
+/* Splits the line base[0..len). An argument never gets longer by unescaping, so it is rewritten where it is. */
+static enum step split_line(struct feed *feed, size_t len)
+{
+    const char *p = feed->base, *end = p + len;
+
+    for (;;) {
+        while (p < end && is_space(*p))
+            p++;
+        if (p == end)
+            return feed->list->count > 0 ? STEP_WHOLE : STEP_EMPTY;
+
+        size_t off = (size_t)(p - feed->base);
+        char *write = feed->base + off;
+        while (p < end && *p != ' ' && *p != '\t' && *p != '\r') {
+            if (*p != '"' && *p != '\'') {
+                *write++ = *p++;
+            } else if (!take_quoted(&p, end, &write)) {
+                return malformed(feed->parser, ERROR_QUOTES);
+            } else {
+                break;
+            }
+        }
+
+        size_t arg_len = (size_t)(write - feed->base) - off;
+        if (feed->list->count == feed->limits->max_args)
+            return malformed(feed->parser, feed->parser->noauth ? ERROR_COUNT_NOAUTH : ERROR_COUNT);
+        if (arg_len > feed->limits->max_bulk)
+            return malformed(feed->parser, feed->parser->noauth ? ERROR_LENGTH_NOAUTH : ERROR_LENGTH);
+        if (add_argument(feed, off, arg_len) == STEP_FAILED)
+            return STEP_FAILED;
+    }
+}
+
+/* Looks for the end of the line. Redis takes the line for a C string and waits on when it has a NUL byte, typically of a
+ * TLS client; that is refused here. */
+static enum step read_inline(struct feed *feed)
+{
+    struct resp_parser *parser = feed->parser;
+    size_t pos = parser->pos, max = feed->limits->max_inline;
+
+    for (; pos < feed->len; pos++) {
+        char c = feed->base[pos];
+        if (c == '\n')
+            break;
+        if (c == '\0')
+            return malformed(parser, ERROR_INLINE_NUL);
+        if (pos >= max && (pos > max || c != '\r'))
+            return malformed(parser, ERROR_INLINE_SIZE);
+    }
+    parser->pos = pos;
+    if (pos >= feed->len)
+        return STEP_MORE;
+
+    size_t len = pos > 0 && feed->base[pos - 1] == '\r' ? pos - 1 : pos;
+    if (len > max)
+        return malformed(parser, ERROR_INLINE_SIZE);
+    parser->pos++;
+    return split_line(feed, len);
+}
+
+/* ---- the machine --------------------------------------------------------------------------------------------------- */
+
+static enum step start(struct feed *feed)
+{
+    struct resp_parser *parser = feed->parser;
+
+    if (feed->len == 0)
+        return STEP_MORE;
+    if (feed->len >= 4 && looks_like(feed->base, "*\0\r\n", "\xff\0\xff\xff")) {
+        unsigned count = (unsigned)(unsigned char)feed->base[1] - '0';
+        if (count - 1 <= 8 && count <= feed->limits->max_args) {
+            parser->remaining = count;
+            parser->pos = 4;
+            parser->state = STATE_ARGUMENT;
+            return begin_argument(feed);
+        }
+    }
+    if (feed->base[0] == '*')
+        begin_line(parser, STATE_COUNT);
+    else
+        parser->state = STATE_INLINE;
+    return STEP_ON;
+}
+
+static enum step take_step(struct feed *feed)
+{
+    switch ((enum state)feed->parser->state) {
+    case STATE_START:
+        return start(feed);
+    case STATE_COUNT:
+        return read_number(feed, STATE_COUNT_END, ERROR_COUNT_LINE);
+    case STATE_COUNT_END:
+        return end_count(feed);
+    case STATE_ARGUMENT:
+        return begin_argument(feed);
+    case STATE_LENGTH:
+        return read_number(feed, STATE_LENGTH_END, ERROR_LENGTH_LINE);
+    case STATE_LENGTH_END:
+        return end_length(feed);
+    case STATE_BODY:
+        return end_body(feed);
+    case STATE_INLINE:
+        return read_inline(feed);
+    case STATE_MALFORMED:
+    case STATE_NO_MEMORY:
+        break;
+    }
+    return STEP_FAILED;
+}
+
+static void begin_request(struct resp_parser *parser)
+{
+    parser->pos = 0;
+    parser->state = STATE_START;
+}
+
+/* The request is not complete: the arguments so far go from the caller's list into one of the parser's own, of the size
+ * they need. The caller's list stays where it is: it may have grown large for somebody's large command, and must not end
+ * up with a connection that has sent ten bytes. */
+static enum resp_status keep_list(struct resp_parser *parser, const struct resp_args *args)
+{
+    struct resp_args *held = &parser->held;
+
+    while (held->size < args->count) {
+        if (!args_grow(held)) {
+            fail_in(parser, STATE_NO_MEMORY);
+            return RESP_NO_MEMORY;
+        }
+    }
+    if (args->count > 0)
+        memcpy(held->spans, args->spans, args->count * sizeof(*held->spans));
+    held->count = args->count;
+    return RESP_NEED_MORE;
+}
+
+/* The request is complete: the arguments go to the caller's list, by copy or, if it is too small, with their memory. */
+static void give_list_back(struct resp_parser *parser, struct resp_args *args)
+{
+    struct resp_args *held = &parser->held;
+
+    if (held->count > args->size) {
+        struct resp_args small = *args;
+        *args = *held;
+        *held = small;
+    } else {
+        memcpy(args->spans, held->spans, held->count * sizeof(*held->spans));
+        args->count = held->count;
+    }
+    resp_args_deinit(held);
+}
+
+enum resp_status resp_parser_next(struct resp_parser *parser, struct resp_args *args, const struct resp_limits *limits,
+                                  int noauth, char *buf, size_t len, size_t *consumed_out,
+                                  struct resp_command *command_out)
+{
+    struct feed feed = {parser, parser->held.count > 0 ? &parser->held : args, limits, buf, len};
+    size_t skipped = 0;
+
+    *consumed_out = 0;
+    args->count = 0;
+    parser->noauth = noauth != 0;
+    for (;;) {
+        switch (take_step(&feed)) {
+        case STEP_ON:
+            break;
+        case STEP_MORE:
+            *consumed_out = skipped;
+            return feed.list == args ? keep_list(parser, args) : RESP_NEED_MORE;
+        case STEP_EMPTY:
+            skipped += parser->pos;
+            feed.base += parser->pos;
+            feed.len -= parser->pos;
+            begin_request(parser);
+            break;
+        case STEP_WHOLE:
+            if (feed.list != args)
+                give_list_back(parser, args);
+            *command_out = (struct resp_command){feed.base, args->spans, args->count};
+            *consumed_out = skipped + parser->pos;
+            begin_request(parser);
+            return RESP_COMMAND;
+        case STEP_FAILED:
+            return parser->state == STATE_MALFORMED ? RESP_MALFORMED : RESP_NO_MEMORY;
+        }
+    }
+}
+
+size_t resp_parser_needs(const struct resp_parser *parser)
+{
+    return parser->state == STATE_BODY ? parser->pos + (size_t)parser->value + 2 : parser->pos + 1;
+}
+
+void resp_parser_error(const struct resp_parser *parser, char *text_out, size_t size)
+{
+    char byte[8] = "";
+
+    if (size == 0)
+        return;
+    if (parser->state != STATE_MALFORMED) {
+        text_out[0] = '\0';
+        return;
+    }
+    if (parser->error == ERROR_DOLLAR)
+        snprintf(byte, sizeof(byte), parser->bad_byte >= 0x20 && parser->bad_byte < 0x7f ? "'%c'" : "'\\x%02x'",
+                 parser->bad_byte);
+    snprintf(text_out, size, "Protocol error: %s%s", error_texts[parser->error], byte);
+}

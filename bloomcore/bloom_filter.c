@@ -1,0 +1,338 @@
+/* Adds. Two threads that add the same item meet at the same stripe, because the stripe follows from filter and item; the
+ * second one then finds the first one's bits and answers PRESENT. That holds across growth, because all layers are
+ * tested under the stripe, and whoever grows the filter holds no stripe. A place in the layer is reserved before bits
+ * are set, so the count of a layer cannot pass its capacity whatever the number of threads.
+ *
+ * Growth. The new layer is complete before it is published with one store; readers come from `newest` and find either
+ * the old chain or the new one. Nothing is ever taken out of a chain, so there is nothing to reclaim before the end. */
+#include "bloom_filter.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bloom_layer.h"
+#include "bloom_words.h"
+#include "check.h"
+
+/* ---- one layer ------------------------------------------------------------------------------------------------------ */
+
+/* The caller's memory behind `layer` has bloom_layer_tail_bytes(geometry) bytes. */
+static int layer_init(struct bloom_layer *layer, const struct bloom_geometry *geometry, struct errbuf *err)
+{
+    uint64_t nwords = bloom_geometry_nwords(geometry);
+
+    layer->geometry = geometry;
+    atomic_init(&layer->items, 0);
+    if (geometry->words_inline) {
+        memset((void *)(layer + 1), 0, (size_t)nwords * 8);
+        return 0;
+    }
+
+    _Atomic uint64_t *words = bloom_words_alloc(nwords);
+    if (!words) {
+        errbuf_set(err, "cannot allocate %llu bytes", (unsigned long long)(nwords * 8));
+        return -ENOMEM;
+    }
+    *(_Atomic uint64_t **)(void *)(layer + 1) = words;
+    return 0;
+}
+
+static void layer_deinit(struct bloom_layer *layer)
+{
+    if (!layer->geometry->words_inline)
+        bloom_words_free(bloom_layer_words(layer), bloom_geometry_nwords(layer->geometry));
+}
+
+static uint64_t words_bytes(const struct bloom_filter *filter)
+{
+    uint64_t bytes = 0;
+
+    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer))
+        bytes += bloom_geometry_nwords(layer->geometry) * 8;
+    return bytes;
+}
+
+/* ---- filter --------------------------------------------------------------------------------------------------------- */
+
+size_t bloom_filter_bytes(const struct bloom_class *class)
+{
+    return sizeof(struct bloom_filter) + bloom_layer_tail_bytes(&class->geometry);
+}
+
+int bloom_filter_init(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err)
+{
+    uint64_t bytes = bloom_geometry_nwords(&class->geometry) * 8;
+    int rc = bloom_pool_charge(class->pool, 0, bytes, err);
+
+    if (rc != 0)
+        return rc;
+    rc = layer_init(&filter->first, &class->geometry, err);
+    if (rc != 0) {
+        bloom_pool_discharge(class->pool, bytes);
+        return rc;
+    }
+    atomic_init(&filter->newest, &filter->first);
+    bloom_class_retain(class);
+    return 0;
+}
+
+void bloom_filter_deinit(struct bloom_filter *filter)
+{
+    struct bloom_class *class = bloom_filter_class(filter);
+    struct bloom_layer *layer = bloom_filter_newest(filter);
+
+    bloom_pool_discharge(class->pool, words_bytes(filter));
+    while (layer != &filter->first) {
+        struct bloom_grown_layer *grown = bloom_layer_grown(layer);
+
+        layer_deinit(layer);
+        layer = grown->older;
+        free(grown);
+    }
+    layer_deinit(layer);
+    bloom_class_release(class);
+}
+
+const struct bloom_params *bloom_filter_params(const struct bloom_filter *filter)
+{
+    return &bloom_filter_class(filter)->params;
+}
+
+uint64_t bloom_filter_items(const struct bloom_filter *filter)
+{
+    uint64_t items = 0;
+
+    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer))
+        items += atomic_load_explicit(&layer->items, memory_order_relaxed);
+    return items;
+}
+
+uint64_t bloom_filter_capacity(const struct bloom_filter *filter)
+{
+    uint64_t capacity = 0;
+
+    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
+        if (__builtin_add_overflow(capacity, layer->geometry->capacity, &capacity))
+            return UINT64_MAX;
+    }
+    return capacity;
+}
+
+uint64_t bloom_filter_memory(const struct bloom_filter *filter)
+{
+    uint64_t bytes = sizeof(*filter) - sizeof(filter->first);
+
+    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
+        const struct bloom_geometry *geometry = layer->geometry;
+
+        bytes += geometry->index == 0 ? sizeof(struct bloom_layer) : sizeof(struct bloom_grown_layer);
+        bytes += bloom_layer_tail_bytes(geometry);
+        if (!geometry->words_inline)
+            bytes += bloom_geometry_nwords(geometry) * 8;
+    }
+    return bytes;
+}
+
+unsigned bloom_filter_nlayers(const struct bloom_filter *filter)
+{
+    return bloom_filter_newest(filter)->geometry->index + 1u;
+}
+
+static struct bloom_layer *layer_at(const struct bloom_filter *filter, unsigned index)
+{
+    const struct bloom_layer *layer = bloom_filter_newest(filter);
+
+    CHECK(index <= layer->geometry->index);
+    while (layer->geometry->index != index)
+        layer = bloom_layer_older(layer);
+    return (struct bloom_layer *)layer;
+}
+
+void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struct bloom_layer_view *view_out)
+{
+    const struct bloom_layer *layer = layer_at(filter, index);
+    const struct bloom_geometry *geometry = layer->geometry;
+
+    *view_out = (struct bloom_layer_view){
+        .shape = {.nwords = bloom_geometry_nwords(geometry), .k = geometry->k, .variant = geometry->variant},
+        .capacity = geometry->capacity,
+        .error_rate = geometry->error_rate,
+        .items = atomic_load_explicit(&layer->items, memory_order_relaxed),
+        .words = bloom_layer_words(layer),
+    };
+}
+
+void bloom_filter_set_items(struct bloom_filter *filter, unsigned index, uint64_t items)
+{
+    atomic_store_explicit(&layer_at(filter, index)->items, items, memory_order_relaxed);
+}
+
+/* ---- growth --------------------------------------------------------------------------------------------------------- */
+
+/* The capacity and the rate of the layer above `newest`. 0 or BLOOM_REFUSED. */
+static int next_layer(const struct bloom_params *params, const struct bloom_geometry *newest, uint64_t *capacity_out,
+                      double *rate_out, struct errbuf *err)
+{
+    if (params->expansion == 0) {
+        errbuf_set(err, "a filter of fixed size has one layer");
+        return BLOOM_REFUSED;
+    }
+    if (newest->index + 1 >= BLOOM_MAX_LAYERS) {
+        errbuf_set(err, "a filter has at most %d layers", BLOOM_MAX_LAYERS);
+        return BLOOM_REFUSED;
+    }
+    if (__builtin_mul_overflow(newest->capacity, (uint64_t)params->expansion, capacity_out)) {
+        errbuf_set(err, "capacity %llu times expansion %u is more than 64 bits hold",
+                   (unsigned long long)newest->capacity, params->expansion);
+        return BLOOM_REFUSED;
+    }
+    *rate_out = newest->error_rate * 0.5;
+    return BLOOM_OK;
+}
+
+/* Makes a layer of this shape and publishes it. Needs exclusion from other growth of the filter. */
+static int push_layer(struct bloom_filter *filter, const struct bloom_shape *shape, uint64_t capacity, double rate,
+                      struct errbuf *err)
+{
+    struct bloom_pool *pool = bloom_filter_class(filter)->pool;
+    struct bloom_layer *newest = bloom_filter_newest(filter);
+    struct bloom_geometry geometry;
+    struct bloom_grown_layer *grown;
+    uint64_t bytes = shape->nwords * 8;
+    int rc;
+
+    bloom_geometry_init(&geometry, shape, newest->geometry->index + 1u, capacity, rate);
+    rc = bloom_pool_charge(pool, words_bytes(filter), bytes, err);
+    if (rc != 0)
+        return rc;
+
+    grown = malloc(sizeof(*grown) + bloom_layer_tail_bytes(&geometry));
+    if (!grown) {
+        errbuf_set(err, "cannot allocate %llu bytes", (unsigned long long)bytes);
+        rc = -ENOMEM;
+        goto err_charged;
+    }
+    grown->older = newest;
+    grown->geometry = geometry;
+    rc = layer_init(&grown->layer, &grown->geometry, err);
+    if (rc != 0)
+        goto err_charged;
+    atomic_store_explicit(&filter->newest, &grown->layer, memory_order_release);
+    return 0;
+
+err_charged:
+    free(grown);
+    bloom_pool_discharge(pool, bytes);
+    return rc;
+}
+
+/* Adds a layer on top of `full`, unless somebody else has done so. BLOOM_OK or why not. */
+static int grow(struct bloom_filter *filter, const struct bloom_layer *full, struct errbuf *err)
+{
+    const struct bloom_class *class = bloom_filter_class(filter);
+    uint64_t capacity = 0;
+    double rate = 0;
+    struct bloom_size size;
+    struct bloom_shape shape;
+    int rc;
+
+    pthread_mutex_lock(&class->pool->growth);
+    if (bloom_filter_newest(filter) != full) {
+        rc = BLOOM_OK;
+        goto out;
+    }
+    rc = next_layer(&class->params, full->geometry, &capacity, &rate, err);
+    if (rc != 0)
+        goto out;
+    if (bloom_size_plan(capacity, rate, &size, err) != BLOOM_SIZE_OK) {
+        rc = BLOOM_REFUSED;
+    } else {
+        shape = (struct bloom_shape){size.nwords, (uint8_t)size.k, full->geometry->variant};
+        rc = push_layer(filter, &shape, capacity, rate, err);
+    }
+    if (rc != 0)
+        errbuf_prefix(err, "cannot grow by layer %u (capacity %llu, error rate %g)", full->geometry->index + 1u,
+                      (unsigned long long)capacity, rate);
+out:
+    pthread_mutex_unlock(&class->pool->growth);
+    return rc;
+}
+
+int bloom_filter_append_layer(struct bloom_filter *filter, const struct bloom_shape *shape, struct errbuf *err)
+{
+    uint64_t capacity;
+    double rate;
+
+    if (!bloom_shape_valid(shape, err) ||
+        next_layer(bloom_filter_params(filter), bloom_filter_newest(filter)->geometry, &capacity, &rate, err) != 0)
+        return BLOOM_REFUSED;
+    return push_layer(filter, shape, capacity, rate, err);
+}
+
+/* ---- query and add -------------------------------------------------------------------------------------------------- */
+
+bool bloom_filter_query(const struct bloom_filter *filter, struct bloom_hash hash)
+{
+    const struct bloom_layer *newest = bloom_filter_newest(filter);
+
+    return bloom_layer_test(newest, hash) || bloom_layer_test_below(newest, hash);
+}
+
+/* A place for one more item. False when the layer has taken its capacity. */
+static bool reserve_place(struct bloom_layer *layer)
+{
+    uint64_t items = atomic_load_explicit(&layer->items, memory_order_relaxed);
+
+    do {
+        if (items >= layer->geometry->capacity)
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&layer->items, &items, items + 1, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    return true;
+}
+
+enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom_hash hash,
+                                       const struct bloom_layer *layer, const uint64_t bit[BLOOM_MAX_K],
+                                       struct errbuf *err)
+{
+    const struct bloom_class *class = bloom_filter_class(filter);
+    struct bloom_stripe *stripe = bloom_pool_stripe(class->pool, filter, hash);
+    uint64_t own_bit[BLOOM_MAX_K];
+
+    for (;;) {
+        struct bloom_layer *newest;
+        enum bloom_add answer = BLOOM_FULL;
+
+        bloom_stripe_lock(stripe);
+        newest = bloom_filter_newest(filter);
+        if (newest != layer) {
+            bloom_layer_bits(newest, hash, own_bit);
+            bit = own_bit;
+            layer = newest;
+        }
+        if (bloom_layer_test_bits(newest, bit) || bloom_layer_test_below(newest, hash)) {
+            answer = BLOOM_PRESENT;
+        } else if (reserve_place(newest)) {
+            bloom_layer_set_bits(newest, bit);
+            answer = BLOOM_ADDED;
+        }
+        bloom_stripe_unlock(stripe);
+
+        if (answer != BLOOM_FULL || class->params.expansion == 0)
+            return answer;
+        if (grow(filter, newest, err) != 0)
+            return BLOOM_NO_ROOM;
+    }
+}
+
+enum bloom_add bloom_filter_add(struct bloom_filter *filter, struct bloom_hash hash, struct errbuf *err)
+{
+    const struct bloom_layer *newest = bloom_filter_newest(filter);
+    uint64_t bit[BLOOM_MAX_K];
+
+    bloom_layer_bits(newest, hash, bit);
+    if (bloom_layer_test_bits(newest, bit) || bloom_layer_test_below(newest, hash))
+        return BLOOM_PRESENT;
+    return bloom_filter_add_absent(filter, hash, newest, bit, err);
+}

@@ -1,0 +1,155 @@
+/* bloom_layer: one layer of a filter in memory, and the three things done with an item's bits there: fetch, test, set.
+ * Internal to bloomcore.
+ *
+ * Layout, chosen for millions of small filters: a filter is one pointer and its first layer, a layer is 16 bytes and its
+ * words; all that depends on parameters only is in the class. So a filter costs 24 bytes beside its bits:
+ *
+ *     filter:  newest | first: geometry items | words ...             (words_inline)
+ *     filter:  newest | first: geometry items | pointer to words      (larger layers)
+ *
+ * `newest` points to `first` until the filter grows. The layers after the first are allocations of their own, each with
+ * its own geometry and a pointer to the layer below. The first layer's geometry lies in the class, which leads from a
+ * filter to its class and its pool. Layers are never moved or freed before the filter is.
+ *
+ * Words are only ever OR-ed into, so relaxed loads of them are enough: a reader that was told about an add, by whatever
+ * means, happens after it and sees its bits. */
+#ifndef BLOOMERY_BLOOM_LAYER_H
+#define BLOOMERY_BLOOM_LAYER_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "bloom_filter.h"
+#include "bloom_geometry.h"
+#include "bloom_pool.h"
+
+struct bloom_layer {
+    const struct bloom_geometry *geometry;
+    _Atomic uint64_t items; /* places taken; never above geometry->capacity by adds */
+};
+
+struct bloom_filter {
+    struct bloom_layer *_Atomic newest;
+    struct bloom_layer first;
+};
+
+/* A layer made by growth. */
+struct bloom_grown_layer {
+    struct bloom_layer *older;
+    struct bloom_geometry geometry;
+    struct bloom_layer layer;
+};
+
+_Static_assert(sizeof(struct bloom_filter) == 24, "a million small filters pay for every byte");
+_Static_assert(offsetof(struct bloom_grown_layer, layer) + sizeof(struct bloom_layer) == sizeof(struct bloom_grown_layer),
+               "the words follow the layer at once");
+
+/* Bytes that follow a layer's header. */
+static inline size_t bloom_layer_tail_bytes(const struct bloom_geometry *geometry)
+{
+    return geometry->words_inline ? (size_t)bloom_geometry_nwords(geometry) * 8 : sizeof(void *);
+}
+
+static inline _Atomic uint64_t *bloom_layer_words(const struct bloom_layer *layer)
+{
+    void *tail = (void *)(layer + 1);
+
+    return layer->geometry->words_inline ? (_Atomic uint64_t *)tail : *(_Atomic uint64_t **)tail;
+}
+
+static inline struct bloom_grown_layer *bloom_layer_grown(const struct bloom_layer *layer)
+{
+    return (struct bloom_grown_layer *)((char *)layer - offsetof(struct bloom_grown_layer, layer));
+}
+
+/* The layer below, NULL for the first. */
+static inline const struct bloom_layer *bloom_layer_older(const struct bloom_layer *layer)
+{
+    return layer->geometry->index == 0 ? NULL : bloom_layer_grown(layer)->older;
+}
+
+static inline struct bloom_layer *bloom_filter_newest(const struct bloom_filter *filter)
+{
+    return atomic_load_explicit(&filter->newest, memory_order_acquire);
+}
+
+static inline struct bloom_class *bloom_filter_class(const struct bloom_filter *filter)
+{
+    return (struct bloom_class *)((char *)filter->first.geometry - offsetof(struct bloom_class, geometry));
+}
+
+/* ---- an item's bits ------------------------------------------------------------------------------------------------ */
+
+static inline void bloom_layer_bits(const struct bloom_layer *layer, struct bloom_hash hash, uint64_t bit[BLOOM_MAX_K])
+{
+    const struct bloom_geometry *geometry = layer->geometry;
+    struct bloom_walk walk = bloom_walk_start(geometry, hash);
+
+    for (unsigned i = 0, k = geometry->k; i < k; i++)
+        bit[i] = bloom_walk_next(geometry, &walk);
+}
+
+/* All bits are tested, with one AND: which of them is the first to be missing is random, and a branch on it would be
+ * mispredicted at a higher price than that of a few more loads. */
+static inline bool bloom_layer_test_bits(const struct bloom_layer *layer, const uint64_t bit[BLOOM_MAX_K])
+{
+    const _Atomic uint64_t *words = bloom_layer_words(layer);
+    uint64_t all = 1;
+
+    for (unsigned i = 0, k = layer->geometry->k; i < k; i++)
+        all &= atomic_load_explicit(&words[bit[i] >> 6], memory_order_relaxed) >> (bit[i] & 63);
+    return all;
+}
+
+static inline bool bloom_layer_test(const struct bloom_layer *layer, struct bloom_hash hash)
+{
+    const struct bloom_geometry *geometry = layer->geometry;
+    const _Atomic uint64_t *words = bloom_layer_words(layer);
+    struct bloom_walk walk = bloom_walk_start(geometry, hash);
+    uint64_t all = 1;
+
+    for (unsigned i = geometry->k; i > 0; i--) {
+        uint64_t bit = bloom_walk_next(geometry, &walk);
+        all &= atomic_load_explicit(&words[bit >> 6], memory_order_relaxed) >> (bit & 63);
+    }
+    return all;
+}
+
+/* Sequentially consistent, so that a flag which the caller reads afterwards (has a snapshot passed here?) is read after
+ * the bits are there for everybody. */
+static inline void bloom_layer_set_bits(struct bloom_layer *layer, const uint64_t bit[BLOOM_MAX_K])
+{
+    _Atomic uint64_t *words = bloom_layer_words(layer);
+
+    for (unsigned i = 0, k = layer->geometry->k; i < k; i++)
+        atomic_fetch_or_explicit(&words[bit[i] >> 6], UINT64_C(1) << (bit[i] & 63), memory_order_seq_cst);
+}
+
+/* Into the second-level cache: the first level has too few miss buffers for the lines of a batch of items. */
+static inline void bloom_layer_prefetch(const struct bloom_layer *layer, const uint64_t bit[BLOOM_MAX_K])
+{
+    const _Atomic uint64_t *words = bloom_layer_words(layer);
+
+    for (unsigned i = 0, k = layer->geometry->k; i < k; i++)
+        __builtin_prefetch((const void *)&words[bit[i] >> 6], 0, 2);
+}
+
+/* ---- bloom_filter.c -------------------------------------------------------------------------------------------------- */
+
+/* The slow half of an add, for an item that has just been tested and was absent: `bit` are its bits in `layer`, which
+ * was the newest then. Answers as bloom_filter_add(). */
+enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom_hash hash,
+                                       const struct bloom_layer *layer, const uint64_t bit[BLOOM_MAX_K],
+                                       struct errbuf *err);
+
+/* Whether the item is in one of the layers below. */
+static inline bool bloom_layer_test_below(const struct bloom_layer *layer, struct bloom_hash hash)
+{
+    while ((layer = bloom_layer_older(layer))) {
+        if (bloom_layer_test(layer, hash))
+            return true;
+    }
+    return false;
+}
+
+#endif

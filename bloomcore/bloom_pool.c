@@ -1,0 +1,318 @@
+/* Classes are found in a hash table over their parameters and vanish with the last reference. A reference count goes
+ * from 1 to 0 only under the mutex that finding a class takes too, so a class that was found is alive. */
+#include "bloom_pool.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+
+#define BUCKETS_MIN 64
+
+/* ---- pool -------------------------------------------------------------------------------------------------------- */
+
+int bloom_pool_create(struct bloom_pool **pool_out)
+{
+    struct bloom_pool *pool = aligned_alloc(alignof(struct bloom_pool), sizeof(*pool));
+    struct bloom_class **buckets = calloc(BUCKETS_MIN, sizeof(*buckets));
+
+    if (!pool || !buckets) {
+        free(pool);
+        free(buckets);
+        return -ENOMEM;
+    }
+    for (unsigned i = 0; i < BLOOM_STRIPES; i++)
+        atomic_init(&pool->stripes[i].taken, false);
+    atomic_init(&pool->bytes, 0);
+    atomic_init(&pool->max_filter_bytes, 0);
+    atomic_init(&pool->max_total_bytes, 0);
+    pthread_mutex_init(&pool->growth, NULL);
+    pthread_mutex_init(&pool->classes_mutex, NULL);
+    pool->buckets = buckets;
+    pool->nbuckets = BUCKETS_MIN;
+    pool->nclasses = 0;
+    *pool_out = pool;
+    return 0;
+}
+
+void bloom_pool_destroy(struct bloom_pool *pool)
+{
+    if (!pool)
+        return;
+    CHECK(pool->nclasses == 0);
+    CHECK(atomic_load(&pool->bytes) == 0);
+    pthread_mutex_destroy(&pool->classes_mutex);
+    pthread_mutex_destroy(&pool->growth);
+    free(pool->buckets);
+    free(pool);
+}
+
+uint64_t bloom_pool_bytes(const struct bloom_pool *pool)
+{
+    return atomic_load_explicit(&pool->bytes, memory_order_relaxed);
+}
+
+void bloom_pool_set_limits(struct bloom_pool *pool, uint64_t max_filter_bytes, uint64_t max_total_bytes)
+{
+    atomic_store_explicit(&pool->max_filter_bytes, max_filter_bytes, memory_order_relaxed);
+    atomic_store_explicit(&pool->max_total_bytes, max_total_bytes, memory_order_relaxed);
+}
+
+int bloom_pool_charge(struct bloom_pool *pool, uint64_t filter_bytes, uint64_t bytes, struct errbuf *err)
+{
+    uint64_t max_filter = atomic_load_explicit(&pool->max_filter_bytes, memory_order_relaxed);
+    uint64_t max_total = atomic_load_explicit(&pool->max_total_bytes, memory_order_relaxed);
+    uint64_t held = atomic_load_explicit(&pool->bytes, memory_order_relaxed);
+
+    /* No sum here can overflow: a layer has less than 2^34 bytes, a chain less than 2^40. */
+    if (max_filter != 0 && filter_bytes + bytes > max_filter) {
+        errbuf_set(err, "the filter would need %llu bytes, the limit for one filter is %llu",
+                   (unsigned long long)(filter_bytes + bytes), (unsigned long long)max_filter);
+        return BLOOM_LIMIT;
+    }
+    do {
+        if (max_total != 0 && held + bytes > max_total) {
+            errbuf_set(err, "%llu bytes more are needed, %llu are in use, the limit for all filters is %llu",
+                       (unsigned long long)bytes, (unsigned long long)held, (unsigned long long)max_total);
+            return BLOOM_LIMIT;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&pool->bytes, &held, held + bytes, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    return BLOOM_OK;
+}
+
+void bloom_pool_discharge(struct bloom_pool *pool, uint64_t bytes)
+{
+    uint64_t held = atomic_fetch_sub_explicit(&pool->bytes, bytes, memory_order_relaxed);
+
+    CHECK(held >= bytes);
+}
+
+/* ---- stripes ----------------------------------------------------------------------------------------------------- */
+
+struct bloom_stripe *bloom_pool_stripe(struct bloom_pool *pool, const struct bloom_filter *filter,
+                                       struct bloom_hash hash)
+{
+    uint64_t mixed = (hash.h1 ^ (uintptr_t)filter) * UINT64_C(0x9e3779b97f4a7c15);
+
+    return &pool->stripes[mixed >> (64 - BLOOM_STRIPES_LOG2)];
+}
+
+static inline void pause_cpu(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+void bloom_stripe_lock(struct bloom_stripe *stripe)
+{
+    unsigned spins = 0;
+
+    while (atomic_exchange_explicit(&stripe->taken, true, memory_order_acquire)) {
+        do {
+            /* The holder needs some hundred cycles; if it takes longer, it is not running, and may need this core. */
+            if (++spins < 256)
+                pause_cpu();
+            else
+                sched_yield();
+        } while (atomic_load_explicit(&stripe->taken, memory_order_relaxed));
+    }
+}
+
+/* ---- classes ----------------------------------------------------------------------------------------------------- */
+
+static size_t params_hash(const struct bloom_params *params)
+{
+    uint64_t rate;
+    uint64_t x;
+
+    memcpy(&rate, &params->error_rate, sizeof(rate));
+    x = params->capacity * UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ rate) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 32 ^ params->expansion) * UINT64_C(0x94d049bb133111eb);
+    return (size_t)(x >> 32);
+}
+
+static bool params_equal(const struct bloom_params *a, const struct bloom_params *b)
+{
+    return a->capacity == b->capacity && a->error_rate == b->error_rate && a->expansion == b->expansion;
+}
+
+/* The class with these parameters and this first layer; any planned one when `shape` is NULL. Needs the mutex. */
+static struct bloom_class *find(const struct bloom_pool *pool, const struct bloom_params *params,
+                                const struct bloom_shape *shape)
+{
+    struct bloom_class *class = pool->buckets[params_hash(params) & (pool->nbuckets - 1)];
+
+    for (; class; class = class->next) {
+        const struct bloom_geometry *g = &class->geometry;
+
+        if (!params_equal(&class->params, params))
+            continue;
+        if (shape ? bloom_geometry_nwords(g) == shape->nwords && g->k == shape->k && g->variant == shape->variant
+                  : class->planned)
+            return class;
+    }
+    return NULL;
+}
+
+/* Twice the buckets when there are more classes than buckets. Without memory the chains get longer, nothing else. */
+static void rehash_if_full(struct bloom_pool *pool)
+{
+    size_t nbuckets = pool->nbuckets * 2;
+    struct bloom_class **buckets;
+
+    if (pool->nclasses <= pool->nbuckets)
+        return;
+    buckets = calloc(nbuckets, sizeof(*buckets));
+    if (!buckets)
+        return;
+    for (size_t i = 0; i < pool->nbuckets; i++) {
+        for (struct bloom_class *class = pool->buckets[i], *next; class; class = next) {
+            struct bloom_class **bucket = &buckets[params_hash(&class->params) & (nbuckets - 1)];
+
+            next = class->next;
+            class->next = *bucket;
+            *bucket = class;
+        }
+    }
+    free(pool->buckets);
+    pool->buckets = buckets;
+    pool->nbuckets = nbuckets;
+}
+
+static double first_layer_rate(const struct bloom_params *params)
+{
+    return params->expansion == 0 ? params->error_rate : params->error_rate * 0.5;
+}
+
+/* Finds or makes the class with this first layer. 0 or -ENOMEM. */
+static int get_with_shape(struct bloom_pool *pool, const struct bloom_params *params, const struct bloom_shape *shape,
+                          bool planned, struct bloom_class **class_out)
+{
+    struct bloom_class *class;
+
+    pthread_mutex_lock(&pool->classes_mutex);
+    class = find(pool, params, shape);
+    if (class) {
+        atomic_fetch_add_explicit(&class->refs, 1, memory_order_relaxed);
+        class->planned = class->planned || planned;
+    } else {
+        class = aligned_alloc(alignof(struct bloom_class), sizeof(*class));
+        if (class) {
+            struct bloom_class **bucket = &pool->buckets[params_hash(params) & (pool->nbuckets - 1)];
+
+            class->params = *params;
+            class->pool = pool;
+            class->planned = planned;
+            atomic_init(&class->refs, 1);
+            bloom_geometry_init(&class->geometry, shape, 0, params->capacity, first_layer_rate(params));
+            class->next = *bucket;
+            *bucket = class;
+            pool->nclasses++;
+            rehash_if_full(pool);
+        }
+    }
+    pthread_mutex_unlock(&pool->classes_mutex);
+    if (!class)
+        return -ENOMEM;
+    *class_out = class;
+    return 0;
+}
+
+static bool params_valid(const struct bloom_params *params, struct errbuf *err)
+{
+    if (params->capacity < 1) {
+        errbuf_set(err, "capacity must be at least 1");
+        return false;
+    }
+    if (!(params->error_rate > 0 && params->error_rate < 1)) {
+        errbuf_set(err, "error rate must be in the range (0, 1)");
+        return false;
+    }
+    if (params->expansion > BLOOM_MAX_EXPANSION) {
+        errbuf_set(err, "expansion must be in the range [0, %d]", BLOOM_MAX_EXPANSION);
+        return false;
+    }
+    return true;
+}
+
+int bloom_class_get(struct bloom_pool *pool, const struct bloom_params *params, const struct bloom_shape *shape,
+                    struct bloom_class **class_out, struct errbuf *err)
+{
+    struct bloom_size size;
+    struct bloom_shape plan;
+
+    if (!params_valid(params, err))
+        return BLOOM_REFUSED;
+    if (shape) {
+        if (!bloom_shape_valid(shape, err))
+            return BLOOM_REFUSED;
+        return get_with_shape(pool, params, shape, false, class_out);
+    }
+
+    pthread_mutex_lock(&pool->classes_mutex);
+    struct bloom_class *known = find(pool, params, NULL);
+    if (known)
+        atomic_fetch_add_explicit(&known->refs, 1, memory_order_relaxed);
+    pthread_mutex_unlock(&pool->classes_mutex);
+    if (known) {
+        *class_out = known;
+        return 0;
+    }
+
+    double rate = first_layer_rate(params);
+    if (bloom_size_plan(params->capacity, rate, &size, err) != BLOOM_SIZE_OK) {
+        if (params->expansion != 0)
+            errbuf_prefix(err, "the first layer of a scaling filter gets half the error rate, %g", rate);
+        return BLOOM_REFUSED;
+    }
+    plan = (struct bloom_shape){.nwords = size.nwords, .k = (uint8_t)size.k, .variant = BLOOM_NA};
+    return get_with_shape(pool, params, &plan, true, class_out);
+}
+
+struct bloom_class *bloom_class_retain(struct bloom_class *class)
+{
+    atomic_fetch_add_explicit(&class->refs, 1, memory_order_relaxed);
+    return class;
+}
+
+void bloom_class_release(struct bloom_class *class)
+{
+    struct bloom_pool *pool;
+    struct bloom_class **link;
+    uint64_t refs;
+
+    if (!class)
+        return;
+    refs = atomic_load_explicit(&class->refs, memory_order_relaxed);
+    while (refs > 1) {
+        if (atomic_compare_exchange_weak_explicit(&class->refs, &refs, refs - 1, memory_order_release,
+                                                  memory_order_relaxed))
+            return;
+    }
+
+    pool = class->pool;
+    pthread_mutex_lock(&pool->classes_mutex);
+    refs = atomic_fetch_sub_explicit(&class->refs, 1, memory_order_acq_rel);
+    CHECK(refs >= 1);
+    if (refs == 1) {
+        link = &pool->buckets[params_hash(&class->params) & (pool->nbuckets - 1)];
+        while (*link != class)
+            link = &(*link)->next;
+        *link = class->next;
+        pool->nclasses--;
+        free(class);
+    }
+    pthread_mutex_unlock(&pool->classes_mutex);
+}
+
+const struct bloom_params *bloom_class_params(const struct bloom_class *class)
+{
+    return &class->params;
+}

@@ -1,0 +1,65 @@
+/* bloom_pool: what filters share. Internal to bloomcore; the public part is in bloom_filter.h. Thread: any. */
+#ifndef BLOOMERY_BLOOM_POOL_H
+#define BLOOMERY_BLOOM_POOL_H
+
+#include <pthread.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "bloom_filter.h"
+#include "bloom_geometry.h"
+
+#define BLOOM_CACHE_LINE 64
+
+/* With 64 threads that do nothing but add, a stripe taken at random is free in more than 9 cases of 10. */
+#define BLOOM_STRIPES_LOG2 10
+#define BLOOM_STRIPES      (1u << BLOOM_STRIPES_LOG2)
+
+struct bloom_stripe {
+    alignas(BLOOM_CACHE_LINE) atomic_bool taken;
+};
+
+struct bloom_pool {
+    /* Locks of adds: which one is decided by filter and item, so that adds of one item meet and others rarely do. */
+    struct bloom_stripe stripes[BLOOM_STRIPES];
+
+    alignas(BLOOM_CACHE_LINE) _Atomic uint64_t bytes; /* words of all filters */
+    _Atomic uint64_t max_filter_bytes;
+    _Atomic uint64_t max_total_bytes;
+
+    pthread_mutex_t growth; /* one layer is added at a time, in the whole pool: it is rare and takes microseconds */
+
+    pthread_mutex_t classes_mutex; /* guards what follows, and the step of a reference count from 1 to 0 */
+    struct bloom_class **buckets;  /* hash table, chained; a power of two */
+    size_t nbuckets;
+    size_t nclasses;
+};
+
+struct bloom_class {
+    struct bloom_geometry geometry; /* of the first layer; together with params one cache line, read by every query */
+    struct bloom_params params;
+
+    /* Written when filters come and go; apart from what queries read. */
+    alignas(BLOOM_CACHE_LINE) struct bloom_pool *pool;
+    struct bloom_class *next; /* in the bucket */
+    _Atomic uint64_t refs;
+    bool planned; /* the first layer is what bloom_size_plan() gives for params */
+};
+
+_Static_assert(sizeof(struct bloom_geometry) + sizeof(struct bloom_params) <= BLOOM_CACHE_LINE, "one line for queries");
+
+/* Charges `bytes` more to a filter that has `filter_bytes`. 0, or BLOOM_LIMIT with the limit in `err`. */
+int bloom_pool_charge(struct bloom_pool *pool, uint64_t filter_bytes, uint64_t bytes, struct errbuf *err);
+void bloom_pool_discharge(struct bloom_pool *pool, uint64_t bytes);
+
+struct bloom_stripe *bloom_pool_stripe(struct bloom_pool *pool, const struct bloom_filter *filter,
+                                       struct bloom_hash hash);
+void bloom_stripe_lock(struct bloom_stripe *stripe);
+
+static inline void bloom_stripe_unlock(struct bloom_stripe *stripe)
+{
+    atomic_store_explicit(&stripe->taken, false, memory_order_release);
+}
+
+#endif

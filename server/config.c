@@ -1,0 +1,326 @@
+/* A setting's value goes through four operations that depend on its type: parse (text to value), format, copy and free.
+ * config_set() parses into a value beside the configuration and only then puts it in the old one's place, so that a
+ * refusal leaves everything as it was. Defaults are texts that are parsed like any other: a default that its own setting
+ * would refuse cannot exist. */
+#include "config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "bloom_size.h"
+#include "check.h"
+#include "config_internal.h"
+#include "config_value.h"
+
+static const char *const log_levels[] = {"debug", "verbose", "notice", "warning", "nothing", NULL};
+static const char *const quarantine_policies[] = {"error", "maybe", NULL};
+static const char *const only_no[] = {"no", NULL};
+static const char *const only_noeviction[] = {"noeviction", NULL};
+
+#define ROW(field, name_, type_, default_, flags_, doc_)                                                                \
+    .name = name_, .type = type_, .flags = (flags_), .offset = offsetof(struct config, field),                         \
+    .default_text = default_, .doc = doc_
+#define SETTING_BOOL(field, name, def, flags, doc)   {ROW(field, name, CONFIG_BOOL, def, flags, doc), .unit = ""},
+#define SETTING_STRING(field, name, def, flags, doc) {ROW(field, name, CONFIG_STRING, def, flags, doc), .unit = ""},
+#define SETTING_RULES(field, name, def, flags, doc)  {ROW(field, name, CONFIG_RULES, def, flags, doc), .unit = ""},
+#define SETTING_ADDRESSES(field, name, def, flags, doc)                                                                 \
+    {ROW(field, name, CONFIG_ADDRESSES, def, flags, doc), .unit = ""},
+#define SETTING_INTEGER(field, name, def, flags, min_, max_, unit_, doc)                                                \
+    {ROW(field, name, CONFIG_INTEGER, def, flags, doc), .min = min_, .max = max_, .unit = unit_},
+#define SETTING_BYTES(field, name, def, flags, min_, max_, doc)                                                         \
+    {ROW(field, name, CONFIG_BYTES, def, flags, doc), .min = min_, .max = max_, .unit = "bytes"},
+#define SETTING_RATE(field, name, def, flags, min_, max_, doc)                                                          \
+    {ROW(field, name, CONFIG_RATE, def, flags, doc), .min = min_, .max = max_, .unit = ""},
+#define SETTING_WORD(field, name, def, flags, words_, doc)                                                              \
+    {ROW(field, name, CONFIG_WORD, def, flags, doc), .words = words_, .unit = ""},
+
+static const struct config_row table[] = {
+#include "config.def"
+};
+
+#define NROWS (sizeof(table) / sizeof(table[0]))
+
+const struct config_row *config_table(size_t *n_out)
+{
+    *n_out = NROWS;
+    return table;
+}
+
+const struct config_row *config_find(struct slice name)
+{
+    for (size_t i = 0; i < NROWS; i++)
+        if (strlen(table[i].name) == name.len && strncasecmp(table[i].name, name.ptr, name.len) == 0)
+            return &table[i];
+    return NULL;
+}
+
+/* ---- small text helpers ------------------------------------------------------------------------------------------------ */
+
+void config_append(struct buf *out, const char *text)
+{
+    buf_append(out, text, strlen(text));
+}
+
+void config_appendf(struct buf *out, const char *fmt, ...)
+{
+    char text[512];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    config_append(out, text);
+}
+
+void config_format_bytes(uint64_t bytes, struct buf *out)
+{
+    static const char *const units[] = {"", "kb", "mb", "gb"};
+    size_t unit = 0;
+
+    while (bytes != 0 && bytes % 1024 == 0 && unit < 3) {
+        bytes /= 1024;
+        unit++;
+    }
+    config_appendf(out, "%" PRIu64 "%s", bytes, units[unit]);
+}
+
+/* ---- life ---------------------------------------------------------------------------------------------------------------- */
+
+static void *field_of(struct config *cfg, const struct config_row *row)
+{
+    return (char *)cfg + row->offset;
+}
+
+static const void *const_field_of(const struct config *cfg, const struct config_row *row)
+{
+    return (const char *)cfg + row->offset;
+}
+
+void config_deinit(struct config *cfg)
+{
+    for (size_t i = 0; i < NROWS; i++)
+        config_value_free(&table[i], field_of(cfg, &table[i]));
+    memset(cfg, 0, sizeof(*cfg));
+}
+
+int config_init(struct config *cfg)
+{
+    memset(cfg, 0, sizeof(*cfg));
+    for (size_t i = 0; i < NROWS; i++) {
+        enum config_fault fault = config_value_parse(&table[i], config_slice(table[i].default_text), field_of(cfg, &table[i]));
+
+        CHECK(fault == FAULT_NONE || fault == FAULT_NO_MEMORY);
+        if (fault != FAULT_NONE) {
+            config_deinit(cfg);
+            return -ENOMEM;
+        }
+    }
+    return 0;
+}
+
+int config_clone(const struct config *cfg, struct config *copy_out)
+{
+    struct config copy;
+
+    memset(&copy, 0, sizeof(copy));
+    for (size_t i = 0; i < NROWS; i++) {
+        if (!config_value_copy(&table[i], const_field_of(cfg, &table[i]), field_of(&copy, &table[i]))) {
+            config_deinit(&copy);
+            return -ENOMEM;
+        }
+    }
+    *copy_out = copy;
+    return 0;
+}
+
+/* ---- refusals -------------------------------------------------------------------------------------------------------------- */
+
+/* Changes that turn one text into the other: letters put in, left out, replaced, or two neighbours swapped. */
+static size_t edit_distance(struct slice a, const char *b)
+{
+    size_t n = strlen(b), row[3][64] = {{0}};
+
+    for (size_t j = 0; j <= n; j++)
+        row[0][j] = j;
+    for (size_t i = 1; i <= a.len; i++) {
+        size_t *now = row[i % 3], *before = row[(i + 2) % 3], *two_before = row[(i + 1) % 3];
+
+        now[0] = i;
+        for (size_t j = 1; j <= n; j++) {
+            int x = tolower((unsigned char)a.ptr[i - 1]), y = tolower((unsigned char)b[j - 1]);
+            size_t best = before[j - 1] + (x != y);
+
+            best = before[j] + 1 < best ? before[j] + 1 : best;
+            best = now[j - 1] + 1 < best ? now[j - 1] + 1 : best;
+            if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) && y == tolower((unsigned char)a.ptr[i - 2]))
+                best = two_before[j - 2] + 1 < best ? two_before[j - 2] + 1 : best;
+            now[j] = best;
+        }
+    }
+    return row[a.len % 3][n];
+}
+
+/* The setting that was probably meant, or NULL when none is near. */
+static const char *nearest_name(struct slice name)
+{
+    const char *nearest = NULL;
+    size_t best = name.len / 3 < 2 ? 2 : name.len / 3;
+
+    if (name.len == 0 || name.len >= 64)
+        return NULL;
+    for (size_t i = 0; i < NROWS; i++) {
+        size_t distance;
+
+        CHECK(strlen(table[i].name) < 64);
+        distance = edit_distance(name, table[i].name);
+        if (distance <= best && distance < name.len) {
+            best = distance - (distance > 0);
+            nearest = table[i].name;
+        }
+    }
+    return nearest;
+}
+
+static int refuse_unknown(struct slice name, enum config_source source, struct errbuf *err)
+{
+    int len = name.len < 64 ? (int)name.len : 64;
+    const char *nearest = nearest_name(name);
+
+    if (source == CONFIG_RUNTIME)
+        errbuf_set(err, "Unknown option or number of arguments for CONFIG SET - '%.*s'", len, name.ptr);
+    else if (nearest != NULL)
+        errbuf_set(err, "unknown setting '%.*s'; did you mean '%s'?", len, name.ptr, nearest);
+    else
+        errbuf_set(err, "unknown setting '%.*s'", len, name.ptr);
+    return CONFIG_UNKNOWN;
+}
+
+static int refuse(const struct config_row *row, enum config_fault fault, struct slice value, enum config_source source,
+                  struct errbuf *err)
+{
+    char text[ERRBUF_SIZE];
+    int len = value.len < 64 ? (int)value.len : 64;
+
+    if (source == CONFIG_RUNTIME) {
+        config_fault_redis(row, fault, text, sizeof(text));
+        errbuf_set(err, "CONFIG SET failed (possibly related to argument '%s') - %s", row->name, text);
+    } else if (fault == FAULT_NO_MEMORY) {
+        errbuf_set(err, "'%s': out of memory", row->name);
+    } else {
+        config_fault_text(row, text, sizeof(text));
+        if (row->flags & CONFIG_SECRET || row->type == CONFIG_STRING)
+            errbuf_set(err, "'%s' %s", row->name, text);
+        else
+            errbuf_set(err, "'%s' %s, not '%.*s%s'", row->name, text, len, value.ptr == NULL ? "" : value.ptr,
+                       value.len > 64 ? "..." : "");
+    }
+    return fault == FAULT_NO_MEMORY ? -ENOMEM : CONFIG_REFUSED;
+}
+
+/* ---- setting ---------------------------------------------------------------------------------------------------------------- */
+
+int config_set(struct config *cfg, struct slice name, struct slice value, enum config_source source, struct errbuf *err)
+{
+    const struct config_row *row = config_find(name);
+    union config_value parsed;
+    enum config_fault fault;
+
+    if (row == NULL)
+        return refuse_unknown(name, source, err);
+    if (source == CONFIG_RUNTIME && row->flags & CONFIG_START_ONLY)
+        return refuse(row, FAULT_START_ONLY, value, source, err);
+    memset(&parsed, 0, sizeof(parsed));
+    fault = config_value_parse(row, value, &parsed);
+    if (fault != FAULT_NONE)
+        return refuse(row, fault, value, source, err);
+    config_value_free(row, field_of(cfg, row));
+    memcpy(field_of(cfg, row), &parsed, config_value_size(row));
+    return CONFIG_OK;
+}
+
+/* A refusal that concerns several settings, said of one of them. */
+static int refuse_together(const char *name, enum config_source source, const char *redis_text, const char *text,
+                           struct errbuf *err)
+{
+    if (source == CONFIG_RUNTIME)
+        errbuf_set(err, "CONFIG SET failed (possibly related to argument '%s') - %s", name, redis_text);
+    else
+        errbuf_set(err, "'%s' %s", name, text);
+    return CONFIG_REFUSED;
+}
+
+int config_check(const struct config *cfg, enum config_source source, struct errbuf *err)
+{
+    double first_layer = cfg->bf_expansion_factor == 0 ? cfg->bf_error_rate : cfg->bf_error_rate / 2;
+    struct bloom_size size;
+    struct errbuf reason = {{0}};
+
+    if (cfg->reply_buffer_high_water > cfg->reply_buffer_limit)
+        return refuse_together("reply-buffer-high-water", source, "argument must not be above reply-buffer-limit",
+                               "must not be above 'reply-buffer-limit'", err);
+    /* Otherwise every add that has to create its filter would fail. */
+    if (bloom_size_plan((uint64_t)cfg->bf_initial_size, first_layer, &size, &reason) != BLOOM_SIZE_OK) {
+        char text[ERRBUF_SIZE + 64];
+
+        snprintf(text, sizeof(text), "cannot be had with bf-initial-size %" PRId64 ": %s", cfg->bf_initial_size, reason.text);
+        return refuse_together("bf-error-rate", source, text, text, err);
+    }
+    if ((cfg->port == 0 || cfg->bind.count == 0) && cfg->unixsocket[0] == '\0') {
+        errbuf_set(err, "nothing to listen on: 'port' or 'bind' says none, and 'unixsocket' is empty");
+        return CONFIG_REFUSED;
+    }
+    return CONFIG_OK;
+}
+
+void config_get(const struct config *cfg, const struct config_row *row, struct buf *out)
+{
+    config_value_format(row, const_field_of(cfg, row), out);
+}
+
+/* ---- words -------------------------------------------------------------------------------------------------------------------- */
+
+static void append_words(struct buf *out, const struct slice *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (buf_len(out) > 0)
+            buf_append(out, " ", 1);
+        buf_append(out, values[i].ptr, values[i].len);
+    }
+}
+
+int config_apply(struct config *cfg, struct config_merge *merge, struct slice name, const struct slice *values, size_t n,
+                 enum config_source source, struct errbuf *err)
+{
+    const struct config_row *row = config_find(name);
+    struct buf joined;
+    int status;
+
+    if (row == NULL)
+        return refuse_unknown(name, source, err);
+    if (n == 0) {
+        errbuf_set(err, "'%s' needs a value", row->name);
+        return CONFIG_REFUSED;
+    }
+    if (n > 1 && row->type != CONFIG_ADDRESSES && row->type != CONFIG_RULES) {
+        errbuf_set(err, "'%s' takes one value; one with spaces is put in quotes", row->name);
+        return CONFIG_REFUSED;
+    }
+    buf_init(&joined, SIZE_MAX);
+    if (row->type == CONFIG_RULES && merge->save_seen && !(n == 1 && values[0].len == 0))
+        config_get(cfg, row, &joined);
+    append_words(&joined, values, n);
+    if (buf_failed(&joined))
+        status = refuse(row, FAULT_NO_MEMORY, (struct slice){NULL, 0}, source, err);
+    else
+        status = config_set(cfg, name, (struct slice){buf_head(&joined), buf_len(&joined)}, source, err);
+    if (row->type == CONFIG_RULES && status == CONFIG_OK)
+        merge->save_seen = true;
+    buf_deinit(&joined);
+    return status;
+}

@@ -1,0 +1,168 @@
+/* config: the settings of the daemon.
+ *
+ * config.def is the only list of them: the fields of struct config, their names, ranges, defaults and documentation, the
+ * answers of CONFIG GET, the refusals of CONFIG SET, `bloomeryd --help` and conf/bloomery.conf all come from that table.
+ *
+ * A struct config is a plain value. The server keeps an immutable one that readers use without a lock; to change settings
+ * it clones that, changes the clone with config_set(), checks it as a whole with config_check() and puts it in force.
+ * Nothing here has an effect of its own: no file is opened but the configuration file, nothing is logged.
+ *
+ * Lifetime: the caller's storage, config_init() or config_clone() to config_deinit(). Thread: any, on distinct objects; an
+ * object that nobody changes may be read by any number of threads. */
+#ifndef BLOOMERY_CONFIG_H
+#define BLOOMERY_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "buf.h"
+#include "errbuf.h"
+#include "resp_parse.h"
+
+/* Addresses as they were written, each with the '-' that makes it optional. */
+struct config_list {
+    char **items;
+    size_t count;
+};
+
+/* Save after `seconds` if there were at least `changes` changes. */
+struct config_rule {
+    int64_t seconds;
+    uint64_t changes;
+};
+
+struct config_rules {
+    struct config_rule *items;
+    size_t count;
+};
+
+enum quarantine_policy { QUARANTINE_ERROR, QUARANTINE_MAYBE };
+
+/* The C type of a field is that of its setting's type. Strings are NUL-terminated and never NULL. */
+struct config {
+#define SETTING_BOOL(field, ...)      bool field;
+#define SETTING_INTEGER(field, ...)   int64_t field;
+#define SETTING_BYTES(field, ...)     uint64_t field;
+#define SETTING_RATE(field, ...)      double field;
+#define SETTING_WORD(field, ...)      int field; /* index into the setting's words */
+#define SETTING_STRING(field, ...)    char *field;
+#define SETTING_ADDRESSES(field, ...) struct config_list field;
+#define SETTING_RULES(field, ...)     struct config_rules field;
+#include "config.def"
+};
+
+/* ---- the table -------------------------------------------------------------------------------------------------------- */
+
+enum config_type {
+    CONFIG_BOOL,      /* yes or no */
+    CONFIG_INTEGER,   /* min..max */
+    CONFIG_BYTES,     /* min..max; "1024", "64kb", "1gb" (1k is 1000, 1kb is 1024) */
+    CONFIG_RATE,      /* a number between min and max, both excluded */
+    CONFIG_WORD,      /* one of `words` */
+    CONFIG_STRING,    /* no NUL byte */
+    CONFIG_ADDRESSES, /* numeric IP addresses, "*" or "::*", each with or without '-' in front, separated by spaces */
+    CONFIG_RULES,     /* "<seconds> <changes> <seconds> <changes> ...", or nothing */
+};
+
+enum {
+    CONFIG_START_ONLY = 1 << 0, /* fixed once the daemon runs: config_set() refuses it with CONFIG_RUNTIME */
+    CONFIG_SECRET = 1 << 1,     /* no message ever repeats its value */
+    CONFIG_OCTAL = 1 << 2,      /* an integer that is written in base 8 */
+};
+
+struct config_row {
+    const char *name;         /* "tcp-backlog" */
+    enum config_type type;
+    unsigned flags;
+    size_t offset;            /* of the field in struct config */
+    const char *default_text; /* as it would be written in a file, without quotes */
+    uint64_t min, max;        /* CONFIG_INTEGER, CONFIG_BYTES */
+    const char *const *words; /* CONFIG_WORD: NULL-terminated */
+    const char *unit;         /* what the number counts, or "" */
+    const char *doc;          /* whole sentences */
+};
+
+/* All rows, in the order of the file; their number. */
+const struct config_row *config_table(size_t *n_out);
+
+/* The row of that name, ASCII case ignored; NULL if there is none. */
+const struct config_row *config_find(struct slice name);
+
+/* ---- values ------------------------------------------------------------------------------------------------------------ */
+
+/* The defaults. 0 or -ENOMEM; after an error there is nothing to undo. */
+int config_init(struct config *cfg) __attribute__((warn_unused_result));
+
+/* A copy that shares nothing with the original. 0 or -ENOMEM; after an error there is nothing to undo. */
+int config_clone(const struct config *cfg, struct config *copy_out) __attribute__((warn_unused_result));
+
+void config_deinit(struct config *cfg); /* idempotent */
+
+/* Where a value comes from: it decides the wording of the refusal, and whether CONFIG_START_ONLY settings may change. */
+enum config_source {
+    CONFIG_FILE,     /* "'threads' must be an integer from 0 to 1024, not 'x'" */
+    CONFIG_ARGUMENT, /* the same */
+    CONFIG_RUNTIME,  /* as Redis words it, without "ERR ": "CONFIG SET failed (possibly related to argument ..." */
+};
+
+enum config_status {
+    CONFIG_OK = 0,
+    CONFIG_UNKNOWN = 1, /* no such setting; the errbuf says so and may suggest a name */
+    CONFIG_REFUSED = 2, /* the errbuf says why */
+};
+
+/* Sets one setting. CONFIG_OK, CONFIG_UNKNOWN, CONFIG_REFUSED or -ENOMEM (text in `err` as well); except after CONFIG_OK
+ * `cfg` is as before. `err` may be NULL. */
+int config_set(struct config *cfg, struct slice name, struct slice value, enum config_source source, struct errbuf *err)
+    __attribute__((warn_unused_result));
+
+/* Checks what concerns several settings at once. CONFIG_OK or CONFIG_REFUSED. To be called after a set of changes. */
+int config_check(const struct config *cfg, enum config_source source, struct errbuf *err)
+    __attribute__((warn_unused_result));
+
+/* Appends the value as CONFIG GET shows it: bytes in full, lists and rules separated by spaces, secrets as they are. A
+ * failure is noted in `out`. */
+void config_get(const struct config *cfg, const struct config_row *row, struct buf *out);
+
+/* ---- files and arguments (config_file.c, config_args.c) ---------------------------------------------------------------- */
+
+/* Applies a file in redis.conf's form: one `name value ...` a line, '#' comments, values in "..." (with \n \r \t \b \a
+ * \xHH \" \\) or '...' (with \'), `include <path>` (relative to the file that has it). A setting that comes twice has its
+ * last value; several `save` lines of one file and what it includes are one list, `save ""` empties it.
+ *
+ * `path` "-" is the standard input. CONFIG_OK, CONFIG_REFUSED (`err` begins with file and line), or a negative errno when
+ * a file cannot be read (`err` names it). `cfg` may have been changed in part after an error. */
+int config_load_file(struct config *cfg, const char *path, struct errbuf *err) __attribute__((warn_unused_result));
+
+/* The same for text in memory; `name` stands for the file in messages and for includes. The text may have NUL bytes (they
+ * are refused). */
+int config_load_text(struct config *cfg, const char *name, struct slice text, struct errbuf *err)
+    __attribute__((warn_unused_result));
+
+enum config_action {
+    CONFIG_RUN,          /* start the daemon */
+    CONFIG_SHOW_HELP,    /* --help, -h: print config_help() and exit */
+    CONFIG_SHOW_VERSION, /* --version, -v */
+    CONFIG_SHOW_CONFIG,  /* --print-config: print config_print() and exit */
+};
+
+struct config_start {
+    enum config_action action;
+    const char *file; /* the configuration file among the arguments (points into argv), "-" for stdin, NULL for none */
+};
+
+/* Applies `bloomeryd [FILE|-] [--name value ...] ...` to `cfg`: the file first, then the arguments, which win. `--name=value`
+ * is accepted too and is the way to give a value that begins with "--". argv[0] is skipped. `start_out` is set when
+ * CONFIG_OK is returned. Statuses as config_load_file(), or the file's. Ends with config_check(). */
+int config_load_args(struct config *cfg, int argc, char *const *argv, struct config_start *start_out, struct errbuf *err)
+    __attribute__((warn_unused_result));
+
+/* The settings as a commented file that config_load_file() reads back to the same values. conf/bloomery.conf is this text
+ * for the defaults. Secrets are written out: the text is a configuration file. */
+void config_print(const struct config *cfg, struct buf *out);
+
+/* What --help says. */
+void config_help(struct buf *out);
+
+#endif

@@ -1,0 +1,284 @@
+/* The command line, and the printouts that come from the table. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config.h"
+#include "config_internal.h"
+
+#define DOC_COLUMNS 100 /* where comments of the printed file are broken */
+
+/* ---- arguments -------------------------------------------------------------------------------------------------------------- */
+
+static bool is_option(const char *arg)
+{
+    return strncmp(arg, "--", 2) == 0 && arg[2] != '\0';
+}
+
+static bool read_action(const char *arg, enum config_action *action_out)
+{
+    if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0)
+        *action_out = CONFIG_SHOW_HELP;
+    else if (strcmp(arg, "--version") == 0 || strcmp(arg, "-v") == 0)
+        *action_out = CONFIG_SHOW_VERSION;
+    else if (strcmp(arg, "--print-config") == 0)
+        *action_out = CONFIG_SHOW_CONFIG;
+    else
+        return false;
+    return true;
+}
+
+/* Applies `--name value ...` at argv[*i], or `--name=value`; leaves *i behind it. `values` has room for all of argv. */
+static int read_option(struct config *cfg, struct config_merge *merge, int argc, char *const *argv, int *i,
+                       struct slice *values, struct errbuf *err)
+{
+    const char *name = argv[*i] + 2, *equals = strchr(name, '=');
+    size_t n = 0, len = equals == NULL ? strlen(name) : (size_t)(equals - name);
+    int status;
+
+    ++*i;
+    if (equals != NULL)
+        values[n++] = config_slice(equals + 1);
+    else
+        while (*i < argc && !is_option(argv[*i]))
+            values[n++] = config_slice(argv[(*i)++]);
+    status = config_apply(cfg, merge, (struct slice){name, len}, values, n, CONFIG_ARGUMENT, err);
+    if (status != CONFIG_OK)
+        errbuf_prefix(err, "argument --%.*s", len < 64 ? (int)len : 64, name);
+    return status == CONFIG_UNKNOWN ? CONFIG_REFUSED : status;
+}
+
+static int read_options(struct config *cfg, int argc, char *const *argv, int first, struct config_start *start,
+                        struct errbuf *err)
+{
+    struct config_merge merge = {false};
+    struct slice *values = calloc((size_t)argc + 1, sizeof(*values));
+    int status = CONFIG_OK;
+
+    if (values == NULL) {
+        errbuf_set(err, "out of memory");
+        return -ENOMEM;
+    }
+    for (int i = first; i < argc && status == CONFIG_OK;) {
+        if (read_action(argv[i], &start->action)) {
+            i++;
+        } else if (is_option(argv[i])) {
+            status = read_option(cfg, &merge, argc, argv, &i, values, err);
+        } else {
+            errbuf_set(err, "'%.64s' is neither a setting (--name value) nor the first argument, a configuration file", argv[i]);
+            status = CONFIG_REFUSED;
+        }
+    }
+    free(values);
+    return status;
+}
+
+int config_load_args(struct config *cfg, int argc, char *const *argv, struct config_start *start_out, struct errbuf *err)
+{
+    struct config_start start = {.action = CONFIG_RUN, .file = NULL};
+    int first = 1, status = CONFIG_OK;
+
+    if (argc > 1 && argv[1][0] != '\0' && (argv[1][0] != '-' || argv[1][1] == '\0')) {
+        start.file = argv[1];
+        first = 2;
+        status = config_load_file(cfg, start.file, err);
+    }
+    if (status == CONFIG_OK)
+        status = read_options(cfg, argc, argv, first, &start, err);
+    if (status == CONFIG_OK && (start.action == CONFIG_RUN || start.action == CONFIG_SHOW_CONFIG))
+        status = config_check(cfg, CONFIG_ARGUMENT, err);
+    if (status == CONFIG_OK)
+        *start_out = start;
+    return status;
+}
+
+/* ---- printouts --------------------------------------------------------------------------------------------------------------- */
+
+/* The order of the file with its headings: a line is either. */
+struct outline {
+    const char *section;
+    const char *name;
+};
+
+static const struct outline outline[] = {
+#define SECTION(title)                     {title, NULL},
+#define SETTING_BOOL(field, name, ...)      {NULL, name},
+#define SETTING_INTEGER(field, name, ...)   {NULL, name},
+#define SETTING_BYTES(field, name, ...)     {NULL, name},
+#define SETTING_RATE(field, name, ...)      {NULL, name},
+#define SETTING_WORD(field, name, ...)      {NULL, name},
+#define SETTING_STRING(field, name, ...)    {NULL, name},
+#define SETTING_ADDRESSES(field, name, ...) {NULL, name},
+#define SETTING_RULES(field, name, ...)     {NULL, name},
+#include "config.def"
+};
+
+/* A text as a comment, broken between words. */
+static void print_comment(const char *text, struct buf *out)
+{
+    while (*text != '\0') {
+        size_t len = strlen(text);
+
+        if (len > DOC_COLUMNS - 2) {
+            len = DOC_COLUMNS - 2;
+            while (len > 0 && text[len] != ' ')
+                len--;
+            if (len == 0)
+                len = strcspn(text, " ");
+        }
+        config_append(out, "# ");
+        buf_append(out, text, len);
+        config_append(out, "\n");
+        text += len;
+        text += strspn(text, " ");
+    }
+}
+
+/* What a value may be, if the type does not say it all. */
+static void print_range(const struct config_row *row, struct buf *out)
+{
+    switch (row->type) {
+    case CONFIG_BOOL:
+        config_append(out, "yes or no; ");
+        break;
+    case CONFIG_WORD:
+        for (size_t i = 0; row->words[i] != NULL; i++)
+            config_appendf(out, "%s%s", i > 0 ? ", " : "", row->words[i]);
+        config_append(out, "; ");
+        break;
+    case CONFIG_RATE:
+        config_appendf(out, "above %" PRIu64 ", below %" PRIu64 "; ", row->min, row->max);
+        break;
+    case CONFIG_INTEGER:
+        config_appendf(out, row->flags & CONFIG_OCTAL ? "%" PRIo64 " to %" PRIo64 : "%" PRIu64 " to %" PRIu64, row->min,
+                       row->max);
+        config_appendf(out, "%s%s; ", row->unit[0] != '\0' ? " " : "", row->unit);
+        break;
+    case CONFIG_BYTES:
+        if (row->min > 0) {
+            config_append(out, "from ");
+            config_format_bytes(row->min, out);
+            config_append(out, row->max < INT64_MAX ? " " : "; ");
+        }
+        if (row->max < INT64_MAX) {
+            config_append(out, "up to ");
+            config_format_bytes(row->max, out);
+            config_append(out, "; ");
+        }
+        break;
+    case CONFIG_STRING:
+    case CONFIG_ADDRESSES:
+    case CONFIG_RULES:
+        break;
+    }
+}
+
+/* Range, default, and when it may be changed: in brackets, as one comment. */
+static void print_facts(const struct config_row *row, struct buf *out)
+{
+    struct buf facts;
+
+    buf_init(&facts, SIZE_MAX);
+    config_append(&facts, "[");
+    print_range(row, &facts);
+    config_appendf(&facts, "default %s", row->default_text[0] != '\0' ? row->default_text : "\"\"");
+    config_append(&facts, row->flags & CONFIG_START_ONLY ? "; only at start]" : "]");
+    buf_append(&facts, "", 1);
+    if (buf_failed(&facts))
+        out->failed = true;
+    else
+        print_comment(buf_head(&facts), out);
+    buf_deinit(&facts);
+}
+
+/* A word of a file: in quotes, with escapes, if it would not be read back as it is. */
+static void print_word(struct slice word, struct buf *out)
+{
+    bool plain = word.len > 0;
+
+    for (size_t i = 0; i < word.len; i++)
+        if (word.ptr[i] <= ' ' || word.ptr[i] > '~' || strchr("\"'\\#", word.ptr[i]) != NULL)
+            plain = false;
+    if (plain) {
+        buf_append(out, word.ptr, word.len);
+        return;
+    }
+    config_append(out, "\"");
+    for (size_t i = 0; i < word.len; i++) {
+        if (word.ptr[i] == '"' || word.ptr[i] == '\\')
+            config_appendf(out, "\\%c", word.ptr[i]);
+        else if (word.ptr[i] < ' ' || word.ptr[i] > '~')
+            config_appendf(out, "\\x%02x", (unsigned char)word.ptr[i]);
+        else
+            buf_append(out, word.ptr + i, 1);
+    }
+    config_append(out, "\"");
+}
+
+static void print_setting(const struct config *cfg, const struct config_row *row, struct buf *out)
+{
+    struct buf value;
+    struct slice text;
+
+    buf_init(&value, SIZE_MAX);
+    config_appendf(out, "%s ", row->name);
+    if (row->type == CONFIG_BYTES)
+        config_format_bytes(*(const uint64_t *)(const void *)((const char *)cfg + row->offset), &value);
+    else
+        config_get(cfg, row, &value);
+    text = (struct slice){buf_head(&value), buf_len(&value)};
+    if (buf_failed(&value))
+        out->failed = true;
+    else if (text.len > 0 && (row->type == CONFIG_ADDRESSES || row->type == CONFIG_RULES))
+        buf_append(out, text.ptr, text.len);
+    else
+        print_word(text, out);
+    config_append(out, "\n");
+    buf_deinit(&value);
+}
+
+void config_print(const struct config *cfg, struct buf *out)
+{
+    config_append(out, "# Settings of bloomeryd: `bloomeryd THIS-FILE`. Each one can also be given as an argument, --name value,\n"
+                       "# which wins over the file, and those without \"only at start\" be changed with CONFIG SET.\n"
+                       "#\n"
+                       "# A line is a name and a value. Values with spaces are put in quotes: \"...\" with \\n \\r \\t \\xHH \\\" \\\\,\n"
+                       "# or '...'. Sizes: 1k is 1000 bytes, 1kb 1024; m, mb, g and gb accordingly. `include PATH` reads another\n"
+                       "# file at that place, relative to this one. `bloomeryd --print-config` prints this text.\n");
+    for (size_t i = 0; i < sizeof(outline) / sizeof(outline[0]); i++) {
+        const struct config_row *row;
+
+        if (outline[i].section != NULL) {
+            config_appendf(out, "\n# ---- %s ----\n", outline[i].section);
+            continue;
+        }
+        row = config_find(config_slice(outline[i].name));
+        config_append(out, "\n");
+        print_comment(row->doc, out);
+        print_facts(row, out);
+        print_setting(cfg, row, out);
+    }
+}
+
+void config_help(struct buf *out)
+{
+    config_append(out, "usage: bloomeryd [FILE|-] [--SETTING VALUE...]...\n"
+                       "\n"
+                       "Serves Bloom filters over the Redis protocol. FILE has settings, one `name value` a line; - reads\n"
+                       "them from the standard input. Arguments win over the file.\n"
+                       "\n"
+                       "  -h, --help       this text\n"
+                       "  -v, --version    the version\n"
+                       "  --print-config   every setting with its value and what it does, as a file\n"
+                       "\n"
+                       "Settings and their defaults:\n");
+    for (size_t i = 0; i < sizeof(outline) / sizeof(outline[0]); i++) {
+        const struct config_row *row;
+
+        if (outline[i].section != NULL)
+            continue;
+        row = config_find(config_slice(outline[i].name));
+        config_appendf(out, "  --%-26s %s\n", row->name, row->default_text[0] != '\0' ? row->default_text : "\"\"");
+    }
+}

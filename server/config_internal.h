@@ -1,0 +1,27 @@
+/* config_internal: what the files of the configuration share among themselves; nobody else includes it. */
+#ifndef BLOOMERY_CONFIG_INTERNAL_H
+#define BLOOMERY_CONFIG_INTERNAL_H
+
+#include "config.h"
+
+/* What has to be remembered between the lines of one source (a file with what it includes, or the arguments). */
+struct config_merge {
+    bool save_seen; /* a `save` line has replaced the rules; further ones add to them */
+};
+
+/* Applies `name value ...`, the values being words already. Statuses as config_set(). */
+int config_apply(struct config *cfg, struct config_merge *merge, struct slice name, const struct slice *values, size_t n,
+                 enum config_source source, struct errbuf *err);
+
+/* Appends a number of bytes in the largest unit that divides it: "512mb", "1000". */
+void config_format_bytes(uint64_t bytes, struct buf *out);
+
+void config_append(struct buf *out, const char *text);
+void config_appendf(struct buf *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static inline struct slice config_slice(const char *text)
+{
+    return (struct slice){text, __builtin_strlen(text)};
+}
+
+#endif

@@ -1,0 +1,530 @@
+#include "config_value.h"
+
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "config_internal.h"
+
+/* ---- numbers ------------------------------------------------------------------------------------------------------------- */
+
+/* Digits of the base, at least one, no more than fit 64 bits; base 10 has no needless zero in front. */
+static bool parse_digits(struct slice text, unsigned base, uint64_t *value_out)
+{
+    uint64_t value = 0;
+
+    if (text.len == 0 || (base == 10 && text.len > 1 && text.ptr[0] == '0'))
+        return false;
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned digit = (unsigned char)text.ptr[i] - (unsigned)'0';
+
+        if (digit >= base || __builtin_mul_overflow(value, base, &value) ||
+            __builtin_add_overflow(value, digit, &value))
+            return false;
+    }
+    *value_out = value;
+    return true;
+}
+
+/* No setting takes negative numbers; "-1" is out of range, not malformed. */
+static enum config_fault parse_integer(const struct config_row *row, struct slice text, int64_t *value_out)
+{
+    unsigned base = row->flags & CONFIG_OCTAL ? 8 : 10;
+    bool negative = text.len > 0 && text.ptr[0] == '-';
+    uint64_t value;
+
+    if (negative)
+        text = (struct slice){text.ptr + 1, text.len - 1};
+    if (!parse_digits(text, base, &value) || value > INT64_MAX || (negative && value == 0))
+        return FAULT_FORM;
+    if (negative || value < row->min || value > row->max)
+        return FAULT_RANGE;
+    *value_out = (int64_t)value;
+    return FAULT_NONE;
+}
+
+static enum config_fault parse_bytes(const struct config_row *row, struct slice text, uint64_t *value_out)
+{
+    static const struct {
+        const char *suffix;
+        uint64_t factor;
+    } units[] = {{"kb", 1024},       {"mb", 1024 * 1024}, {"gb", 1024 * 1024 * 1024}, {"k", 1000}, {"m", 1000 * 1000},
+                 {"g", 1000000000U}, {"b", 1}};
+    uint64_t value, factor = 1;
+
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+        size_t len = strlen(units[i].suffix);
+
+        if (text.len > len && strncasecmp(text.ptr + text.len - len, units[i].suffix, len) == 0) {
+            factor = units[i].factor;
+            text.len -= len;
+            break;
+        }
+    }
+    if (!parse_digits(text, 10, &value) || __builtin_mul_overflow(value, factor, &value))
+        return FAULT_FORM;
+    if (value < row->min || value > row->max)
+        return FAULT_RANGE;
+    *value_out = value;
+    return FAULT_NONE;
+}
+
+static enum config_fault parse_rate(const struct config_row *row, struct slice text, double *value_out)
+{
+    char copy[64], *end;
+    double value;
+
+    if (text.len == 0 || text.len >= sizeof(copy))
+        return FAULT_FORM;
+    for (size_t i = 0; i < text.len; i++) /* strtod() would also take spaces, hexadecimal, "inf" and "nan" */
+        if (text.ptr[i] == '\0' || strchr("0123456789+-.eE", text.ptr[i]) == NULL)
+            return FAULT_FORM;
+    memcpy(copy, text.ptr, text.len);
+    copy[text.len] = '\0';
+    value = strtod(copy, &end);
+    if (*end != '\0')
+        return FAULT_FORM;
+    if (!(value > (double)row->min && value < (double)row->max))
+        return FAULT_RANGE;
+    *value_out = value;
+    return FAULT_NONE;
+}
+
+/* ---- words and texts ----------------------------------------------------------------------------------------------------- */
+
+static enum config_fault parse_bool(struct slice text, bool *value_out)
+{
+    if (text.len == 3 && strncasecmp(text.ptr, "yes", 3) == 0)
+        *value_out = true;
+    else if (text.len == 2 && strncasecmp(text.ptr, "no", 2) == 0)
+        *value_out = false;
+    else
+        return FAULT_FORM;
+    return FAULT_NONE;
+}
+
+static enum config_fault parse_word(const struct config_row *row, struct slice text, int *value_out)
+{
+    for (int i = 0; row->words[i] != NULL; i++) {
+        if (strlen(row->words[i]) == text.len && strncasecmp(row->words[i], text.ptr, text.len) == 0) {
+            *value_out = i;
+            return FAULT_NONE;
+        }
+    }
+    return FAULT_FORM;
+}
+
+static char *copy_text(struct slice text)
+{
+    char *copy = malloc(text.len + 1);
+
+    if (copy != NULL) {
+        if (text.len > 0)
+            memcpy(copy, text.ptr, text.len);
+        copy[text.len] = '\0';
+    }
+    return copy;
+}
+
+static enum config_fault parse_string(struct slice text, char **value_out)
+{
+    char *copy;
+
+    if (text.len > 0 && memchr(text.ptr, '\0', text.len) != NULL)
+        return FAULT_FORM;
+    copy = copy_text(text);
+    if (copy == NULL)
+        return FAULT_NO_MEMORY;
+    *value_out = copy;
+    return FAULT_NONE;
+}
+
+/* The next word of a text, which is cut off its front; false when there is none. */
+static bool next_word(struct slice *text, struct slice *word_out)
+{
+    size_t start = 0, end;
+
+    while (start < text->len && (text->ptr[start] == ' ' || text->ptr[start] == '\t'))
+        start++;
+    for (end = start; end < text->len && text->ptr[end] != ' ' && text->ptr[end] != '\t'; end++)
+        ;
+    if (start == end)
+        return false;
+    *word_out = (struct slice){text->ptr + start, end - start};
+    *text = (struct slice){text->ptr + end, text->len - end};
+    return true;
+}
+
+static size_t count_words(struct slice text)
+{
+    struct slice word;
+    size_t n = 0;
+
+    while (next_word(&text, &word))
+        n++;
+    return n;
+}
+
+/* ---- lists ----------------------------------------------------------------------------------------------------------------- */
+
+/* Numeric only: a name would make the start depend on a resolver. A zone ("fe80::1%eth0") is left to the kernel. */
+static bool is_address(struct slice text)
+{
+    char copy[INET6_ADDRSTRLEN], parsed[sizeof(struct in6_addr)];
+    const char *zone;
+
+    if (text.len > 0 && text.ptr[0] == '-')
+        text = (struct slice){text.ptr + 1, text.len - 1};
+    if ((text.len == 1 && text.ptr[0] == '*') || (text.len == 3 && memcmp(text.ptr, "::*", 3) == 0))
+        return true;
+    if (text.len == 0 || memchr(text.ptr, '\0', text.len) != NULL)
+        return false;
+    zone = memchr(text.ptr, '%', text.len);
+    if (zone != NULL) {
+        if (zone + 1 == text.ptr + text.len)
+            return false;
+        text.len = (size_t)(zone - text.ptr);
+    }
+    if (text.len >= sizeof(copy))
+        return false;
+    memcpy(copy, text.ptr, text.len);
+    copy[text.len] = '\0';
+    return inet_pton(AF_INET6, copy, parsed) == 1 || (zone == NULL && inet_pton(AF_INET, copy, parsed) == 1);
+}
+
+static void free_list(struct config_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->items[i]);
+    free(list->items);
+    *list = (struct config_list){NULL, 0};
+}
+
+static enum config_fault parse_addresses(struct slice text, struct config_list *value_out)
+{
+    struct config_list list = {NULL, 0};
+    size_t n = count_words(text);
+    struct slice word;
+
+    if (n > CONFIG_MAX_ADDRESSES)
+        return FAULT_FORM;
+    list.items = calloc(n == 0 ? 1 : n, sizeof(*list.items));
+    if (list.items == NULL)
+        return FAULT_NO_MEMORY;
+    while (next_word(&text, &word)) {
+        char *copy = is_address(word) ? copy_text(word) : NULL;
+
+        if (copy == NULL) {
+            free_list(&list);
+            return is_address(word) ? FAULT_NO_MEMORY : FAULT_FORM;
+        }
+        list.items[list.count++] = copy;
+    }
+    *value_out = list;
+    return FAULT_NONE;
+}
+
+static enum config_fault parse_rules(struct slice text, struct config_rules *value_out)
+{
+    struct config_rules rules = {NULL, 0};
+    size_t n = count_words(text);
+    struct slice word;
+
+    if (n % 2 != 0)
+        return FAULT_FORM;
+    rules.items = calloc(n == 0 ? 1 : n / 2, sizeof(*rules.items));
+    if (rules.items == NULL)
+        return FAULT_NO_MEMORY;
+    for (; rules.count < n / 2; rules.count++) {
+        uint64_t seconds = 0, changes = 0;
+        bool good = next_word(&text, &word) && parse_digits(word, 10, &seconds) && seconds >= 1 && seconds <= INT32_MAX;
+
+        good = next_word(&text, &word) && parse_digits(word, 10, &changes) && good;
+        if (!good) {
+            free(rules.items);
+            return FAULT_FORM;
+        }
+        rules.items[rules.count] = (struct config_rule){(int64_t)seconds, changes};
+    }
+    *value_out = rules;
+    return FAULT_NONE;
+}
+
+/* ---- by type ------------------------------------------------------------------------------------------------------------------ */
+
+enum config_fault config_value_parse(const struct config_row *row, struct slice text, void *value_out)
+{
+    switch (row->type) {
+    case CONFIG_BOOL:
+        return parse_bool(text, value_out);
+    case CONFIG_INTEGER:
+        return parse_integer(row, text, value_out);
+    case CONFIG_BYTES:
+        return parse_bytes(row, text, value_out);
+    case CONFIG_RATE:
+        return parse_rate(row, text, value_out);
+    case CONFIG_WORD:
+        return parse_word(row, text, value_out);
+    case CONFIG_STRING:
+        return parse_string(text, value_out);
+    case CONFIG_ADDRESSES:
+        return parse_addresses(text, value_out);
+    case CONFIG_RULES:
+        return parse_rules(text, value_out);
+    }
+    return FAULT_FORM;
+}
+
+/* With as few digits as give the same number again. */
+static void format_rate(double rate, struct buf *out)
+{
+    char text[40];
+
+    for (int precision = 1; precision <= 17; precision++) {
+        snprintf(text, sizeof(text), "%.*g", precision, rate);
+        if (strtod(text, NULL) == rate)
+            break;
+    }
+    config_append(out, text);
+}
+
+void config_value_format(const struct config_row *row, const void *value, struct buf *out)
+{
+    switch (row->type) {
+    case CONFIG_BOOL:
+        config_append(out, *(const bool *)value ? "yes" : "no");
+        break;
+    case CONFIG_INTEGER:
+        if (row->flags & CONFIG_OCTAL)
+            config_appendf(out, "%" PRIo64, (uint64_t)*(const int64_t *)value);
+        else
+            config_appendf(out, "%" PRId64, *(const int64_t *)value);
+        break;
+    case CONFIG_BYTES:
+        config_appendf(out, "%" PRIu64, *(const uint64_t *)value);
+        break;
+    case CONFIG_RATE:
+        format_rate(*(const double *)value, out);
+        break;
+    case CONFIG_WORD:
+        config_append(out, row->words[*(const int *)value]);
+        break;
+    case CONFIG_STRING:
+        config_append(out, *(char *const *)value);
+        break;
+    case CONFIG_ADDRESSES: {
+        const struct config_list *list = value;
+
+        for (size_t i = 0; i < list->count; i++) {
+            config_append(out, i > 0 ? " " : "");
+            config_append(out, list->items[i]);
+        }
+        break;
+    }
+    case CONFIG_RULES: {
+        const struct config_rules *rules = value;
+
+        for (size_t i = 0; i < rules->count; i++)
+            config_appendf(out, "%s%" PRId64 " %" PRIu64, i > 0 ? " " : "", rules->items[i].seconds, rules->items[i].changes);
+        break;
+    }
+    }
+}
+
+static bool copy_list(const struct config_list *list, struct config_list *copy_out)
+{
+    struct config_list copy = {calloc(list->count == 0 ? 1 : list->count, sizeof(*copy.items)), 0};
+
+    if (copy.items == NULL)
+        return false;
+    for (; copy.count < list->count; copy.count++) {
+        copy.items[copy.count] = copy_text(config_slice(list->items[copy.count]));
+        if (copy.items[copy.count] == NULL) {
+            free_list(&copy);
+            return false;
+        }
+    }
+    *copy_out = copy;
+    return true;
+}
+
+bool config_value_copy(const struct config_row *row, const void *value, void *copy_out)
+{
+    if (row->type == CONFIG_STRING) {
+        char *copy = copy_text(config_slice(*(char *const *)value));
+
+        if (copy != NULL)
+            *(char **)copy_out = copy;
+        return copy != NULL;
+    }
+    if (row->type == CONFIG_ADDRESSES)
+        return copy_list(value, copy_out);
+    if (row->type == CONFIG_RULES) {
+        const struct config_rules *rules = value;
+        struct config_rule *items = calloc(rules->count == 0 ? 1 : rules->count, sizeof(*items));
+
+        if (items == NULL)
+            return false;
+        memcpy(items, rules->items, rules->count * sizeof(*items));
+        *(struct config_rules *)copy_out = (struct config_rules){items, rules->count};
+        return true;
+    }
+    memcpy(copy_out, value, config_value_size(row));
+    return true;
+}
+
+void config_value_free(const struct config_row *row, void *value)
+{
+    if (row->type == CONFIG_STRING) {
+        free(*(char **)value);
+        *(char **)value = NULL;
+    } else if (row->type == CONFIG_ADDRESSES) {
+        free_list(value);
+    } else if (row->type == CONFIG_RULES) {
+        free(((struct config_rules *)value)->items);
+        *(struct config_rules *)value = (struct config_rules){NULL, 0};
+    }
+}
+
+size_t config_value_size(const struct config_row *row)
+{
+    switch (row->type) {
+    case CONFIG_BOOL:
+        return sizeof(bool);
+    case CONFIG_INTEGER:
+        return sizeof(int64_t);
+    case CONFIG_BYTES:
+        return sizeof(uint64_t);
+    case CONFIG_RATE:
+        return sizeof(double);
+    case CONFIG_WORD:
+        return sizeof(int);
+    case CONFIG_STRING:
+        return sizeof(char *);
+    case CONFIG_ADDRESSES:
+        return sizeof(struct config_list);
+    case CONFIG_RULES:
+        return sizeof(struct config_rules);
+    }
+    return 0;
+}
+
+/* ---- refusals -------------------------------------------------------------------------------------------------------------------- */
+
+/* "a, b, c" */
+static void join_words(const struct config_row *row, char *text_out, size_t size)
+{
+    size_t len = 0;
+
+    text_out[0] = '\0';
+    for (size_t i = 0; row->words[i] != NULL && len < size; i++)
+        len += (size_t)snprintf(text_out + len, size - len, "%s%s", i > 0 ? ", " : "", row->words[i]);
+}
+
+static void redis_form_fault(const struct config_row *row, char *text_out, size_t size)
+{
+    char words[256];
+
+    switch (row->type) {
+    case CONFIG_BOOL:
+        snprintf(text_out, size, "argument must be 'yes' or 'no'");
+        break;
+    case CONFIG_INTEGER:
+        snprintf(text_out, size, "argument couldn't be parsed %s",
+                 row->flags & CONFIG_OCTAL ? "as an octal number" : "into an integer");
+        break;
+    case CONFIG_BYTES:
+        snprintf(text_out, size, "argument must be a memory value");
+        break;
+    case CONFIG_WORD:
+        join_words(row, words, sizeof(words));
+        snprintf(text_out, size, "argument(s) must be one of the following: %s", words);
+        break;
+    case CONFIG_RULES:
+        snprintf(text_out, size, "Invalid save parameters");
+        break;
+    case CONFIG_RATE:
+    case CONFIG_STRING:
+    case CONFIG_ADDRESSES:
+        snprintf(text_out, size, "argument ");
+        config_fault_text(row, text_out + strlen(text_out), size - strlen(text_out));
+        break;
+    }
+}
+
+void config_fault_redis(const struct config_row *row, enum config_fault fault, char *text_out, size_t size)
+{
+    if (fault == FAULT_START_ONLY)
+        snprintf(text_out, size, "can't set immutable config");
+    else if (fault == FAULT_NO_MEMORY)
+        snprintf(text_out, size, "out of memory");
+    else if (fault == FAULT_FORM || row->type == CONFIG_RATE)
+        redis_form_fault(row, text_out, size);
+    else if (row->flags & CONFIG_OCTAL)
+        snprintf(text_out, size, "argument must be between %" PRIo64 " and %" PRIo64 " inclusive", row->min, row->max);
+    else
+        snprintf(text_out, size, "argument must be between %" PRIu64 " and %" PRIu64 " inclusive", row->min, row->max);
+}
+
+static void bytes_fault_text(const struct config_row *row, char *text_out, size_t size)
+{
+    struct buf range;
+
+    buf_init(&range, 256);
+    config_append(&range, "must be a number of bytes (1024, 64kb, 1gb ...)");
+    if (row->min > 0) {
+        config_append(&range, " of at least ");
+        config_format_bytes(row->min, &range);
+    }
+    if (row->max < INT64_MAX) {
+        config_append(&range, row->min > 0 ? " and at most " : " of at most ");
+        config_format_bytes(row->max, &range);
+    }
+    if (buf_failed(&range))
+        snprintf(text_out, size, "must be a number of bytes");
+    else
+        snprintf(text_out, size, "%.*s", (int)buf_len(&range), buf_head(&range));
+    buf_deinit(&range);
+}
+
+void config_fault_text(const struct config_row *row, char *text_out, size_t size)
+{
+    char words[256];
+
+    switch (row->type) {
+    case CONFIG_BOOL:
+        snprintf(text_out, size, "must be 'yes' or 'no'");
+        break;
+    case CONFIG_INTEGER:
+        if (row->flags & CONFIG_OCTAL)
+            snprintf(text_out, size, "must be an octal number from %" PRIo64 " to %" PRIo64, row->min, row->max);
+        else if (row->min == row->max)
+            snprintf(text_out, size, "must be %" PRIu64, row->min);
+        else
+            snprintf(text_out, size, "must be an integer from %" PRIu64 " to %" PRIu64, row->min, row->max);
+        break;
+    case CONFIG_BYTES:
+        bytes_fault_text(row, text_out, size);
+        break;
+    case CONFIG_RATE:
+        snprintf(text_out, size, "must be a number above %" PRIu64 " and below %" PRIu64, row->min, row->max);
+        break;
+    case CONFIG_WORD:
+        join_words(row, words, sizeof(words));
+        snprintf(text_out, size, row->words[1] == NULL ? "must be %s" : "must be one of %s", words);
+        break;
+    case CONFIG_STRING:
+        snprintf(text_out, size, "must not contain a NUL byte");
+        break;
+    case CONFIG_ADDRESSES:
+        snprintf(text_out, size, "must be at most %d numeric IP addresses, * or ::*", CONFIG_MAX_ADDRESSES);
+        break;
+    case CONFIG_RULES:
+        snprintf(text_out, size, "must be pairs of seconds (at least 1) and changes");
+        break;
+    }
+}

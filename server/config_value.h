@@ -1,0 +1,47 @@
+/* config_value: the value of one setting, by the type in its row: parse, format, copy, free, and the two wordings of a
+ * refusal. Internal to the configuration.
+ *
+ * A value is passed by a pointer to the field that holds it (or to a union config_value). Thread: any. */
+#ifndef BLOOMERY_CONFIG_VALUE_H
+#define BLOOMERY_CONFIG_VALUE_H
+
+#include "config.h"
+
+#define CONFIG_MAX_ADDRESSES 16 /* each is a socket per address; Redis's limit */
+
+union config_value {
+    bool boolean;
+    int64_t integer;
+    uint64_t bytes;
+    double rate;
+    int word;
+    char *string;
+    struct config_list list;
+    struct config_rules rules;
+};
+
+enum config_fault {
+    FAULT_NONE = 0,
+    FAULT_FORM,       /* not of the type at all */
+    FAULT_RANGE,      /* of the type, but outside its range */
+    FAULT_START_ONLY,
+    FAULT_NO_MEMORY,
+};
+
+/* Writes the value on FAULT_NONE only; what it overwrites is not freed. Never gives FAULT_START_ONLY. */
+enum config_fault config_value_parse(const struct config_row *row, struct slice text, void *value_out);
+
+/* As CONFIG GET shows it. */
+void config_value_format(const struct config_row *row, const void *value, struct buf *out);
+
+bool config_value_copy(const struct config_row *row, const void *value, void *copy_out); /* false: out of memory */
+void config_value_free(const struct config_row *row, void *value);                       /* a zeroed value is fine */
+size_t config_value_size(const struct config_row *row);
+
+/* The fault as Redis words it: "argument must be a memory value". */
+void config_fault_redis(const struct config_row *row, enum config_fault fault, char *text_out, size_t size);
+
+/* What would be right, as our messages say it: "must be 'yes' or 'no'". */
+void config_fault_text(const struct config_row *row, char *text_out, size_t size);
+
+#endif

@@ -1,0 +1,84 @@
+/* log: the daemon's messages, one line each, to the standard error or to a file:
+ *
+ *   2026-11-21T08:15:30.123Z 4711 notice ready: listening on 127.0.0.1:6379
+ *
+ * Time in UTC with milliseconds, process id, level, message. A line is written by one write(2) to a descriptor in append
+ * mode, so that lines of several threads never mix; it is at most LOG_LINE_MAX bytes long and is cut with "..." beyond.
+ * Whatever the arguments hold, a message stays one line of text: bytes outside 0x20..0x7e are written as \xHH. (A
+ * message never holds a secret; who logs sees to that.)
+ *
+ * What clients can cause again and again goes through log_limited(), which bounds the lines per second and says how many
+ * it left out. A line that cannot be written (disk full) is counted and lost: the daemon serves on.
+ *
+ * Lifetime: the caller's storage, log_init() to log_deinit(). Thread: log_write(), log_limited(), log_reopen() and the
+ * level: any; init and deinit: alone. */
+#ifndef BLOOMERY_LOG_H
+#define BLOOMERY_LOG_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "errbuf.h"
+
+#define LOG_LINE_MAX 2048
+
+/* In the order of the words of the `loglevel` setting. */
+enum log_level {
+    LOG_LEVEL_DEBUG,
+    LOG_LEVEL_VERBOSE,
+    LOG_LEVEL_NOTICE,
+    LOG_LEVEL_WARNING,
+    LOG_LEVEL_NOTHING, /* as a threshold only */
+};
+
+struct log {
+    /* internal */
+    _Atomic int level;
+    int fd;               /* the same number for life: log_reopen() puts another file behind it */
+    char *path;           /* NULL for the standard error */
+    _Atomic uint64_t lost;
+};
+
+/* Opens `path` for appending, created with mode 0640 if it is missing; NULL or "" is the standard error. 0, -ENOMEM or
+ * the -errno of open, with the text in `err`. */
+int log_init(struct log *log, const char *path, enum log_level level, struct errbuf *err)
+    __attribute__((warn_unused_result));
+void log_deinit(struct log *log); /* closes the file */
+
+void log_set_level(struct log *log, enum log_level level);
+
+static inline bool log_enabled(const struct log *log, enum log_level level)
+{
+    return (int)level >= atomic_load_explicit(&log->level, memory_order_relaxed);
+}
+
+/* Opens the file of that path again (it may have been renamed away) and goes on there. 0, or -errno with the text in
+ * `err`; then the old file stays in use. Nothing to do for the standard error. */
+int log_reopen(struct log *log, struct errbuf *err) __attribute__((warn_unused_result));
+
+/* Writes a message of a level below LOG_LEVEL_NOTHING if that level is enabled. errno is preserved. */
+void log_write(struct log *log, enum log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+#define log_debug(log, ...)   log_write((log), LOG_LEVEL_DEBUG, __VA_ARGS__)
+#define log_verbose(log, ...) log_write((log), LOG_LEVEL_VERBOSE, __VA_ARGS__)
+#define log_notice(log, ...)  log_write((log), LOG_LEVEL_NOTICE, __VA_ARGS__)
+#define log_warning(log, ...) log_write((log), LOG_LEVEL_WARNING, __VA_ARGS__)
+
+/* Lines that could not be written since log_init(). */
+uint64_t log_lost(const struct log *log);
+
+/* The state of one bounded kind of message, shared by all threads that write it: at most `per_second` lines in each
+ * second of the clock given. Zero-initialise but for `per_second`. */
+struct log_limit {
+    unsigned per_second;       /* 1..65535 */
+    _Atomic uint64_t window;   /* internal: the second counted in << 16 | messages written in it */
+    _Atomic uint64_t left_out; /* internal: messages not written since the last line */
+};
+
+/* As log_write(), but bounded. `now_ms` is a monotonic time. The first line after some were left out ends with
+ * " (left out before: <n> similar messages)". */
+void log_limited(struct log *log, struct log_limit *limit, int64_t now_ms, enum log_level level, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+
+#endif

@@ -1,0 +1,163 @@
+/* store: the data directory: filters loaded from it and saved to it, atomically as a whole.
+ *
+ * What it does not do: it knows no client, no clock, no logging and no configuration; it owns no filter (the caller
+ * allocates them and keeps them alive); it starts no threads except inside store_load().
+ *
+ * A save either takes place or it does not: whatever happens during a save, a crash included, the next start finds
+ * exactly the save before it or exactly this one. Bytes on disk, and what a crash may leave: docs/FORMAT.md.
+ *
+ * A filter whose files cannot be trusted is quarantined: its files and its record stay as they are through any number of
+ * saves until store_forget(). A file that the store did not make is never overwritten nor deleted.
+ *
+ * Lifetime: store_open() to store_close(). Thread: "pool"; one call at a time on a store, except store_forget() and
+ * store_next_id(), which any thread may call at any time, also during a save.
+ *
+ * Errors: 0; a negative -errno for what the system refused; a positive enum store_status. The errbuf always says what
+ * went wrong and names the file. */
+#ifndef BLOOMERY_STORE_H
+#define BLOOMERY_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bloom_filter.h"
+#include "errbuf.h"
+#include "fsops.h"
+
+#define STORE_MAX_NAME 65535 /* bytes of a filter's name */
+
+enum store_status {
+    STORE_OK = 0,
+    STORE_LOCKED = 1,   /* another process works on this directory */
+    STORE_DAMAGED = 2,  /* the MANIFEST cannot be trusted, or is missing although there are filters */
+    STORE_IN_DOUBT = 3, /* a save failed at its last step: after a crash now, either save may be found. Save again. */
+    STORE_NOT_FOUND = 4,
+};
+
+/* What happened, for the operator: one printable line that names the file. */
+enum store_severity { STORE_NOTICE, STORE_WARNING };
+typedef void store_report_fn(void *ctx, enum store_severity severity, const char *text);
+
+struct store;
+
+struct store_options {
+    const struct fsops *fs;  /* NULL: the real one. Borrowed. */
+    store_report_fn *report; /* NULL: nobody listens. Called from the threads that work on the store. */
+    void *report_ctx;
+};
+
+/* Opens the data directory: creates what is absent (the directory, its tree, an empty MANIFEST), takes the lock, reads
+ * and verifies the whole MANIFEST. No filter is read yet. A directory without a MANIFEST whose filters/ is not empty is
+ * STORE_DAMAGED; after STORE_DAMAGED and STORE_LOCKED nothing on disk has been changed. */
+int store_open(const char *dir, const struct store_options *options, struct store **store_out, struct errbuf *err)
+    __attribute__((warn_unused_result));
+
+/* Gives the lock back. Saves nothing. NULL is fine. */
+void store_close(struct store *store);
+
+/* The id that the next new filter gets: greater than every id that this directory has ever seen. */
+uint64_t store_next_id(const struct store *store);
+
+size_t store_count(const struct store *store); /* filters in the committed MANIFEST, quarantined ones included */
+
+/* Whether the committed MANIFEST holds a filter of this name; in `id_out` (may be NULL) its id. 0 or STORE_NOT_FOUND,
+ * or -errno when the MANIFEST cannot be read any more. */
+int store_find(struct store *store, const char *name, size_t name_len, uint64_t *id_out, struct errbuf *err);
+
+/* ---- loading ------------------------------------------------------------------------------------------------------- */
+
+/* A filter as the MANIFEST states it. Valid during the callback. */
+struct store_filter {
+    uint64_t id;
+    const char *name; /* `name_len` bytes, not NUL-terminated */
+    size_t name_len;
+    int64_t expires_ms; /* unix time, 0: never */
+    uint64_t log_position;
+};
+
+/* Called from up to `nthreads` threads at once, at most one call per filter at a time. For each filter: alloc(), then
+ * either loaded() or discard() followed by quarantined(); or quarantined() alone when there was nothing to allocate for
+ * or alloc() refused. The `user` pointer that alloc() sets comes back with the following calls for the filter. */
+struct store_loader {
+    /* Storage of bloom_filter_bytes(class), with bloom_filter_init() done. NULL with the reason in `err` when there is
+     * none: the filter is quarantined in this run. The class is borrowed. */
+    struct bloom_filter *(*alloc)(void *ctx, const struct store_filter *info, struct bloom_class *class, void **user_out,
+                                  struct errbuf *err);
+    /* It is whole: layers, bits and item counts are in place. */
+    void (*loaded)(void *ctx, const struct store_filter *info, struct bloom_filter *filter, void *user);
+    /* What alloc() made is not needed: undo it. */
+    void (*discard)(void *ctx, struct bloom_filter *filter, void *user);
+    /* It could not be loaded. `reason` names the file and what is wrong with it. */
+    void (*quarantined)(void *ctx, const struct store_filter *info, const char *reason);
+    void *ctx;
+};
+
+struct store_load_summary {
+    uint64_t filters;     /* loaded */
+    uint64_t quarantined;
+    uint64_t layers;
+    uint64_t bytes;       /* of the files read */
+    uint64_t recovered;   /* files of a save that had been committed but not been put into place */
+    uint64_t leftovers;   /* files of an unfinished save, removed */
+    uint64_t foreign;     /* files and directories that are not ours, left alone; each one has been reported */
+};
+
+/* Loads every filter, with `nthreads` >= 1 threads, and finishes what a crash has interrupted. 0, or -errno when the
+ * loading as a whole went wrong (MANIFEST no longer readable, no threads); the filters delivered until then remain the
+ * caller's. To be called once, before the first save. */
+int store_load(struct store *store, struct bloom_pool *pool, unsigned nthreads, const struct store_loader *loader,
+               struct store_load_summary *summary_out, struct errbuf *err) __attribute__((warn_unused_result));
+
+/* ---- saving -------------------------------------------------------------------------------------------------------- */
+
+struct store_item {
+    uint64_t id;
+    const char *name; /* borrowed until release() */
+    size_t name_len;
+    struct bloom_filter *filter; /* kept alive by the source until release(); NULL: gone, or quarantined (the store knows) */
+    bool dirty;                  /* its bits have changed since the source last yielded it */
+    int64_t expires_ms;
+    uint64_t log_position; /* bits of all adds up to this position are in the filter now */
+    void *user;            /* the source's own */
+};
+
+/* What is to be saved: everything that next() yields. Filters of the last save that are not yielded are gone and will be
+ * removed, unless `keep_unlisted` or quarantined. The LAST item with an id holds: a filter renamed meanwhile is yielded
+ * again, one deleted meanwhile is yielded with a NULL filter. Adds may go on all the time. */
+struct store_source {
+    int (*next)(void *ctx, struct store_item *item_out); /* 1, 0 at the end, -errno: the save fails */
+    void (*release)(void *ctx, struct store_item *item); /* once per item yielded, in order */
+    uint64_t (*next_id)(void *ctx);                      /* asked at the end; NULL: one above the highest id seen */
+    void (*wrote)(void *ctx, uint64_t bytes);            /* after every piece written, may sleep to pace; NULL: nobody asks */
+    void *ctx;
+    bool keep_unlisted;
+};
+
+struct store_save_summary {
+    uint64_t filters;        /* in the new MANIFEST, quarantined ones included */
+    uint64_t layers_written;
+    uint64_t layers_linked;  /* of renamed filters: same bytes, new name */
+    uint64_t bytes;          /* written to Filter.db files */
+    uint64_t removed;        /* filters that are gone */
+    uint64_t refused;        /* filters that could not be saved because a foreign file is in their place; each one has
+                              * been reported, the last one is in `refusal`; what the directory held of them before stays */
+    bool unfinished;         /* committed and safe, but some file could not be renamed or removed: the next save or start
+                              * does it */
+    struct errbuf refusal;
+};
+
+/* Saves. 0: committed; it is on disk. Anything else: it has failed as a whole and the save before it holds; temporary
+ * files have been removed, and the next save writes what this one should have written (the source need not remember what
+ * was dirty). STORE_IN_DOUBT: the same, but after a crash now the failed save may be found instead.
+ *
+ * An item count is read before the bits, so that what is saved contains at least the items that its count tells. Memory
+ * beyond the index: one buffer of 1 MB. */
+int store_save(struct store *store, const struct store_source *source, struct store_save_summary *summary_out,
+               struct errbuf *err) __attribute__((warn_unused_result));
+
+/* Gives up a quarantined filter (an operator deletes it): the next save leaves it out and moves its files to quarantine/.
+ * 0, or STORE_NOT_FOUND when no quarantined filter has this id. Takes effect in memory at once, costs nothing. */
+int store_forget(struct store *store, uint64_t id);
+
+#endif

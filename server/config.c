@@ -1,7 +1,7 @@
 /* A setting's value goes through four operations that depend on its type: parse (text to value), format, copy and free.
  * config_set() parses into a value beside the configuration and only then puts it in the old one's place, so that a
- * refusal leaves everything as it was. Defaults are texts that are parsed like any other: a default that its own setting
- * would refuse cannot exist. */
+ * refusal leaves everything as it was. Defaults are texts that are parsed like any other: a default that its own
+ * setting would refuse cannot exist. */
 #include "config.h"
 
 #include <ctype.h>
@@ -23,21 +23,21 @@ static const char *const quarantine_policies[] = {"error", "maybe", NULL};
 static const char *const only_no[] = {"no", NULL};
 static const char *const only_noeviction[] = {"noeviction", NULL};
 
-#define ROW(field, name_, type_, default_, flags_, doc_)                                                                \
-    .name = name_, .type = type_, .flags = (flags_), .offset = offsetof(struct config, field),                         \
+#define ROW(field, name_, type_, default_, flags_, doc_)                                       \
+    .name = name_, .type = type_, .flags = (flags_), .offset = offsetof(struct config, field), \
     .default_text = default_, .doc = doc_
 #define SETTING_BOOL(field, name, def, flags, doc)   {ROW(field, name, CONFIG_BOOL, def, flags, doc), .unit = ""},
 #define SETTING_STRING(field, name, def, flags, doc) {ROW(field, name, CONFIG_STRING, def, flags, doc), .unit = ""},
 #define SETTING_RULES(field, name, def, flags, doc)  {ROW(field, name, CONFIG_RULES, def, flags, doc), .unit = ""},
-#define SETTING_ADDRESSES(field, name, def, flags, doc)                                                                 \
+#define SETTING_ADDRESSES(field, name, def, flags, doc) \
     {ROW(field, name, CONFIG_ADDRESSES, def, flags, doc), .unit = ""},
-#define SETTING_INTEGER(field, name, def, flags, min_, max_, unit_, doc)                                                \
+#define SETTING_INTEGER(field, name, def, flags, min_, max_, unit_, doc) \
     {ROW(field, name, CONFIG_INTEGER, def, flags, doc), .min = min_, .max = max_, .unit = unit_},
-#define SETTING_BYTES(field, name, def, flags, min_, max_, doc)                                                         \
+#define SETTING_BYTES(field, name, def, flags, min_, max_, doc) \
     {ROW(field, name, CONFIG_BYTES, def, flags, doc), .min = min_, .max = max_, .unit = "bytes"},
-#define SETTING_RATE(field, name, def, flags, min_, max_, doc)                                                          \
+#define SETTING_RATE(field, name, def, flags, min_, max_, doc) \
     {ROW(field, name, CONFIG_RATE, def, flags, doc), .min = min_, .max = max_, .unit = ""},
-#define SETTING_WORD(field, name, def, flags, words_, doc)                                                              \
+#define SETTING_WORD(field, name, def, flags, words_, doc) \
     {ROW(field, name, CONFIG_WORD, def, flags, doc), .words = words_, .unit = ""},
 
 static const struct config_row table[] = {
@@ -60,7 +60,7 @@ const struct config_row *config_find(struct slice name)
     return NULL;
 }
 
-/* ---- small text helpers ------------------------------------------------------------------------------------------------ */
+/* ---- small text helpers ---- */
 
 void config_append(struct buf *out, const char *text)
 {
@@ -90,7 +90,7 @@ void config_format_bytes(uint64_t bytes, struct buf *out)
     config_appendf(out, "%" PRIu64 "%s", bytes, units[unit]);
 }
 
-/* ---- life ---------------------------------------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
 static void *field_of(struct config *cfg, const struct config_row *row)
 {
@@ -113,7 +113,8 @@ int config_init(struct config *cfg)
 {
     memset(cfg, 0, sizeof(*cfg));
     for (size_t i = 0; i < NROWS; i++) {
-        enum config_fault fault = config_value_parse(&table[i], config_slice(table[i].default_text), field_of(cfg, &table[i]));
+        enum config_fault fault =
+            config_value_parse(&table[i], config_slice(table[i].default_text), field_of(cfg, &table[i]));
 
         CHECK(fault == FAULT_NONE || fault == FAULT_NO_MEMORY);
         if (fault != FAULT_NONE) {
@@ -139,7 +140,7 @@ int config_clone(const struct config *cfg, struct config *copy_out)
     return 0;
 }
 
-/* ---- refusals -------------------------------------------------------------------------------------------------------------- */
+/* ---- refusals ---- */
 
 /* Changes that turn one text into the other: letters put in, left out, replaced, or two neighbours swapped. */
 static size_t edit_distance(struct slice a, const char *b)
@@ -223,7 +224,7 @@ static int refuse(const struct config_row *row, enum config_fault fault, struct 
     return fault == FAULT_NO_MEMORY ? -ENOMEM : CONFIG_REFUSED;
 }
 
-/* ---- setting ---------------------------------------------------------------------------------------------------------------- */
+/* ---- setting ---- */
 
 int config_set(struct config *cfg, struct slice name, struct slice value, enum config_source source, struct errbuf *err)
 {
@@ -268,7 +269,8 @@ int config_check(const struct config *cfg, enum config_source source, struct err
     if (bloom_size_plan((uint64_t)cfg->bf_initial_size, first_layer, &size, &reason) != BLOOM_SIZE_OK) {
         char text[ERRBUF_SIZE + 64];
 
-        snprintf(text, sizeof(text), "cannot be had with bf-initial-size %" PRId64 ": %s", cfg->bf_initial_size, reason.text);
+        snprintf(text, sizeof(text), "cannot be had with bf-initial-size %" PRId64 ": %s", cfg->bf_initial_size,
+                 reason.text);
         return refuse_together("bf-error-rate", source, text, text, err);
     }
     if ((cfg->port == 0 || cfg->bind.count == 0) && cfg->unixsocket[0] == '\0') {
@@ -283,7 +285,7 @@ void config_get(const struct config *cfg, const struct config_row *row, struct b
     config_value_format(row, const_field_of(cfg, row), out);
 }
 
-/* ---- words -------------------------------------------------------------------------------------------------------------------- */
+/* ---- words ---- */
 
 static void append_words(struct buf *out, const struct slice *values, size_t n)
 {
@@ -294,8 +296,8 @@ static void append_words(struct buf *out, const struct slice *values, size_t n)
     }
 }
 
-int config_apply(struct config *cfg, struct config_merge *merge, struct slice name, const struct slice *values, size_t n,
-                 enum config_source source, struct errbuf *err)
+int config_apply(struct config *cfg, struct config_merge *merge, struct slice name, const struct slice *values,
+                 size_t n, enum config_source source, struct errbuf *err)
 {
     const struct config_row *row = config_find(name);
     struct buf joined;

@@ -1,14 +1,15 @@
 /* config: the settings of the daemon.
  *
- * config.def is the only list of them: the fields of struct config, their names, ranges, defaults and documentation, the
- * answers of CONFIG GET, the refusals of CONFIG SET, `bloomeryd --help` and conf/bloomery.conf all come from that table.
+ * config.def is the only list of them: the fields of struct config, their names, ranges, defaults and documentation,
+ * the answers of CONFIG GET, the refusals of CONFIG SET, `bloomeryd --help` and conf/bloomery.conf all come from that
+ * table.
  *
- * A struct config is a plain value. The server keeps an immutable one that readers use without a lock; to change settings
- * it clones that, changes the clone with config_set(), checks it as a whole with config_check() and puts it in force.
- * Nothing here has an effect of its own: no file is opened but the configuration file, nothing is logged.
+ * A struct config is a plain value. The server keeps an immutable one that readers use without a lock; to change
+ * settings it clones that, changes the clone with config_set(), checks it as a whole with config_check() and puts it in
+ * force. Nothing here has an effect of its own: no file is opened but the configuration file, nothing is logged.
  *
- * Lifetime: the caller's storage, config_init() or config_clone() to config_deinit(). Thread: any, on distinct objects; an
- * object that nobody changes may be read by any number of threads. */
+ * Lifetime: the caller's storage, config_init() or config_clone() to config_deinit(). Thread: any, on distinct objects;
+ * an object that nobody changes may be read by any number of threads. */
 #ifndef BLOOMERY_CONFIG_H
 #define BLOOMERY_CONFIG_H
 
@@ -52,7 +53,7 @@ struct config {
 #include "config.def"
 };
 
-/* ---- the table -------------------------------------------------------------------------------------------------------- */
+/* ---- the table ---- */
 
 enum config_type {
     CONFIG_BOOL,      /* yes or no */
@@ -72,7 +73,7 @@ enum {
 };
 
 struct config_row {
-    const char *name;         /* "tcp-backlog" */
+    const char *name; /* "tcp-backlog" */
     enum config_type type;
     unsigned flags;
     size_t offset;            /* of the field in struct config */
@@ -89,7 +90,7 @@ const struct config_row *config_table(size_t *n_out);
 /* The row of that name, ASCII case ignored; NULL if there is none. */
 const struct config_row *config_find(struct slice name);
 
-/* ---- values ------------------------------------------------------------------------------------------------------------ */
+/* ---- values ---- */
 
 /* The defaults. 0 or -ENOMEM; after an error there is nothing to undo. */
 int config_init(struct config *cfg) __attribute__((warn_unused_result));
@@ -99,7 +100,8 @@ int config_clone(const struct config *cfg, struct config *copy_out) __attribute_
 
 void config_deinit(struct config *cfg); /* idempotent */
 
-/* Where a value comes from: it decides the wording of the refusal, and whether CONFIG_START_ONLY settings may change. */
+/* Where a value comes from: it decides the wording of the refusal, and whether CONFIG_START_ONLY settings may change.
+ */
 enum config_source {
     CONFIG_FILE,     /* "'threads' must be an integer from 0 to 1024, not 'x'" */
     CONFIG_ARGUMENT, /* the same */
@@ -112,8 +114,8 @@ enum config_status {
     CONFIG_REFUSED = 2, /* the errbuf says why */
 };
 
-/* Sets one setting. CONFIG_OK, CONFIG_UNKNOWN, CONFIG_REFUSED or -ENOMEM (text in `err` as well); except after CONFIG_OK
- * `cfg` is as before. `err` may be NULL. */
+/* Sets one setting. CONFIG_OK, CONFIG_UNKNOWN, CONFIG_REFUSED or -ENOMEM (text in `err` as well); except after
+ * CONFIG_OK `cfg` is as before. `err` may be NULL. */
 int config_set(struct config *cfg, struct slice name, struct slice value, enum config_source source, struct errbuf *err)
     __attribute__((warn_unused_result));
 
@@ -125,18 +127,18 @@ int config_check(const struct config *cfg, enum config_source source, struct err
  * failure is noted in `out`. */
 void config_get(const struct config *cfg, const struct config_row *row, struct buf *out);
 
-/* ---- files and arguments (config_file.c, config_args.c) ---------------------------------------------------------------- */
+/* ---- files and arguments (config_file.c, config_args.c) ---- */
 
 /* Applies a file in redis.conf's form: one `name value ...` a line, '#' comments, values in "..." (with \n \r \t \b \a
- * \xHH \" \\) or '...' (with \'), `include <path>` (relative to the file that has it). A setting that comes twice has its
- * last value; several `save` lines of one file and what it includes are one list, `save ""` empties it.
+ * \xHH \" \\) or '...' (with \'), `include <path>` (relative to the file that has it). A setting that comes twice has
+ * its last value; several `save` lines of one file and what it includes are one list, `save ""` empties it.
  *
- * `path` "-" is the standard input. CONFIG_OK, CONFIG_REFUSED (`err` begins with file and line), or a negative errno when
- * a file cannot be read (`err` names it). `cfg` may have been changed in part after an error. */
+ * `path` "-" is the standard input. CONFIG_OK, CONFIG_REFUSED (`err` begins with the file and line at fault), or a
+ * negative errno when a file cannot be read (`err` names it). `cfg` may have been changed in part after an error. */
 int config_load_file(struct config *cfg, const char *path, struct errbuf *err) __attribute__((warn_unused_result));
 
-/* The same for text in memory; `name` stands for the file in messages and for includes. The text may have NUL bytes (they
- * are refused). */
+/* The same for text in memory; `name` stands for the file in messages and for includes. The text may have NUL bytes
+ * (they are refused). */
 int config_load_text(struct config *cfg, const char *name, struct slice text, struct errbuf *err)
     __attribute__((warn_unused_result));
 
@@ -152,14 +154,14 @@ struct config_start {
     const char *file; /* the configuration file among the arguments (points into argv), "-" for stdin, NULL for none */
 };
 
-/* Applies `bloomeryd [FILE|-] [--name value ...] ...` to `cfg`: the file first, then the arguments, which win. `--name=value`
- * is accepted too and is the way to give a value that begins with "--". argv[0] is skipped. `start_out` is set when
- * CONFIG_OK is returned. Statuses as config_load_file(), or the file's. Ends with config_check(). */
-int config_load_args(struct config *cfg, int argc, char *const *argv, struct config_start *start_out, struct errbuf *err)
-    __attribute__((warn_unused_result));
+/* Applies `bloomeryd [FILE|-] [--name value ...] ...` to `cfg`: the file first, then the arguments, which win.
+ * `--name=value` is accepted too and is the way to give a value that begins with "--". argv[0] is skipped. `start_out`
+ * is set when CONFIG_OK is returned. Statuses as config_load_file(), or the file's. Ends with config_check(). */
+int config_load_args(struct config *cfg, int argc, char *const *argv, struct config_start *start_out,
+                     struct errbuf *err) __attribute__((warn_unused_result));
 
-/* The settings as a commented file that config_load_file() reads back to the same values. conf/bloomery.conf is this text
- * for the defaults. Secrets are written out: the text is a configuration file. */
+/* The settings as a commented file that config_load_file() reads back to the same values. conf/bloomery.conf is this
+ * text for the defaults. Secrets are written out: the text is a configuration file. */
 void config_print(const struct config *cfg, struct buf *out);
 
 /* What --help says. */

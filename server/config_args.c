@@ -9,7 +9,7 @@
 
 #define DOC_COLUMNS 100 /* where comments of the printed file are broken */
 
-/* ---- arguments -------------------------------------------------------------------------------------------------------------- */
+/* ---- arguments ---- */
 
 static bool is_option(const char *arg)
 {
@@ -52,7 +52,7 @@ static int read_option(struct config *cfg, struct config_merge *merge, int argc,
 static int read_options(struct config *cfg, int argc, char *const *argv, int first, struct config_start *start,
                         struct errbuf *err)
 {
-    struct config_merge merge = {false};
+    struct config_merge merge = {.save_seen = false};
     struct slice *values = calloc((size_t)argc + 1, sizeof(*values));
     int status = CONFIG_OK;
 
@@ -66,7 +66,8 @@ static int read_options(struct config *cfg, int argc, char *const *argv, int fir
         } else if (is_option(argv[i])) {
             status = read_option(cfg, &merge, argc, argv, &i, values, err);
         } else {
-            errbuf_set(err, "'%.64s' is neither a setting (--name value) nor the first argument, a configuration file", argv[i]);
+            errbuf_set(err, "'%.64s' is neither a setting (--name value) nor the first argument, a configuration file",
+                       argv[i]);
             status = CONFIG_REFUSED;
         }
     }
@@ -74,7 +75,8 @@ static int read_options(struct config *cfg, int argc, char *const *argv, int fir
     return status;
 }
 
-int config_load_args(struct config *cfg, int argc, char *const *argv, struct config_start *start_out, struct errbuf *err)
+int config_load_args(struct config *cfg, int argc, char *const *argv, struct config_start *start_out,
+                     struct errbuf *err)
 {
     struct config_start start = {.action = CONFIG_RUN, .file = NULL};
     int first = 1, status = CONFIG_OK;
@@ -93,7 +95,7 @@ int config_load_args(struct config *cfg, int argc, char *const *argv, struct con
     return status;
 }
 
-/* ---- printouts --------------------------------------------------------------------------------------------------------------- */
+/* ---- printouts ---- */
 
 /* The order of the file with its headings: a line is either. */
 struct outline {
@@ -102,7 +104,7 @@ struct outline {
 };
 
 static const struct outline outline[] = {
-#define SECTION(title)                     {title, NULL},
+#define SECTION(title)                      {title, NULL},
 #define SETTING_BOOL(field, name, ...)      {NULL, name},
 #define SETTING_INTEGER(field, name, ...)   {NULL, name},
 #define SETTING_BYTES(field, name, ...)     {NULL, name},
@@ -240,12 +242,15 @@ static void print_setting(const struct config *cfg, const struct config_row *row
 
 void config_print(const struct config *cfg, struct buf *out)
 {
-    config_append(out, "# Settings of bloomeryd: `bloomeryd THIS-FILE`. Each one can also be given as an argument, --name value,\n"
-                       "# which wins over the file, and those without \"only at start\" be changed with CONFIG SET.\n"
-                       "#\n"
-                       "# A line is a name and a value. Values with spaces are put in quotes: \"...\" with \\n \\r \\t \\xHH \\\" \\\\,\n"
-                       "# or '...'. Sizes: 1k is 1000 bytes, 1kb 1024; m, mb, g and gb accordingly. `include PATH` reads another\n"
-                       "# file at that place, relative to this one. `bloomeryd --print-config` prints this text.\n");
+    config_append(
+        out,
+        "# Settings of bloomeryd: `bloomeryd THIS-FILE`. Each one can also be given as an argument, --name value,\n"
+        "# which wins over the file, and those without \"only at start\" be changed with CONFIG SET.\n"
+        "#\n"
+        "# A line is a name and a value. Values with spaces are put in quotes: \"...\" with \\n \\r \\t \\xHH \\\" "
+        "\\\\,\n"
+        "# or '...'. Sizes: 1k is 1000 bytes, 1kb 1024; m, mb, g and gb accordingly. `include PATH` reads another\n"
+        "# file at that place, relative to this one. `bloomeryd --print-config` prints this text.\n");
     for (size_t i = 0; i < sizeof(outline) / sizeof(outline[0]); i++) {
         const struct config_row *row;
 
@@ -263,16 +268,17 @@ void config_print(const struct config *cfg, struct buf *out)
 
 void config_help(struct buf *out)
 {
-    config_append(out, "usage: bloomeryd [FILE|-] [--SETTING VALUE...]...\n"
-                       "\n"
-                       "Serves Bloom filters over the Redis protocol. FILE has settings, one `name value` a line; - reads\n"
-                       "them from the standard input. Arguments win over the file.\n"
-                       "\n"
-                       "  -h, --help       this text\n"
-                       "  -v, --version    the version\n"
-                       "  --print-config   every setting with its value and what it does, as a file\n"
-                       "\n"
-                       "Settings and their defaults:\n");
+    config_append(out,
+                  "usage: bloomeryd [FILE|-] [--SETTING VALUE...]...\n"
+                  "\n"
+                  "Serves Bloom filters over the Redis protocol. FILE has settings, one `name value` a line; - reads\n"
+                  "them from the standard input. Arguments win over the file.\n"
+                  "\n"
+                  "  -h, --help       this text\n"
+                  "  -v, --version    the version\n"
+                  "  --print-config   every setting with its value and what it does, as a file\n"
+                  "\n"
+                  "Settings and their defaults:\n");
     for (size_t i = 0; i < sizeof(outline) / sizeof(outline[0]); i++) {
         const struct config_row *row;
 

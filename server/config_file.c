@@ -30,7 +30,7 @@ struct line {
     char *text;
 };
 
-/* ---- words ----------------------------------------------------------------------------------------------------------------- */
+/* ---- words ---- */
 
 static int hex_digit(char c)
 {
@@ -61,16 +61,16 @@ static char escaped(char c)
     }
 }
 
-/* Unescapes from the opening quote at in[*pos] on; leaves *pos behind the closing one. False when there is none, or when
- * something other than a space follows it. */
+/* Unescapes from the opening quote at in[*pos] on; leaves *pos behind the closing one. False when there is none, or
+ * when something other than a space follows it. */
 static bool read_quoted(struct slice in, size_t *pos, char **out)
 {
     char quote = in.ptr[*pos];
     size_t i = *pos + 1;
 
     while (i < in.len && in.ptr[i] != quote) {
-        if (quote == '"' && in.ptr[i] == '\\' && i + 3 < in.len && in.ptr[i + 1] == 'x' && hex_digit(in.ptr[i + 2]) >= 0 &&
-            hex_digit(in.ptr[i + 3]) >= 0) {
+        if (quote == '"' && in.ptr[i] == '\\' && i + 3 < in.len && in.ptr[i + 1] == 'x' &&
+            hex_digit(in.ptr[i + 2]) >= 0 && hex_digit(in.ptr[i + 3]) >= 0) {
             *(*out)++ = (char)(hex_digit(in.ptr[i + 2]) * 16 + hex_digit(in.ptr[i + 3]));
             i += 4;
         } else if (quote == '"' && in.ptr[i] == '\\' && i + 1 < in.len) {
@@ -89,7 +89,8 @@ static bool read_quoted(struct slice in, size_t *pos, char **out)
     return *pos == in.len || in.ptr[*pos] == ' ' || in.ptr[*pos] == '\t';
 }
 
-/* Cuts a line into words. CONFIG_OK, CONFIG_REFUSED or -ENOMEM; what line_out holds is freed by the caller in any case. */
+/* Cuts a line into words. CONFIG_OK, CONFIG_REFUSED or -ENOMEM; what line_out holds is freed by the caller in any case.
+ */
 static int split_line(struct slice in, struct line *line_out, struct errbuf *err)
 {
     char *out;
@@ -124,7 +125,7 @@ static int split_line(struct slice in, struct line *line_out, struct errbuf *err
     }
 }
 
-/* ---- files ------------------------------------------------------------------------------------------------------------------ */
+/* ---- files ---- */
 
 /* Reads a whole stream. 0, or a negative errno with the text in `err`. */
 static int read_stream(FILE *file, struct buf *out, struct errbuf *err)
@@ -159,8 +160,8 @@ static int load_source(struct config *cfg, struct config_merge *merge, const str
                        struct errbuf *err);
 
 /* `include`: a path that is not absolute starts at the directory of the including file. */
-static int load_include(struct config *cfg, struct config_merge *merge, const struct source *source, const struct line *line,
-                        struct errbuf *err)
+static int load_include(struct config *cfg, struct config_merge *merge, const struct source *source,
+                        const struct line *line, struct errbuf *err)
 {
     char path[PATH_MAX];
     const char *slash = strrchr(source->name, '/');
@@ -216,7 +217,9 @@ static int load_lines(struct config *cfg, struct config_merge *merge, const stru
         number++;
         status = load_line(cfg, merge, source, (struct slice){text.ptr, len}, err);
         if (status != CONFIG_OK) {
-            errbuf_prefix(err, "%s:%u", source->name, number);
+            if (!merge->located)
+                errbuf_prefix(err, "%s:%u", source->name, number);
+            merge->located = true;
             return status;
         }
         len += end != NULL;
@@ -234,7 +237,8 @@ static bool is_cycle(const struct source *source)
     return false;
 }
 
-static int load_stream(struct config *cfg, struct config_merge *merge, struct source *source, FILE *file, struct errbuf *err)
+static int load_stream(struct config *cfg, struct config_merge *merge, struct source *source, FILE *file,
+                       struct errbuf *err)
 {
     struct buf text;
     struct stat st;
@@ -283,7 +287,7 @@ static int load_source(struct config *cfg, struct config_merge *merge, const str
 
 int config_load_file(struct config *cfg, const char *path, struct errbuf *err)
 {
-    struct config_merge merge = {false};
+    struct config_merge merge = {.save_seen = false};
 
     if (strcmp(path, "-") == 0) {
         struct source source = {.name = "standard input"};
@@ -295,7 +299,7 @@ int config_load_file(struct config *cfg, const char *path, struct errbuf *err)
 
 int config_load_text(struct config *cfg, const char *name, struct slice text, struct errbuf *err)
 {
-    struct config_merge merge = {false};
+    struct config_merge merge = {.save_seen = false};
     struct source source = {.name = name};
 
     return load_lines(cfg, &merge, &source, text, err);

@@ -7,11 +7,12 @@
 /* What has to be remembered between the lines of one source (a file with what it includes, or the arguments). */
 struct config_merge {
     bool save_seen; /* a `save` line has replaced the rules; further ones add to them */
+    bool located;   /* the error names file and line already: the files that include that one add nothing */
 };
 
 /* Applies `name value ...`, the values being words already. Statuses as config_set(). */
-int config_apply(struct config *cfg, struct config_merge *merge, struct slice name, const struct slice *values, size_t n,
-                 enum config_source source, struct errbuf *err);
+int config_apply(struct config *cfg, struct config_merge *merge, struct slice name, const struct slice *values,
+                 size_t n, enum config_source source, struct errbuf *err);
 
 /* Appends a number of bytes in the largest unit that divides it: "512mb", "1000". */
 void config_format_bytes(uint64_t bytes, struct buf *out);

@@ -10,7 +10,7 @@
 
 #include "config_internal.h"
 
-/* ---- numbers ------------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 /* Digits of the base, at least one, no more than fit 64 bits; base 10 has no needless zero in front. */
 static bool parse_digits(struct slice text, unsigned base, uint64_t *value_out)
@@ -52,8 +52,9 @@ static enum config_fault parse_bytes(const struct config_row *row, struct slice 
     static const struct {
         const char *suffix;
         uint64_t factor;
-    } units[] = {{"kb", 1024},       {"mb", 1024 * 1024}, {"gb", 1024 * 1024 * 1024}, {"k", 1000}, {"m", 1000 * 1000},
-                 {"g", 1000000000U}, {"b", 1}};
+    } units[] = {{"kb", 1024}, {"mb", 1024 * 1024}, {"gb", 1024 * 1024 * 1024},
+                 {"k", 1000},  {"m", 1000 * 1000},  {"g", 1000000000U},
+                 {"b", 1}};
     uint64_t value, factor = 1;
 
     for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
@@ -94,7 +95,7 @@ static enum config_fault parse_rate(const struct config_row *row, struct slice t
     return FAULT_NONE;
 }
 
-/* ---- words and texts ----------------------------------------------------------------------------------------------------- */
+/* ---- words and texts ---- */
 
 static enum config_fault parse_bool(struct slice text, bool *value_out)
 {
@@ -169,7 +170,7 @@ static size_t count_words(struct slice text)
     return n;
 }
 
-/* ---- lists ----------------------------------------------------------------------------------------------------------------- */
+/* ---- lists ---- */
 
 /* Numeric only: a name would make the start depend on a resolver. A zone ("fe80::1%eth0") is left to the kernel. */
 static bool is_address(struct slice text)
@@ -254,7 +255,7 @@ static enum config_fault parse_rules(struct slice text, struct config_rules *val
     return FAULT_NONE;
 }
 
-/* ---- by type ------------------------------------------------------------------------------------------------------------------ */
+/* ---- by type ---- */
 
 enum config_fault config_value_parse(const struct config_row *row, struct slice text, void *value_out)
 {
@@ -300,7 +301,7 @@ void config_value_format(const struct config_row *row, const void *value, struct
         break;
     case CONFIG_INTEGER:
         if (row->flags & CONFIG_OCTAL)
-            config_appendf(out, "%" PRIo64, (uint64_t)*(const int64_t *)value);
+            config_appendf(out, "%" PRIo64, (uint64_t) * (const int64_t *)value);
         else
             config_appendf(out, "%" PRId64, *(const int64_t *)value);
         break;
@@ -329,7 +330,8 @@ void config_value_format(const struct config_row *row, const void *value, struct
         const struct config_rules *rules = value;
 
         for (size_t i = 0; i < rules->count; i++)
-            config_appendf(out, "%s%" PRId64 " %" PRIu64, i > 0 ? " " : "", rules->items[i].seconds, rules->items[i].changes);
+            config_appendf(out, "%s%" PRId64 " %" PRIu64, i > 0 ? " " : "", rules->items[i].seconds,
+                           rules->items[i].changes);
         break;
     }
     }
@@ -413,7 +415,7 @@ size_t config_value_size(const struct config_row *row)
     return 0;
 }
 
-/* ---- refusals -------------------------------------------------------------------------------------------------------------------- */
+/* ---- refusals ---- */
 
 /* "a, b, c" */
 static void join_words(const struct config_row *row, char *text_out, size_t size)

@@ -22,8 +22,8 @@ union config_value {
 
 enum config_fault {
     FAULT_NONE = 0,
-    FAULT_FORM,       /* not of the type at all */
-    FAULT_RANGE,      /* of the type, but outside its range */
+    FAULT_FORM,  /* not of the type at all */
+    FAULT_RANGE, /* of the type, but outside its range */
     FAULT_START_ONLY,
     FAULT_NO_MEMORY,
 };

@@ -96,8 +96,9 @@ static size_t write_head(char *line, size_t size, enum log_level level)
 
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &tm);
-    len = snprintf(line, size, "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ %ld %s ", tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday,
-                   tm.tm_hour, tm.tm_min, tm.tm_sec, now.tv_nsec / 1000000, (long)getpid(), level_words[level]);
+    len = snprintf(line, size, "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ %ld %s ", tm.tm_year + 1900, tm.tm_mon + 1,
+                   tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, now.tv_nsec / 1000000, (long)getpid(),
+                   level_words[level]);
     CHECK(len > 0 && (size_t)len < size);
     return (size_t)len;
 }
@@ -171,7 +172,8 @@ void log_write(struct log *log, enum log_level level, const char *fmt, ...)
  * reading is older. */
 static bool take_place(struct log_limit *limit, int64_t now_ms)
 {
-    uint64_t window = atomic_load_explicit(&limit->window, memory_order_relaxed), second = (uint64_t)now_ms / 1000, next;
+    uint64_t window = atomic_load_explicit(&limit->window, memory_order_relaxed), second = (uint64_t)now_ms / 1000,
+             next;
 
     do {
         if (second > window >> 16)

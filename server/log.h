@@ -2,13 +2,13 @@
  *
  *   2026-11-21T08:15:30.123Z 4711 notice ready: listening on 127.0.0.1:6379
  *
- * Time in UTC with milliseconds, process id, level, message. A line is written by one write(2) to a descriptor in append
- * mode, so that lines of several threads never mix; it is at most LOG_LINE_MAX bytes long and is cut with "..." beyond.
- * Whatever the arguments hold, a message stays one line of text: bytes outside 0x20..0x7e are written as \xHH. (A
- * message never holds a secret; who logs sees to that.)
+ * Time in UTC with milliseconds, process id, level, message. A line is written by one write(2) to a descriptor in
+ * append mode, so that lines of several threads never mix; it is at most LOG_LINE_MAX bytes long and is cut with "..."
+ * beyond. Whatever the arguments hold, a message stays one line of text: bytes outside 0x20..0x7e are written as \xHH.
+ * (A message never holds a secret; who logs sees to that.)
  *
- * What clients can cause again and again goes through log_limited(), which bounds the lines per second and says how many
- * it left out. A line that cannot be written (disk full) is counted and lost: the daemon serves on.
+ * What clients can cause again and again goes through log_limited(), which bounds the lines per second and says how
+ * many it left out. A line that cannot be written (disk full) is counted and lost: the daemon serves on.
  *
  * Lifetime: the caller's storage, log_init() to log_deinit(). Thread: log_write(), log_limited(), log_reopen() and the
  * level: any; init and deinit: alone. */
@@ -35,8 +35,8 @@ enum log_level {
 struct log {
     /* internal */
     _Atomic int level;
-    int fd;               /* the same number for life: log_reopen() puts another file behind it */
-    char *path;           /* NULL for the standard error */
+    int fd;     /* the same number for life: log_reopen() puts another file behind it */
+    char *path; /* NULL for the standard error */
     _Atomic uint64_t lost;
 };
 

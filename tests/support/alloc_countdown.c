@@ -1,0 +1,49 @@
+#include "alloc_countdown.h"
+
+#include <stdlib.h>
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *old, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *old, size_t size);
+
+static bool armed, failed;
+static size_t left;
+
+void alloc_countdown_start(size_t n)
+{
+    armed = true;
+    failed = false;
+    left = n;
+}
+
+bool alloc_countdown_stop(void)
+{
+    armed = false;
+    return failed;
+}
+
+static bool fails_now(void)
+{
+    if (!armed || failed)
+        return false;
+    failed = left-- == 0;
+    return failed;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return fails_now() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return fails_now() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *old, size_t size)
+{
+    return fails_now() ? NULL : __real_realloc(old, size);
+}

@@ -1,0 +1,15 @@
+/* alloc_countdown: makes an allocation of the code under test fail. For programs linked with --wrap=malloc,
+ * --wrap=calloc and --wrap=realloc; allocations inside shared libraries are not affected. Thread: one at a time. */
+#ifndef BLOOMERY_TEST_ALLOC_COUNTDOWN_H
+#define BLOOMERY_TEST_ALLOC_COUNTDOWN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The n-th allocation from now on (0: the next) fails, the others do not. */
+void alloc_countdown_start(size_t n);
+
+/* Ends it; true if an allocation was made to fail. */
+bool alloc_countdown_stop(void);
+
+#endif

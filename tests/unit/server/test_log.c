@@ -1,0 +1,307 @@
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "log.h"
+
+static struct log the_log;
+static struct errbuf err;
+static char dir[64], path[128], *content;
+
+static void set_up(void)
+{
+    snprintf(dir, sizeof(dir), "/tmp/bloomery-log-XXXXXX");
+    cr_assert_not_null(mkdtemp(dir));
+    snprintf(path, sizeof(path), "%s/log", dir);
+    cr_assert_eq(log_init(&the_log, path, LOG_LEVEL_NOTICE, &err), 0, "%s", err.text);
+}
+
+static void tear_down(void)
+{
+    char command[128];
+
+    log_deinit(&the_log);
+    free(content);
+    snprintf(command, sizeof(command), "rm -rf %s", dir);
+    cr_assert_eq(system(command), 0);
+}
+
+TestSuite(log, .init = set_up, .fini = tear_down);
+
+/* What a file holds, NUL-terminated; valid until the next call. */
+static char *read_file(const char *name)
+{
+    FILE *file = fopen(name, "r");
+    size_t len;
+
+    cr_assert_not_null(file, "%s", name);
+    free(content);
+    content = calloc(1, 4 << 20);
+    cr_assert_not_null(content);
+    len = fread(content, 1, (4 << 20) - 1, file);
+    cr_assert_eq(strlen(content), len, "the file holds a NUL");
+    fclose(file);
+    return content;
+}
+
+static size_t count_lines(const char *s)
+{
+    size_t n = 0;
+
+    for (; *s != '\0'; s++)
+        n += *s == '\n';
+    return n;
+}
+
+/* The message of a line, behind time, process and level; the line end is cut off. */
+static char *message_of(char *line)
+{
+    char *end = strchr(line, '\n');
+
+    cr_assert_not_null(end);
+    *end = '\0';
+    for (int spaces = 0; spaces < 3; spaces++) {
+        line = strchr(line, ' ');
+        cr_assert_not_null(line);
+        line++;
+    }
+    return line;
+}
+
+/* Time in UTC with milliseconds, process, level, message. */
+Test(log, a_line_has_time_process_level_and_message)
+{
+    int year, month, day, hour, minute, second, ms, end = 0;
+    long pid;
+    char level[16], message[64];
+
+    log_warning(&the_log, "disk %d full", 3);
+    cr_assert_eq(sscanf(read_file(path), "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ %ld %15s %63[^\n]%n", &year, &month, &day, &hour,
+                        &minute, &second, &ms, &pid, level, message, &end),
+                 10, "%s", content);
+    cr_assert_geq(year, 2024);
+    cr_assert_eq(pid, getpid());
+    cr_assert_str_eq(level, "warning");
+    cr_assert_str_eq(message, "disk 3 full");
+    cr_assert_str_eq(content + end, "\n");
+}
+
+/* Messages below the level are not written; the level may change at any time. */
+Test(log, the_level_is_a_threshold)
+{
+    static const enum log_level levels[] = {LOG_LEVEL_DEBUG, LOG_LEVEL_VERBOSE, LOG_LEVEL_NOTICE, LOG_LEVEL_WARNING};
+
+    for (int threshold = LOG_LEVEL_DEBUG; threshold <= LOG_LEVEL_NOTHING; threshold++) {
+        size_t before = count_lines(read_file(path));
+
+        log_set_level(&the_log, (enum log_level)threshold);
+        for (int i = 0; i < 4; i++) {
+            log_write(&the_log, levels[i], "message");
+            cr_assert_eq(log_enabled(&the_log, levels[i]), i >= threshold);
+        }
+        cr_assert_eq(count_lines(read_file(path)) - before, (size_t)(4 - threshold));
+    }
+}
+
+/* Whatever a client sends, a message stays one line of printable text. */
+Test(log, bytes_from_outside_are_escaped)
+{
+    log_notice(&the_log, "name '%s'", "a\r\nb\x1b[2J\x7f\xff\t.");
+    cr_assert_eq(count_lines(read_file(path)), 1);
+    cr_assert_str_eq(message_of(content), "name 'a\\x0d\\x0ab\\x1b[2J\\x7f\\xff\\x09.'");
+}
+
+/* A line that would be too long is cut and says so; it never exceeds the limit, whatever is escaped in it. */
+Test(log, long_messages_are_cut)
+{
+    static char text[10000];
+    static const char fill[] = {'x', '\n'};
+
+    for (size_t f = 0; f < sizeof(fill); f++) {
+        for (size_t len = 400; len < sizeof(text); len += len < 2200 ? 1 : 2000) {
+            char *line, *message;
+            size_t line_len;
+
+            memset(text, fill[f], len);
+            text[len] = '\0';
+            cr_assert_eq(truncate(path, 0), 0);
+            log_notice(&the_log, "%s", text);
+            line = read_file(path);
+            line_len = strlen(line);
+            cr_assert_leq(line_len, LOG_LINE_MAX);
+            cr_assert_eq(count_lines(line), 1);
+            message = message_of(line);
+            if (strlen(message) != len * (fill[f] == 'x' ? 1 : 4)) {
+                cr_assert_str_eq(message + strlen(message) - 3, "...");
+                cr_assert_gt(line_len, LOG_LINE_MAX - 8, "cut too early");
+            }
+        }
+    }
+}
+
+/* At most so many a second; what was left out is counted in the next line that is written. */
+Test(log, a_limited_message_says_how_many_were_left_out)
+{
+    struct log_limit limit = {.per_second = 3};
+
+    for (int i = 0; i < 10; i++)
+        log_limited(&the_log, &limit, 5000 + i, LOG_LEVEL_NOTICE, "m%d", i);
+    cr_assert_eq(count_lines(read_file(path)), 3);
+    log_limited(&the_log, &limit, 5999, LOG_LEVEL_NOTICE, "still");
+    cr_assert_eq(count_lines(read_file(path)), 3);
+    cr_assert_eq(truncate(path, 0), 0);
+    log_limited(&the_log, &limit, 6000, LOG_LEVEL_NOTICE, "next");
+    log_limited(&the_log, &limit, 5999, LOG_LEVEL_NOTICE, "a reading from before");
+    log_limited(&the_log, &limit, 6001, LOG_LEVEL_NOTICE, "third");
+    log_limited(&the_log, &limit, 5999, LOG_LEVEL_NOTICE, "an old clock does not begin the second again");
+    cr_assert_eq(count_lines(read_file(path)), 3);
+    cr_assert_str_eq(message_of(content), "next (left out before: 8 similar messages)");
+}
+
+/* What is below the level is neither written nor counted as left out. */
+Test(log, limits_count_only_enabled_messages)
+{
+    struct log_limit limit = {.per_second = 1};
+
+    for (int i = 0; i < 5; i++)
+        log_limited(&the_log, &limit, 1000, LOG_LEVEL_DEBUG, "quiet");
+    log_limited(&the_log, &limit, 1000, LOG_LEVEL_NOTICE, "loud");
+    cr_assert_str_eq(message_of(read_file(path)), "loud");
+}
+
+/* A cut line keeps its note of what was left out. */
+Test(log, the_note_survives_a_long_message)
+{
+    static char text[5000];
+    struct log_limit limit = {.per_second = 1};
+    char *message;
+
+    memset(text, 'y', sizeof(text) - 1);
+    log_limited(&the_log, &limit, 1000, LOG_LEVEL_NOTICE, "first");
+    log_limited(&the_log, &limit, 1000, LOG_LEVEL_NOTICE, "second");
+    cr_assert_eq(truncate(path, 0), 0);
+    log_limited(&the_log, &limit, 2000, LOG_LEVEL_NOTICE, "%s", text);
+    cr_assert_leq(strlen(read_file(path)), LOG_LINE_MAX);
+    message = message_of(content);
+    cr_assert_str_eq(strstr(message, "..."), "... (left out before: 1 similar messages)");
+}
+
+#define THREADS  8
+#define MESSAGES 500
+
+static void *write_many(void *arg)
+{
+    for (int i = 0; i < MESSAGES; i++)
+        log_notice(&the_log, "thread %d message %d %s", *(int *)arg, i, "a tail that makes the line longer than most");
+    return NULL;
+}
+
+/* Lines of many threads do not mix, also while the file is reopened, and none is lost. */
+Test(log, lines_of_threads_do_not_mix)
+{
+    pthread_t threads[THREADS];
+    int numbers[THREADS];
+    bool seen[THREADS][MESSAGES] = {{false}};
+    size_t lines = 0;
+
+    for (int t = 0; t < THREADS; t++) {
+        numbers[t] = t;
+        cr_assert_eq(pthread_create(&threads[t], NULL, write_many, &numbers[t]), 0);
+    }
+    for (int i = 0; i < 50; i++)
+        cr_assert_eq(log_reopen(&the_log, &err), 0);
+    for (int t = 0; t < THREADS; t++)
+        pthread_join(threads[t], NULL);
+    for (char *line = read_file(path), *next; *line != '\0'; line = next, lines++) {
+        int t, m, end = 0;
+
+        next = strchr(line, '\n') + 1;
+        cr_assert_eq(sscanf(message_of(line), "thread %d message %d a tail that makes the line longer than most%n", &t,
+                            &m, &end),
+                     2);
+        cr_assert_gt(end, 0);
+        cr_assert(!seen[t][m]);
+        seen[t][m] = true;
+    }
+    cr_assert_eq(lines, THREADS * MESSAGES);
+    cr_assert_eq(log_lost(&the_log), 0);
+}
+
+/* After a rotation the old file is left alone and a new one is begun. */
+Test(log, reopening_follows_a_rotation)
+{
+    char rotated[160];
+    struct stat st;
+
+    snprintf(rotated, sizeof(rotated), "%s.1", path);
+    log_notice(&the_log, "before");
+    cr_assert_eq(rename(path, rotated), 0);
+    log_notice(&the_log, "between");
+    cr_assert_eq(log_reopen(&the_log, &err), 0, "%s", err.text);
+    log_notice(&the_log, "after");
+    cr_assert_eq(count_lines(read_file(rotated)), 2);
+    cr_assert_str_eq(message_of(read_file(path)), "after");
+    cr_assert_eq(stat(path, &st), 0);
+    cr_assert_eq(st.st_mode & 07, 0, "others may not read it");
+}
+
+/* When the new file cannot be opened, the old one stays in use. */
+Test(log, a_failed_reopening_keeps_the_old_file)
+{
+    char moved[80], logged[160];
+
+    snprintf(moved, sizeof(moved), "%s.moved", dir);
+    cr_assert_eq(rename(dir, moved), 0);
+    cr_assert_eq(log_reopen(&the_log, &err), -ENOENT);
+    cr_assert_not_null(strstr(err.text, "/log': No such file or directory"), "%s", err.text);
+    log_notice(&the_log, "still here");
+    snprintf(logged, sizeof(logged), "%s/log", moved);
+    cr_assert_str_eq(message_of(read_file(logged)), "still here");
+    cr_assert_eq(rename(moved, dir), 0);
+}
+
+/* A file that cannot be opened at start is an error with its name; an existing one is continued. */
+Test(log, opening_continues_a_file_or_says_why_not)
+{
+    struct log other;
+    char expected[160];
+
+    cr_assert_eq(log_init(&other, dir, LOG_LEVEL_NOTICE, &err), -EISDIR);
+    snprintf(expected, sizeof(expected), "log file '%s': Is a directory", dir);
+    cr_assert_str_eq(err.text, expected);
+    log_notice(&the_log, "one");
+    cr_assert_eq(log_init(&other, path, LOG_LEVEL_NOTICE, &err), 0);
+    log_notice(&other, "two");
+    log_deinit(&other);
+    cr_assert_eq(count_lines(read_file(path)), 2);
+}
+
+/* A full disk costs lines, which are counted, and nothing else; errno is the caller's own. */
+Test(log, lines_that_cannot_be_written_are_counted)
+{
+    struct log full;
+
+    cr_assert_eq(log_init(&full, "/dev/full", LOG_LEVEL_NOTICE, &err), 0, "%s", err.text);
+    errno = EXDEV;
+    log_notice(&full, "lost");
+    cr_assert_eq(errno, EXDEV);
+    cr_assert_eq(log_lost(&full), 1);
+    log_deinit(&full);
+}
+
+/* Without a path the standard error is used, and never closed. */
+Test(log, the_standard_error_is_the_default)
+{
+    struct log standard;
+
+    cr_assert_eq(log_init(&standard, "", LOG_LEVEL_NOTICE, &err), 0);
+    cr_assert_eq(log_reopen(&standard, &err), 0);
+    log_deinit(&standard);
+    cr_assert_geq(fcntl(STDERR_FILENO, F_GETFD), 0);
+}

@@ -14,11 +14,11 @@
  * bloom_size_cassandra().
  *
  * bloom_size_excess() was fitted to a measurement of 907 filters (k 1..21, 1..10,000 items, fill 0.08..0.8, C a power of
- * two, a multiple of 105, or neither). tests/unit/bloomcore/size_rate_test.c measures it again. */
+ * two, a multiple of 105, or neither). tests/unit/bloomcore/bloom_excess.c measures it again. */
 #include "bloom_size.h"
 
 #include <math.h>
-#include <stddef.h>
+#include <stdbool.h>
 
 /* FORMAT.md section 5. */
 #define TABLE_ROWS    20
@@ -131,7 +131,7 @@ static double formula(double n, unsigned k, uint64_t bits)
     return pow(expected_fill(n, k, bits), k);
 }
 
-double bloom_size_excess(double n, unsigned k, uint64_t bits)
+static double excess_of(double n, unsigned k, uint64_t bits, bool power_of_two)
 {
     double size = (double)bits;
     double fill = expected_fill(n, k, bits);
@@ -146,14 +146,24 @@ double bloom_size_excess(double n, unsigned k, uint64_t bits)
 
     /* Sequences of few distinct bits, because the increment is a multiple of C/1, C/2, C/4, ... In other than powers of
      * two the wrap at 2^64 takes most of them elsewhere. */
-    double degenerate = (bits & (bits - 1)) == 0 ? fill2 + fill2 * fill2 + 2 * fill2 * fill2 * fill2 * fill2
-                                                 : 6 * fill2 * fill2 * fill2;
+    double degenerate = power_of_two ? fill2 + fill2 * fill2 + 2 * fill2 * fill2 * fill2 * fill2
+                                     : 6 * fill2 * fill2 * fill2;
     /* Sequences that follow an item's, forwards or backwards, all the way or shifted by a few steps. */
     double following = 0.85 * items_per_bit * (2 + 4 * fill / (1 - fill));
     /* In the smallest filters more sequences meet than those, and the fill varies from one filter to the next. */
     double excess = (degenerate + following) / size * (1 + k2 / (4 * size)) + pow(fill, k) * k2 / (2 * size);
 
     return excess < 1 ? excess : 1;
+}
+
+static bool is_power_of_two(uint64_t x)
+{
+    return (x & (x - 1)) == 0;
+}
+
+double bloom_size_excess(double n, unsigned k, uint64_t bits)
+{
+    return excess_of(n, k, bits, is_power_of_two(bits));
 }
 
 double bloom_size_rate(uint64_t n, unsigned k, uint64_t bits)
@@ -168,9 +178,12 @@ double bloom_size_rate(uint64_t n, unsigned k, uint64_t bits)
 
 /* ---- the plan -------------------------------------------------------------------------------------------------------- */
 
-static double rate_of(uint64_t n, unsigned k, uint64_t nwords)
+/* Falls with every word, which the real rate does not quite: at powers of two it is higher than beside them. */
+static bool reaches(uint64_t n, double p, unsigned k, uint64_t nwords)
 {
-    return bloom_size_rate(n, k, nwords * 64);
+    uint64_t bits = nwords * 64;
+
+    return formula((double)n, k, bits) + excess_of((double)n, k, bits, false) <= p;
 }
 
 /* The least number of words, from `at_least` up, for n items at rate p with hash count k; 0 if that is over `limit`. */
@@ -186,11 +199,9 @@ static uint64_t words_for(uint64_t n, double p, unsigned k, uint64_t at_least, u
         return 0;
     if (bits / 64 > (double)low)
         low = (uint64_t)(bits / 64);
-    if (low < 1)
-        low = 1;
     if (low > limit)
         return 0;
-    for (high = low; rate_of(n, k, high) > p; high = high > limit - step ? limit : high + step, step *= 2) {
+    for (high = low; !reaches(n, p, k, high); high = high > limit - step ? limit : high + step, step *= 2) {
         if (high == limit)
             return 0;
         low = high + 1;
@@ -198,12 +209,14 @@ static uint64_t words_for(uint64_t n, double p, unsigned k, uint64_t at_least, u
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
 
-        if (rate_of(n, k, middle) <= p)
+        if (reaches(n, p, k, middle))
             high = middle;
         else
             low = middle + 1;
     }
-    return high;
+    if (is_power_of_two(high) && bloom_size_rate(n, k, high * 64) > p)
+        high++;
+    return high <= limit ? high : 0;
 }
 
 /* BLOOM_SIZE_OK or BLOOM_SIZE_TOO_BIG. The least words for any k: the best k is near ln(2) bits/n, but every k costs little to try. */
@@ -273,7 +286,7 @@ static double min_rate(uint64_t n)
     double unit;
 
     for (unsigned k = 1; k <= BLOOM_MAX_K; k++)
-        rate = fmin(rate, rate_of(n, k, BLOOM_MAX_WORDS));
+        rate = fmin(rate, bloom_size_rate(n, k, MAX_BITS));
     unit = pow(10, floor(log10(rate)) - 2);
     rate = (floor(rate / unit) + 1) * unit;
     return rate < 1 ? rate : 1;

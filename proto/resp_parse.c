@@ -4,9 +4,10 @@
  *   START -> COUNT -> COUNT_END -> ARGUMENT -> LENGTH -> LENGTH_END -> BODY -> ARGUMENT ... -> whole
  *   START -> INLINE -> whole
  *
- * Two places take a short cut through these states, for the form that nearly all requests have: a count of one digit
- * (start()), and lengths of one or two digits with the whole argument in the buffer (take_arguments()). Both leave what
- * they do not recognise to the machine, untouched. */
+ * Beside it there is a short cut for the form that nearly all requests have: a count of one digit, lengths of one to
+ * three digits, everything in the buffer. take_arguments() goes through the arguments with nothing but local variables;
+ * it serves whole requests, which then never enter the machine (resp_parser_next()), and runs of usual arguments in
+ * others (begin_argument()). What it does not recognise it leaves to the machine, untouched. */
 #include "resp_parse.h"
 
 #include <stdbool.h>
@@ -141,6 +142,11 @@ static enum step add_argument(struct feed *feed, size_t off, size_t len)
 
 /* ---- header lines ---------------------------------------------------------------------------------------------- */
 
+static inline unsigned digit(char c)
+{
+    return (unsigned)(unsigned char)c - '0'; /* above 9 if it is none */
+}
+
 static void begin_line(struct resp_parser *parser, enum state state)
 {
     parser->line = parser->pos++; /* the '*' or '$' */
@@ -152,8 +158,6 @@ static void begin_line(struct resp_parser *parser, enum state state)
 
 static enum number take_digit(struct resp_parser *parser, char c)
 {
-    bool digit = c >= '0' && c <= '9';
-
     switch (parser->number) {
     case NUMBER_EMPTY:
         if (c == '-') {
@@ -172,9 +176,9 @@ static enum number take_digit(struct resp_parser *parser, char c)
     default:
         return NUMBER_BAD;
     }
-    if (!digit || parser->value > INT64_MAX / 10)
+    if (digit(c) > 9 || parser->value > INT64_MAX / 10)
         return NUMBER_BAD;
-    parser->value = parser->value * 10 + (uint64_t)(c - '0');
+    parser->value = parser->value * 10 + digit(c);
     return NUMBER_DIGITS;
 }
 
@@ -222,7 +226,7 @@ static enum step end_count(struct feed *feed)
         return STEP_EMPTY;
     if (parser->value > feed->limits->max_args)
         return malformed(parser, parser->noauth && parser->value <= INT32_MAX ? ERROR_COUNT_NOAUTH : ERROR_COUNT);
-    parser->remaining = (uint32_t)parser->value;
+    parser->argc = (uint32_t)parser->value;
     parser->state = STATE_ARGUMENT;
     return STEP_ON;
 }
@@ -262,47 +266,52 @@ static inline bool looks_like(const char *p, const char form[4], const char mask
     return (load32(p) & load32(mask)) == load32(form);
 }
 
-/* Takes arguments as long as they have the usual form and are all there. What is left is for the machine. */
-static void take_arguments(struct feed *feed)
+/* Takes arguments from `p` on as long as they have the usual form and are all there, until there are `stop` of them.
+ * Returns where it stopped. Inline, so that the count stays in a register. One branch for each number of digits: they
+ * predict well, and the processor does not wait for the length in order to go on. */
+static inline __attribute__((always_inline)) const char *take_arguments(const char *p, const char *end, const char *base,
+                                                                        size_t max_bulk, struct resp_span *spans,
+                                                                        size_t stop, size_t *count)
 {
-    struct resp_parser *parser = feed->parser;
-    struct resp_args *list = feed->list;
-    const char *base = feed->base, *p = base + parser->pos;
-    const char *end = base + (feed->len < UINT32_MAX ? feed->len : UINT32_MAX);
-    size_t max_bulk = feed->limits->max_bulk, count = list->count;
-    uint32_t remaining = parser->remaining;
-
-    while (remaining > 0 && end - p >= 6 && count < list->size) {
-        unsigned first = (unsigned)(unsigned char)p[1] - '0', second = (unsigned)(unsigned char)p[2] - '0';
-        size_t len;
+    while (*count < stop && end - p >= 6) {
+        unsigned first = digit(p[1]), second = digit(p[2]), third = digit(p[3]);
         const char *body;
+        size_t len;
 
         if (looks_like(p, "$\0\r\n", "\xff\0\xff\xff") && first <= 9) {
             len = first;
             body = p + 4;
-        } else if (p[0] == '$' && looks_like(p + 1, "\0\0\r\n", "\0\0\xff\xff") && first - 1 <= 8 && second <= 9) {
+        } else if (p[0] != '$' || first - 1 > 8 || second > 9) {
+            break;
+        } else if (p[3] == '\r' && p[4] == '\n') {
             len = first * 10 + second;
             body = p + 5;
+        } else if (third <= 9 && p[4] == '\r' && p[5] == '\n') {
+            len = first * 100 + second * 10 + third;
+            body = p + 6;
         } else {
             break;
         }
-        if (len > max_bulk || (size_t)(end - body) < len + 2)
+        if (len > max_bulk || end - body < (ptrdiff_t)len + 2)
             break;
-        list->spans[count++] = (struct resp_span){(uint32_t)(body - base), (uint32_t)len};
+        spans[(*count)++] = (struct resp_span){(uint32_t)(body - base), (uint32_t)len};
         p = body + len + 2;
-        remaining--;
     }
-    list->count = count;
-    parser->remaining = remaining;
-    parser->pos = (size_t)(p - base);
+    return p;
 }
 
 static enum step begin_argument(struct feed *feed)
 {
     struct resp_parser *parser = feed->parser;
+    struct resp_args *list = feed->list;
+    size_t stop = parser->argc < list->size ? parser->argc : list->size;
+    size_t addressable = feed->len < UINT32_MAX ? feed->len : UINT32_MAX;
 
-    take_arguments(feed);
-    if (parser->remaining == 0)
+    if (parser->pos < addressable)
+        parser->pos = (size_t)(take_arguments(feed->base + parser->pos, feed->base + addressable, feed->base,
+                                              feed->limits->max_bulk, list->spans, stop, &list->count) -
+                               feed->base);
+    if (list->count == parser->argc)
         return STEP_WHOLE;
     if (parser->pos >= feed->len)
         return STEP_MORE;
@@ -324,7 +333,6 @@ static enum step end_body(struct feed *feed)
     if (add_argument(feed, parser->pos, len) == STEP_FAILED)
         return STEP_FAILED;
     parser->pos += len + 2;
-    parser->remaining--;
     parser->state = STATE_ARGUMENT;
     return STEP_ON;
 }
@@ -461,23 +469,12 @@ static enum step read_inline(struct feed *feed)
 
 static enum step start(struct feed *feed)
 {
-    struct resp_parser *parser = feed->parser;
-
     if (feed->len == 0)
         return STEP_MORE;
-    if (feed->len >= 4 && looks_like(feed->base, "*\0\r\n", "\xff\0\xff\xff")) {
-        unsigned count = (unsigned)(unsigned char)feed->base[1] - '0';
-        if (count - 1 <= 8 && count <= feed->limits->max_args) {
-            parser->remaining = count;
-            parser->pos = 4;
-            parser->state = STATE_ARGUMENT;
-            return begin_argument(feed);
-        }
-    }
     if (feed->base[0] == '*')
-        begin_line(parser, STATE_COUNT);
+        begin_line(feed->parser, STATE_COUNT);
     else
-        parser->state = STATE_INLINE;
+        feed->parser->state = STATE_INLINE;
     return STEP_ON;
 }
 
@@ -548,33 +545,31 @@ static void give_list_back(struct resp_parser *parser, struct resp_args *args)
     resp_args_deinit(held);
 }
 
-enum resp_status resp_parser_next(struct resp_parser *parser, struct resp_args *args, const struct resp_limits *limits,
-                                  int noauth, char *buf, size_t len, size_t *consumed_out,
-                                  struct resp_command *command_out)
+/* Not inline: the registers that it saves are not the short cut's business. */
+static __attribute__((noinline)) enum resp_status run_machine(struct feed *feed, struct resp_args *args,
+                                                              size_t *consumed_out, struct resp_command *command_out)
 {
-    struct feed feed = {parser, parser->held.count > 0 ? &parser->held : args, limits, buf, len};
+    struct resp_parser *parser = feed->parser;
     size_t skipped = 0;
 
     *consumed_out = 0;
-    args->count = 0;
-    parser->noauth = noauth != 0;
     for (;;) {
-        switch (take_step(&feed)) {
+        switch (take_step(feed)) {
         case STEP_ON:
             break;
         case STEP_MORE:
             *consumed_out = skipped;
-            return feed.list == args ? keep_list(parser, args) : RESP_NEED_MORE;
+            return feed->list == args ? keep_list(parser, args) : RESP_NEED_MORE;
         case STEP_EMPTY:
             skipped += parser->pos;
-            feed.base += parser->pos;
-            feed.len -= parser->pos;
+            feed->base += parser->pos;
+            feed->len -= parser->pos;
             begin_request(parser);
             break;
         case STEP_WHOLE:
-            if (feed.list != args)
+            if (feed->list != args)
                 give_list_back(parser, args);
-            *command_out = (struct resp_command){feed.base, args->spans, args->count};
+            *command_out = (struct resp_command){feed->base, args->spans, args->count};
             *consumed_out = skipped + parser->pos;
             begin_request(parser);
             return RESP_COMMAND;
@@ -582,6 +577,32 @@ enum resp_status resp_parser_next(struct resp_parser *parser, struct resp_args *
             return parser->state == STATE_MALFORMED ? RESP_MALFORMED : RESP_NO_MEMORY;
         }
     }
+}
+
+enum resp_status resp_parser_next(struct resp_parser *parser, struct resp_args *args, const struct resp_limits *limits,
+                                  int noauth, char *buf, size_t len, size_t *consumed_out,
+                                  struct resp_command *command_out)
+{
+    size_t argc, count = 0;
+
+    /* The short cut, for requests of up to nine arguments; where it gives up, the machine goes on. */
+    if (parser->state == STATE_START && len >= 4 && looks_like(buf, "*\0\r\n", "\xff\0\xff\xff") &&
+        (argc = digit(buf[1])) - 1 <= 8 && argc <= limits->max_args && argc <= args->size) {
+        const char *p = take_arguments(buf + 4, buf + len, buf, limits->max_bulk, args->spans, argc, &count);
+        if (count == argc) {
+            *consumed_out = (size_t)(p - buf);
+            *command_out = (struct resp_command){buf, args->spans, argc};
+            return RESP_COMMAND;
+        }
+        parser->pos = (size_t)(p - buf);
+        parser->argc = (uint32_t)argc;
+        parser->state = STATE_ARGUMENT;
+    }
+
+    struct feed feed = {parser, parser->held.count > 0 ? &parser->held : args, limits, buf, len};
+    args->count = count;
+    parser->noauth = noauth != 0;
+    return run_machine(&feed, args, consumed_out, command_out);
 }
 
 size_t resp_parser_needs(const struct resp_parser *parser)

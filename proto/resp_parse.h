@@ -81,7 +81,7 @@ struct resp_parser {
     size_t pos;            /* bytes of the current command looked at so far */
     size_t line;           /* where its current header line began */
     uint64_t value;        /* number in that line, as far as read; then the length of the argument whose body is due */
-    uint32_t remaining;    /* arguments still to come */
+    uint32_t argc;         /* arguments announced */
     uint8_t state;
     uint8_t number;        /* what the digits so far amount to */
     uint8_t negative;

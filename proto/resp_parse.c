@@ -9,8 +9,8 @@
  * it serves whole requests, which then never enter the machine (resp_parser_next()), and runs of usual arguments in
  * others (begin_argument()). What it does not recognise it leaves to the machine, untouched. */
 #include "resp_parse.h"
+#include "resp_internal.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,8 +91,7 @@ void resp_args_deinit(struct resp_args *args)
     *args = (struct resp_args){0};
 }
 
-/* Room for at least one more. False when memory is out. */
-static bool args_grow(struct resp_args *args)
+bool resp_args_grow(struct resp_args *args)
 {
     size_t size = args->size < ARGS_SIZE_MIN ? ARGS_SIZE_MIN : args->size * 2;
 
@@ -128,16 +127,6 @@ static enum step malformed(struct resp_parser *parser, enum error error)
 {
     parser->error = (uint8_t)error;
     return fail_in(parser, STATE_MALFORMED);
-}
-
-static enum step add_argument(struct feed *feed, size_t off, size_t len)
-{
-    struct resp_args *list = feed->list;
-
-    if (list->count == list->size && !args_grow(list))
-        return fail_in(feed->parser, STATE_NO_MEMORY);
-    list->spans[list->count++] = (struct resp_span){(uint32_t)off, (uint32_t)len};
-    return STEP_ON;
 }
 
 /* ---- header lines ---------------------------------------------------------------------------------------------- */
@@ -330,8 +319,8 @@ static enum step end_body(struct feed *feed)
 
     if (feed->len < parser->pos || feed->len - parser->pos < len + 2)
         return STEP_MORE;
-    if (add_argument(feed, parser->pos, len) == STEP_FAILED)
-        return STEP_FAILED;
+    if (!resp_args_add(feed->list, parser->pos, len))
+        return fail_in(parser, STATE_NO_MEMORY);
     parser->pos += len + 2;
     parser->state = STATE_ARGUMENT;
     return STEP_ON;
@@ -339,103 +328,23 @@ static enum step end_body(struct feed *feed)
 
 /* ---- inline commands --------------------------------------------------------------------------------------------- */
 
-static bool is_space(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* Unescapes what follows a backslash in double quotes: from *read, which moves on, to the byte returned. */
-static char unescape(const char **read, const char *end)
-{
-    const char *p = *read;
-
-    if (end - p >= 3 && p[0] == 'x' && hex_digit(p[1]) >= 0 && hex_digit(p[2]) >= 0) {
-        *read = p + 3;
-        return (char)(hex_digit(p[1]) << 4 | hex_digit(p[2]));
-    }
-    *read = p + 1;
-    switch (p[0]) {
-    case 'n':
-        return '\n';
-    case 'r':
-        return '\r';
-    case 't':
-        return '\t';
-    case 'b':
-        return '\b';
-    case 'a':
-        return '\a';
-    default:
-        return p[0];
-    }
-}
-
-/* Copies the quoted text that begins at *read, its opening quote, to *write. False if the closing quote is missing or
- * glued to what follows. */
-static bool take_quoted(const char **read, const char *end, char **write)
-{
-    const char *p = *read;
-    char quote = *p++, *out = *write;
-
-    while (p < end && *p != quote) {
-        if (*p != '\\' || p + 1 == end) {
-            *out++ = *p++;
-        } else if (quote == '"') {
-            p++;
-            *out++ = unescape(&p, end);
-        } else {
-            if (p[1] == '\'') /* the only escape in single quotes */
-                p++;
-            *out++ = *p++;
-        }
-    }
-    if (p == end)
-        return false;
-    p++;
-    *read = p;
-    *write = out;
-    return p == end || is_space(*p);
-}
-
-/* Splits the line base[0..len). An argument never gets longer by unescaping, so it is rewritten where it is. */
 static enum step split_line(struct feed *feed, size_t len)
 {
-    const char *p = feed->base, *end = p + len;
+    struct resp_parser *parser = feed->parser;
 
-    for (;;) {
-        while (p < end && is_space(*p))
-            p++;
-        if (p == end)
-            return feed->list->count > 0 ? STEP_WHOLE : STEP_EMPTY;
-
-        size_t off = (size_t)(p - feed->base);
-        char *write = feed->base + off;
-        while (p < end && *p != ' ' && *p != '\t' && *p != '\r') {
-            if (*p != '"' && *p != '\'') {
-                *write++ = *p++;
-            } else if (!take_quoted(&p, end, &write)) {
-                return malformed(feed->parser, ERROR_QUOTES);
-            } else {
-                break;
-            }
-        }
-
-        size_t arg_len = (size_t)(write - feed->base) - off;
-        if (feed->list->count == feed->limits->max_args)
-            return malformed(feed->parser, feed->parser->noauth ? ERROR_COUNT_NOAUTH : ERROR_COUNT);
-        if (arg_len > feed->limits->max_bulk)
-            return malformed(feed->parser, feed->parser->noauth ? ERROR_LENGTH_NOAUTH : ERROR_LENGTH);
-        if (add_argument(feed, off, arg_len) == STEP_FAILED)
-            return STEP_FAILED;
+    switch (resp_split_line(feed->base, len, feed->limits, feed->list)) {
+    case SPLIT_FINE:
+        return feed->list->count > 0 ? STEP_WHOLE : STEP_EMPTY;
+    case SPLIT_QUOTES:
+        return malformed(parser, ERROR_QUOTES);
+    case SPLIT_TOO_MANY:
+        return malformed(parser, parser->noauth ? ERROR_COUNT_NOAUTH : ERROR_COUNT);
+    case SPLIT_TOO_LONG:
+        return malformed(parser, parser->noauth ? ERROR_LENGTH_NOAUTH : ERROR_LENGTH);
+    case SPLIT_NO_MEMORY:
+        break;
     }
+    return fail_in(parser, STATE_NO_MEMORY);
 }
 
 /* Looks for the end of the line. Redis takes the line for a C string and waits on when it has a NUL byte, typically of a
@@ -518,7 +427,7 @@ static enum resp_status keep_list(struct resp_parser *parser, const struct resp_
     struct resp_args *held = &parser->held;
 
     while (held->size < args->count) {
-        if (!args_grow(held)) {
+        if (!resp_args_grow(held)) {
             fail_in(parser, STATE_NO_MEMORY);
             return RESP_NO_MEMORY;
         }

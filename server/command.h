@@ -1,7 +1,7 @@
 /* command: the table of commands and what a handler is given.
  *
  * One row is one command: its name, arity, flags, keys, documentation and handler. The dispatcher's checks, COMMAND,
- * COMMAND DOCS, COMMAND INFO and the per-command counters all come from it (commands.c, one row per command).
+ * COMMAND DOCS, COMMAND INFO and the per-command counters all come from it (commands_*.def, one row per command).
  *
  * Handlers see arguments, session, registry and reply writer, never a connection or a loop. A handler runs on a worker's
  * loop thread inside an RCU read section: filters that it looks up stay alive until it returns. Whatever is not O(small)
@@ -47,6 +47,12 @@ static inline struct slice command_arg(const struct command_ctx *ctx, size_t i)
 /* Compares an argument with a word, ASCII case ignored. */
 bool slice_is(struct slice arg, const char *word);
 
+/* Replies to the HELP of a container of subcommands: a heading, the lines, and those of HELP itself. */
+void reply_help(struct command_ctx *ctx, const char *const *lines, size_t n);
+
+/* Replies that the number of arguments is wrong: for what the arity in the table cannot say. */
+void reply_wrong_arity(struct command_ctx *ctx);
+
 /* Strict decimal integer as Redis reads one ("-?[1-9][0-9]*" or "0", no spaces, no plus): false when it is not. */
 bool slice_to_int64(struct slice arg, int64_t *value_out);
 
@@ -71,15 +77,19 @@ enum {
     CMD_WRITE = 1 << 0,      /* changes filters; counted as such, refused where writes are */
     CMD_READONLY = 1 << 1,
     CMD_DENYOOM = 1 << 2,    /* refused over maxmemory */
-    CMD_ADMIN = 1 << 3,
-    CMD_FAST = 1 << 4,
-    CMD_MODULE = 1 << 5,     /* reported as a command of module "bf", as RedisBloom's are */
-    CMD_NOAUTH = 1 << 6,     /* allowed before AUTH */
-    CMD_NOSCRIPT = 1 << 7,
-    CMD_LOADING = 1 << 8,
-    CMD_STALE = 1 << 9,
-    CMD_PUBSUB = 1 << 10,
-    CMD_SKIP_MONITOR = 1 << 11,
+    CMD_MODULE = 1 << 3,     /* reported as a command of module "bf", as RedisBloom's are */
+    CMD_ADMIN = 1 << 4,
+    CMD_PUBSUB = 1 << 5,
+    CMD_NOSCRIPT = 1 << 6,
+    CMD_LOADING = 1 << 7,    /* allowed while filters are being loaded */
+    CMD_STALE = 1 << 8,
+    CMD_SKIP_MONITOR = 1 << 9,
+    CMD_SKIP_SLOWLOG = 1 << 10,
+    CMD_FAST = 1 << 11,
+    CMD_NOAUTH = 1 << 12,    /* allowed before AUTH */
+    CMD_NO_ASYNC_LOADING = 1 << 13,
+    CMD_NO_MULTI = 1 << 14,
+    CMD_ALLOW_BUSY = 1 << 15,
 };
 
 /* An argument, for COMMAND DOCS. */
@@ -89,19 +99,24 @@ struct command_arg {
     const char *token;               /* NULL or the word in front of it, or the word itself for "pure-token" */
     bool optional;
     bool multiple;
+    const char *since;               /* NULL, or the version of Redis that added it to the command */
     const struct command_arg *args;  /* of "oneof" and "block" */
     size_t nargs;
 };
 
+/* What COMMAND says follows from the row alone, so a row holds even what only clients look at. Where our own commands have
+ * a namesake in Redis or RedisBloom, flags, categories and key specifications are what those report. */
 struct command {
     const char *name;         /* lower case; a subcommand has its own name only: "getname" */
     const char *full_name;    /* "client|getname" for a subcommand, otherwise the name */
-    void (*handler)(struct command_ctx *ctx); /* NULL for a container of subcommands */
+    void (*handler)(struct command_ctx *ctx); /* NULL when only its subcommands can be called */
     int arity;                /* words, the command's own name included; negative: at least that many */
     uint32_t flags;
     int first_key, last_key, key_step; /* 0 0 0: takes no keys; last_key -1: all the rest */
-    const char *key_flags;    /* what COMMAND INFO says of the keys: "RW", "RO", "RW access update" ... */
-    const char *categories;   /* ACL categories beyond those that follow from flags, space separated: "@bloom" */
+    const char *key_flags;    /* space separated, as in a key specification: "RW access update". One set holds for all keys;
+                                 where each key has its own (RENAME) the sets are separated by '|' */
+    const char *categories;   /* ACL categories, all of them, in the order reported: "@write @bloom" */
+    const char *tips;         /* NULL, or space separated: "request_policy:all_shards" */
     const char *summary, *since, *group, *complexity;
     const struct command_arg *args;
     size_t nargs;
@@ -112,7 +127,15 @@ struct command {
 /* All commands; their number. Row indexes are stable for the life of the process. */
 const struct command *command_table(size_t *n_out);
 
-/* The index of a top-level row, -1 if there is no such command. */
+/* The index of a top-level row, -1 if there is no such command. ASCII case is ignored. */
 int command_find(struct slice name);
+
+/* The row of a subcommand, NULL if the command has none of that name. */
+const struct command *command_find_sub(const struct command *command, struct slice name);
+
+/* Every row has a number for its counters (struct stats), below STATS_MAX_COMMANDS: a top-level row its index, the rows of
+ * subcommands the numbers behind those. And the reverse; command_row() returns NULL past the last row. */
+size_t command_index(const struct command *row);
+const struct command *command_row(size_t index);
 
 #endif

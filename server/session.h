@@ -3,7 +3,7 @@
  *
  * Thread rule: a session is written by the worker that owns its connection. Other threads read it only through
  * sessions_format(), so the fields they may see are either set before the session is listed, atomic, or (the strings)
- * changed under the lock of the list by session_set_*(). */
+ * changed under the lock of the list by session_set(). */
 #ifndef BLOOMERY_SESSION_H
 #define BLOOMERY_SESSION_H
 
@@ -47,7 +47,7 @@ struct session {
 int sessions_create(struct sessions **sessions_out); /* 0 or -ENOMEM */
 void sessions_destroy(struct sessions *sessions);    /* NULL is fine; all sessions must be gone */
 
-/* Gives the session its id and lists it; takes it off the list again and frees the strings. */
+/* Gives the session its id and lists it; takes it off the list again and frees the strings. Thread: the owning worker. */
 void sessions_add(struct sessions *sessions, struct session *session);
 void sessions_remove(struct sessions *sessions, struct session *session);
 uint64_t sessions_count(struct sessions *sessions);
@@ -59,8 +59,9 @@ enum session_text { SESSION_NAME, SESSION_LIB_NAME, SESSION_LIB_VER };
  * -ENOMEM. Thread: the owning worker. */
 int session_set(struct sessions *sessions, struct session *session, enum session_text which, struct slice value);
 
-/* Appends the CLIENT LIST lines of the given sessions (all of them when nids is 0), oldest first. Thread: any; takes the
- * lock for a bounded number of sessions at a time. */
+/* Appends the CLIENT LIST lines, each ending with \n, of the sessions with the given ids (ascending; all sessions when nids
+ * is 0), oldest first. Every session that is listed throughout the call is among them. Takes the lock for a bounded number
+ * of sessions at a time. Thread: any. */
 void sessions_format(struct sessions *sessions, const uint64_t *ids, size_t nids, int64_t now_ms, struct buf *out);
 
 /* One line in the same form, without the line end. Thread: the owning worker. */

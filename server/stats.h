@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define STATS_MAX_COMMANDS 192 /* rows of the command table; checked when it is built */
+#define STATS_MAX_COMMANDS 192 /* rows of the command table, subcommands included (command_index()); checked by its test */
 
 /* X(name, documentation): the plain counters. */
 #define STATS_COUNTERS(X)                                                                                               \
@@ -33,6 +33,11 @@ struct stats {
     _Atomic uint64_t calls[STATS_MAX_COMMANDS];    /* per row of the command table */
     _Atomic uint64_t rejected[STATS_MAX_COMMANDS]; /* wrong arity, not allowed */
     _Atomic uint64_t failed[STATS_MAX_COMMANDS];   /* answered with an error */
+
+    /* Gauges, in the main thread's set only (stats_sampler_update()); not summed. */
+    _Atomic uint64_t commands_per_sec;
+    _Atomic uint64_t input_bytes_per_sec;
+    _Atomic uint64_t output_bytes_per_sec;
 };
 
 /* Adds to a counter of the calling thread's own set. */
@@ -48,5 +53,26 @@ static inline uint64_t stats_get(const _Atomic uint64_t *counter)
 
 /* Adds every counter of `from` to `sum` (which nobody else uses). */
 void stats_sum(struct stats *sum, const struct stats *from);
+
+/* Takes every counter of `base`, an earlier state of the same counters, away from `sum`. */
+void stats_subtract(struct stats *sum, const struct stats *base);
+
+#define STATS_SAMPLES 16
+
+struct stats_rate { /* internal to the sampler */
+    uint64_t last;
+    uint64_t samples[STATS_SAMPLES];
+};
+
+/* Turns counters into rates per second. Zero-initialise. */
+struct stats_sampler {
+    int64_t last_ms;
+    unsigned next;
+    struct stats_rate commands, input, output;
+};
+
+/* Takes a sample: `sum` are the counters of all threads now, the rates are stored into `gauges`. To be called every 100 ms
+ * or so; `now_ms` is monotonic and not 0. Thread: the owner of `gauges`, with its own sampler. */
+void stats_sampler_update(struct stats_sampler *sampler, const struct stats *sum, struct stats *gauges, int64_t now_ms);
 
 #endif

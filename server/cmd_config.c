@@ -1,0 +1,161 @@
+/* CONFIG: the settings at run time. What may be set to what is config.def's business. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "glob.h"
+#include "handlers.h"
+#include "server.h"
+
+enum {
+    NSETTINGS = 0
+#define SETTING_BOOL(...)    +1
+#define SETTING_INTEGER(...) +1
+#define SETTING_BYTES(...)   +1
+#define SETTING_RATE(...)    +1
+#define SETTING_WORD(...)    +1
+#define SETTING_STRING(...)  +1
+#define SETTING_LIST(...)    +1
+#define SETTING_RULES(...)   +1
+#include "config.def"
+};
+
+/* ---- CONFIG GET ----------------------------------------------------------------------------------------------------------- */
+
+static bool any_pattern_matches(struct command_ctx *ctx, const char *name)
+{
+    struct slice text = {name, strlen(name)};
+
+    for (size_t i = 2; i < command_argc(ctx); i++) {
+        if (glob_match(command_arg(ctx, i), text, true))
+            return true;
+    }
+    return false;
+}
+
+void cmd_config_get(struct command_ctx *ctx)
+{
+    const struct config *cfg = server_config(ctx->server);
+    const struct config_row *matches[NSETTINGS];
+    size_t nrows, n = 0, pattern_bytes = 0;
+    const struct config_row *rows = config_table(&nrows);
+    struct buf value;
+
+    for (size_t i = 2; i < command_argc(ctx); i++)
+        pattern_bytes += command_arg(ctx, i).len + 1;
+    if (pattern_bytes > GLOB_MAX_PATTERN) {
+        reply_error(ctx->reply, "ERR the patterns are too long");
+        return;
+    }
+    for (size_t i = 0; i < nrows; i++) {
+        if (any_pattern_matches(ctx, rows[i].name))
+            matches[n++] = &rows[i];
+    }
+    reply_map(ctx->reply, n);
+    buf_init(&value, SIZE_MAX);
+    for (size_t i = 0; i < n; i++) {
+        buf_truncate(&value, 0);
+        config_get(cfg, matches[i], &value);
+        reply_bulk_str(ctx->reply, matches[i]->name);
+        reply_bulk(ctx->reply, buf_head(&value), buf_len(&value));
+    }
+    if (buf_failed(&value))
+        ctx->reply->buf->failed = true; /* a part of the answer is missing: no answer, the connection is closed */
+    buf_deinit(&value);
+}
+
+/* ---- CONFIG SET ----------------------------------------------------------------------------------------------------------- */
+
+/* Whether every name is known and comes once; otherwise replies. Looked at before any value, as Redis does. */
+static bool names_are_good(struct command_ctx *ctx)
+{
+    bool seen[NSETTINGS] = {false};
+    size_t nrows;
+    const struct config_row *rows = config_table(&nrows);
+
+    for (size_t i = 2; i < command_argc(ctx); i += 2) {
+        struct slice name = command_arg(ctx, i);
+        const struct config_row *row = config_find(name);
+
+        if (row == NULL) {
+            reply_errorf(ctx->reply, "ERR Unknown option or number of arguments for CONFIG SET - '%.*s'",
+                         name.len > 128 ? 128 : (int)name.len, name.ptr);
+            return false;
+        }
+        if (seen[row - rows]) {
+            reply_errorf(ctx->reply, "ERR CONFIG SET failed (possibly related to argument '%s') - duplicate parameter",
+                         row->name);
+            return false;
+        }
+        seen[row - rows] = true;
+    }
+    return true;
+}
+
+/* Makes the settings that hold when the command succeeds. NULL: an error has been replied. */
+static struct config *changed_config(struct command_ctx *ctx)
+{
+    struct config *cfg = malloc(sizeof(*cfg));
+    struct errbuf err = {""};
+    int status;
+
+    if (cfg == NULL || config_clone(server_config(ctx->server), cfg) != 0) {
+        reply_error(ctx->reply, "ERR out of memory");
+        free(cfg);
+        return NULL;
+    }
+    for (size_t i = 2; i < command_argc(ctx); i += 2) {
+        status = config_set(cfg, command_arg(ctx, i), command_arg(ctx, i + 1), CONFIG_RUNTIME, &err);
+        if (status != CONFIG_OK)
+            goto refused;
+    }
+    status = config_check(cfg, CONFIG_RUNTIME, &err);
+    if (status == CONFIG_OK)
+        return cfg;
+
+refused:
+    reply_errorf(ctx->reply, "ERR %s", err.text);
+    config_deinit(cfg);
+    free(cfg);
+    return NULL;
+}
+
+void cmd_config_set(struct command_ctx *ctx)
+{
+    struct config *cfg;
+
+    if (command_argc(ctx) % 2 != 0) {
+        reply_error(ctx->reply, "ERR syntax error");
+        return;
+    }
+    if (!names_are_good(ctx))
+        return;
+    /* Whoever else sets something waits here, so that of two changes at the same time none is lost. */
+    server_config_lock(ctx->server);
+    cfg = changed_config(ctx);
+    if (cfg != NULL)
+        server_config_replace(ctx->server, cfg);
+    server_config_unlock(ctx->server);
+    if (cfg != NULL)
+        reply_status(ctx->reply, "OK");
+}
+
+void cmd_config_resetstat(struct command_ctx *ctx)
+{
+    server_stats_reset(ctx->server);
+    reply_status(ctx->reply, "OK");
+}
+
+void cmd_config_help(struct command_ctx *ctx)
+{
+    static const char *const lines[] = {
+        "GET <pattern> [<pattern> ...]",
+        "    Return the settings whose names match a pattern, with their values.",
+        "RESETSTAT",
+        "    Set the counters of INFO to zero.",
+        "SET <setting> <value> [<setting> <value> ...]",
+        "    Change settings, either all that are given or none.",
+    };
+
+    reply_help(ctx, lines, sizeof(lines) / sizeof(lines[0]));
+}

@@ -1,0 +1,418 @@
+/* Commands about the connection itself, and CLIENT. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "handlers.h"
+#include "server.h"
+
+static void reply_ok(struct command_ctx *ctx)
+{
+    reply_status(ctx->reply, "OK");
+}
+
+static void reply_syntax_error(struct command_ctx *ctx)
+{
+    reply_error(ctx->reply, "ERR syntax error");
+}
+
+void cmd_ping(struct command_ctx *ctx)
+{
+    if (command_argc(ctx) > 2)
+        reply_wrong_arity(ctx);
+    else if (command_argc(ctx) == 2)
+        reply_bulk(ctx->reply, command_arg(ctx, 1).ptr, command_arg(ctx, 1).len);
+    else
+        reply_status(ctx->reply, "PONG");
+}
+
+void cmd_echo(struct command_ctx *ctx)
+{
+    struct slice message = command_arg(ctx, 1);
+
+    reply_bulk(ctx->reply, message.ptr, message.len);
+}
+
+void cmd_select(struct command_ctx *ctx)
+{
+    int64_t index;
+
+    if (!slice_to_int64(command_arg(ctx, 1), &index))
+        reply_error(ctx->reply, "ERR value is not an integer or out of range");
+    else if (index != 0)
+        reply_error(ctx->reply, "ERR DB index is out of range");
+    else
+        reply_ok(ctx);
+}
+
+void cmd_quit(struct command_ctx *ctx)
+{
+    ctx->session->close_after_reply = true;
+    reply_ok(ctx);
+}
+
+/* ---- authentication ---------------------------------------------------------------------------------------------------- */
+
+/* Compares in a time that depends on what the client sent only: neither the length of the password nor how much of it is
+ * right can be measured. */
+static bool password_equal(const char *password, struct slice given)
+{
+    size_t len = strlen(password);
+    volatile unsigned char difference = len != given.len;
+
+    for (size_t i = 0, j = 0; i < given.len; i++) {
+        difference |= (unsigned char)(password[j] ^ given.ptr[i]);
+        j = j + 1 < len ? j + 1 : 0;
+    }
+    return difference == 0;
+}
+
+/* Marks the session authenticated if name and password are right; a failure leaves it as it was. There is one user,
+ * "default", and while no password is set it has none: any is right. */
+static bool authenticate(struct command_ctx *ctx, struct slice user, struct slice password)
+{
+    const struct config *cfg = server_config(ctx->server);
+    bool known = user.len == strlen("default") && memcmp(user.ptr, "default", user.len) == 0;
+
+    if (!known || (cfg->requirepass[0] != '\0' && !password_equal(cfg->requirepass, password))) {
+        reply_error(ctx->reply, "WRONGPASS invalid username-password pair or user is disabled.");
+        return false;
+    }
+    atomic_store_explicit(&ctx->session->authenticated, true, memory_order_relaxed);
+    return true;
+}
+
+void cmd_auth(struct command_ctx *ctx)
+{
+    struct slice user = {"default", strlen("default")};
+    size_t argc = command_argc(ctx);
+
+    if (argc > 3) {
+        reply_syntax_error(ctx);
+        return;
+    }
+    if (argc == 2 && server_config(ctx->server)->requirepass[0] == '\0') {
+        reply_error(ctx->reply, "ERR AUTH <password> called without any password configured for the default user. Are you "
+                                "sure your configuration is correct?");
+        return;
+    }
+    if (argc == 3)
+        user = command_arg(ctx, 1);
+    if (authenticate(ctx, user, command_arg(ctx, argc - 1)))
+        reply_ok(ctx);
+}
+
+/* ---- names ---------------------------------------------------------------------------------------------------------------- */
+
+/* Sets a text of the session. False: an error has been replied, with `what` as its subject. */
+static bool set_text(struct command_ctx *ctx, enum session_text which, struct slice value, const char *what)
+{
+    int err = session_set(ctx->server->sessions, ctx->session, which, value);
+
+    if (err > 0)
+        reply_errorf(ctx->reply, "ERR %s cannot contain spaces, newlines or special characters.", what);
+    else if (err < 0)
+        reply_error(ctx->reply, "ERR out of memory");
+    return err == 0;
+}
+
+static bool set_name(struct command_ctx *ctx, struct slice name)
+{
+    return set_text(ctx, SESSION_NAME, name, "Client names");
+}
+
+/* Whether session_set() would take it: HELLO has to know before it changes anything. */
+static bool name_is_good(struct slice name)
+{
+    for (size_t i = 0; i < name.len; i++) {
+        if (name.ptr[i] < '!' || name.ptr[i] > '~')
+            return false;
+    }
+    return true;
+}
+
+/* ---- HELLO and RESET ------------------------------------------------------------------------------------------------------ */
+
+struct hello {
+    int64_t version; /* 0: not given */
+    bool auth, setname;
+    struct slice user, password, name;
+};
+
+/* Reads the arguments. False: an error has been replied. */
+static bool hello_parse(struct command_ctx *ctx, struct hello *hello)
+{
+    size_t argc = command_argc(ctx);
+
+    *hello = (struct hello){.version = 0};
+    if (argc == 1)
+        return true;
+    if (!slice_to_int64(command_arg(ctx, 1), &hello->version)) {
+        reply_error(ctx->reply, "ERR Protocol version is not an integer or out of range");
+        return false;
+    }
+    if (hello->version != 2 && hello->version != 3) {
+        reply_error(ctx->reply, "NOPROTO unsupported protocol version");
+        return false;
+    }
+    for (size_t i = 2; i < argc; i++) {
+        struct slice option = command_arg(ctx, i);
+
+        if (slice_is(option, "AUTH") && argc - i > 2) {
+            hello->auth = true;
+            hello->user = command_arg(ctx, ++i);
+            hello->password = command_arg(ctx, ++i);
+        } else if (slice_is(option, "SETNAME") && argc - i > 1) {
+            hello->setname = true;
+            hello->name = command_arg(ctx, ++i);
+            if (!name_is_good(hello->name)) {
+                reply_error(ctx->reply, "ERR Client names cannot contain spaces, newlines or special characters.");
+                return false;
+            }
+        } else {
+            reply_errorf(ctx->reply, "ERR Syntax error in HELLO option '%.*s'",
+                         option.len > 128 ? 128 : (int)option.len, option.ptr);
+            return false;
+        }
+    }
+    return true;
+}
+
+void cmd_hello(struct command_ctx *ctx)
+{
+    struct session *session = ctx->session;
+    struct reply *reply = ctx->reply;
+    struct hello hello;
+
+    if (!hello_parse(ctx, &hello))
+        return;
+    if (hello.auth && !authenticate(ctx, hello.user, hello.password))
+        return;
+    if (!atomic_load_explicit(&session->authenticated, memory_order_relaxed)) {
+        reply_error(reply, "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> "
+                           "AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol "
+                           "version at the same time");
+        return;
+    }
+    if (hello.setname && !set_name(ctx, hello.name))
+        return;
+    if (hello.version != 0) {
+        atomic_store_explicit(&session->resp, (int)hello.version, memory_order_relaxed);
+        reply->version = (int)hello.version; /* the answer itself comes in the new version */
+    }
+    reply_map(reply, 7);
+    reply_bulk_str(reply, "server");
+    reply_bulk_str(reply, "redis");
+    reply_bulk_str(reply, "version");
+    reply_bulk_str(reply, REDIS_COMPAT_VERSION);
+    reply_bulk_str(reply, "proto");
+    reply_integer(reply, reply->version);
+    reply_bulk_str(reply, "id");
+    reply_integer(reply, (int64_t)session->id);
+    reply_bulk_str(reply, "mode");
+    reply_bulk_str(reply, "standalone");
+    reply_bulk_str(reply, "role");
+    reply_bulk_str(reply, "master");
+    reply_bulk_str(reply, "modules");
+    reply_modules(reply);
+}
+
+void cmd_reset(struct command_ctx *ctx)
+{
+    struct session *session = ctx->session;
+
+    (void)session_set(ctx->server->sessions, session, SESSION_NAME, (struct slice){NULL, 0}); /* clearing cannot fail */
+    atomic_store_explicit(&session->resp, 2, memory_order_relaxed);
+    ctx->reply->version = 2;
+    atomic_store_explicit(&session->authenticated, server_config(ctx->server)->requirepass[0] == '\0',
+                          memory_order_relaxed);
+    reply_status(ctx->reply, "RESET");
+}
+
+/* ---- CLIENT ---------------------------------------------------------------------------------------------------------------- */
+
+void cmd_client_id(struct command_ctx *ctx)
+{
+    reply_integer(ctx->reply, (int64_t)ctx->session->id);
+}
+
+void cmd_client_getname(struct command_ctx *ctx)
+{
+    if (ctx->session->name == NULL)
+        reply_null(ctx->reply);
+    else
+        reply_bulk_str(ctx->reply, ctx->session->name);
+}
+
+void cmd_client_setname(struct command_ctx *ctx)
+{
+    if (set_name(ctx, command_arg(ctx, 2)))
+        reply_ok(ctx);
+}
+
+void cmd_client_setinfo(struct command_ctx *ctx)
+{
+    struct slice option = command_arg(ctx, 2);
+    bool lib_name = slice_is(option, "LIB-NAME");
+
+    if (!lib_name && !slice_is(option, "LIB-VER")) {
+        reply_errorf(ctx->reply, "ERR Unrecognized option '%.*s'", option.len > 128 ? 128 : (int)option.len, option.ptr);
+        return;
+    }
+    if (set_text(ctx, lib_name ? SESSION_LIB_NAME : SESSION_LIB_VER, command_arg(ctx, 3), lib_name ? "LIB-NAME" : "LIB-VER"))
+        reply_ok(ctx);
+}
+
+void cmd_client_info(struct command_ctx *ctx)
+{
+    struct buf text;
+
+    buf_init(&text, SIZE_MAX);
+    session_format(ctx->session, server_now_ms(), &text);
+    buf_append(&text, "\n", 1);
+    if (buf_failed(&text))
+        reply_error(ctx->reply, "ERR out of memory");
+    else
+        reply_verbatim(ctx->reply, "txt", buf_head(&text), buf_len(&text));
+    buf_deinit(&text);
+}
+
+/* Which sessions CLIENT LIST is asked for. */
+struct client_list {
+    size_t nids;    /* 0: all */
+    uint64_t ids[]; /* ascending */
+};
+
+static void run_client_list(struct command_job *job)
+{
+    const struct client_list *list = job->data;
+    struct buf text;
+
+    buf_init(&text, job->reply.buf->cap);
+    sessions_format(job->server->sessions, list->ids, list->nids, server_now_ms(), &text);
+    if (buf_failed(&text))
+        reply_error(&job->reply, "ERR out of memory");
+    else
+        reply_verbatim(&job->reply, "txt", buf_head(&text), buf_len(&text));
+    buf_deinit(&text);
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The ids from argument `first` on, ascending; NULL with an error replied. */
+static struct client_list *client_list_ids(struct command_ctx *ctx, size_t first)
+{
+    size_t n = command_argc(ctx) - first;
+    struct client_list *list = malloc(sizeof(*list) + n * sizeof(list->ids[0]));
+
+    if (list == NULL) {
+        reply_error(ctx->reply, "ERR out of memory");
+        return NULL;
+    }
+    list->nids = n;
+    for (size_t i = 0; i < n; i++) {
+        int64_t id;
+
+        if (!slice_to_int64(command_arg(ctx, first + i), &id) || id < 1) {
+            reply_error(ctx->reply, "ERR Invalid client ID");
+            free(list);
+            return NULL;
+        }
+        list->ids[i] = (uint64_t)id;
+    }
+    qsort(list->ids, n, sizeof(list->ids[0]), compare_ids);
+    return list;
+}
+
+/* Whether it is a type of client that Redis knows; `normal_out` says whether it is the one that there are any of here. */
+static bool client_type(struct slice type, bool *normal_out)
+{
+    *normal_out = slice_is(type, "normal");
+    return *normal_out || slice_is(type, "replica") || slice_is(type, "slave") || slice_is(type, "master") ||
+           slice_is(type, "pubsub");
+}
+
+void cmd_client_list(struct command_ctx *ctx)
+{
+    size_t argc = command_argc(ctx);
+    bool normal = true;
+    struct client_list *list;
+
+    if (argc == 4 && slice_is(command_arg(ctx, 2), "TYPE")) {
+        struct slice type = command_arg(ctx, 3);
+
+        if (!client_type(type, &normal)) {
+            reply_errorf(ctx->reply, "ERR Unknown client type '%.*s'", type.len > 128 ? 128 : (int)type.len, type.ptr);
+            return;
+        }
+    } else if (argc > 3 && slice_is(command_arg(ctx, 2), "ID")) {
+        list = client_list_ids(ctx, 3);
+        if (list != NULL)
+            command_defer(ctx, run_client_list, list);
+        return;
+    } else if (argc != 2) {
+        reply_syntax_error(ctx);
+        return;
+    }
+    if (!normal) {
+        reply_verbatim(ctx->reply, "txt", NULL, 0);
+        return;
+    }
+    list = calloc(1, sizeof(*list));
+    if (list == NULL)
+        reply_error(ctx->reply, "ERR out of memory");
+    else
+        command_defer(ctx, run_client_list, list);
+}
+
+static void client_switch(struct command_ctx *ctx)
+{
+    struct slice value = command_arg(ctx, 2);
+
+    if (slice_is(value, "on") || slice_is(value, "off"))
+        reply_ok(ctx);
+    else
+        reply_syntax_error(ctx);
+}
+
+/* Connections are closed over their own limits only, never to make room for others. */
+void cmd_client_no_evict(struct command_ctx *ctx)
+{
+    client_switch(ctx);
+}
+
+/* Filters keep no time of access. */
+void cmd_client_no_touch(struct command_ctx *ctx)
+{
+    client_switch(ctx);
+}
+
+void cmd_client_help(struct command_ctx *ctx)
+{
+    static const char *const lines[] = {
+        "GETNAME",
+        "    Return the name of this connection.",
+        "ID",
+        "    Return the number of this connection.",
+        "INFO",
+        "    Describe this connection.",
+        "LIST [TYPE (NORMAL|MASTER|REPLICA|PUBSUB)|ID <client-id> [<client-id> ...]]",
+        "    Describe all connections, or some.",
+        "NO-EVICT (ON|OFF)",
+        "    Accepted, without effect: connections are never evicted.",
+        "NO-TOUCH (ON|OFF)",
+        "    Accepted, without effect: no time of access is kept.",
+        "SETINFO (LIB-NAME <name>|LIB-VER <version>)",
+        "    Tell the name or the version of the client's library.",
+        "SETNAME <name>",
+        "    Give this connection a name; an empty one takes it away.",
+    };
+
+    reply_help(ctx, lines, sizeof(lines) / sizeof(lines[0]));
+}

@@ -1,0 +1,174 @@
+/* What handlers and the dispatcher share: reading arguments, finding rows.
+ *
+ * A row is found by a small open-addressing hash table of row numbers. The hash looks at the length and three letters
+ * only, whatever the length; the name is then compared whole. */
+#include "command.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SLOTS 256 /* a power of two, several times the number of rows, so that most names are found at once */
+
+static struct {
+    uint8_t row; /* number of the row plus one; 0: empty */
+    uint8_t len;
+} slots[SLOTS];
+
+static inline unsigned char lower(char c)
+{
+    unsigned char u = (unsigned char)c;
+
+    return (unsigned char)(u - 'A') < 26 ? (unsigned char)(u + ('a' - 'A')) : u;
+}
+
+static bool equal_lower(const char *text, const char *word, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (lower(text[i]) != (unsigned char)word[i])
+            return false;
+    }
+    return true;
+}
+
+bool slice_is(struct slice arg, const char *word)
+{
+    size_t i;
+
+    for (i = 0; i < arg.len && word[i] != '\0'; i++) {
+        if (lower(arg.ptr[i]) != lower(word[i]))
+            return false;
+    }
+    return i == arg.len && word[i] == '\0';
+}
+
+bool slice_to_int64(struct slice arg, int64_t *value_out)
+{
+    bool negative = arg.len > 0 && arg.ptr[0] == '-';
+    uint64_t limit = negative ? (uint64_t)INT64_MAX + 1 : (uint64_t)INT64_MAX;
+    uint64_t value = 0;
+    size_t first = negative ? 1 : 0;
+
+    if (arg.len == first || (arg.ptr[first] == '0' && arg.len > 1))
+        return false;
+    for (size_t i = first; i < arg.len; i++) {
+        unsigned digit = (unsigned char)arg.ptr[i] - (unsigned)'0';
+
+        if (digit > 9 || value > (limit - digit) / 10)
+            return false;
+        value = value * 10 + digit;
+    }
+    *value_out = negative ? (int64_t)(0 - value) : (int64_t)value;
+    return true;
+}
+
+void reply_help(struct command_ctx *ctx, const char *const *lines, size_t n)
+{
+    const char *name = ctx->command->full_name;
+    char container[32];
+    size_t len;
+
+    for (len = 0; name[len] != '|' && name[len] != '\0' && len < sizeof(container) - 1; len++)
+        container[len] = (char)(name[len] - ('a' - 'A'));
+    container[len] = '\0';
+
+    char heading[96];
+    snprintf(heading, sizeof(heading), "%s <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", container);
+    reply_array(ctx->reply, n + 3);
+    reply_status(ctx->reply, heading);
+    for (size_t i = 0; i < n; i++)
+        reply_status(ctx->reply, lines[i]);
+    reply_status(ctx->reply, "HELP");
+    reply_status(ctx->reply, "    Print this help.");
+}
+
+void reply_wrong_arity(struct command_ctx *ctx)
+{
+    reply_errorf(ctx->reply, "ERR wrong number of arguments for '%s' command", ctx->command->full_name);
+}
+
+/* ---- finding ------------------------------------------------------------------------------------------------------------ */
+
+static unsigned name_slot(const char *name, size_t len)
+{
+    uint32_t key = lower(name[len - 1]) | (uint32_t)lower(name[len / 2]) << 8 | (uint32_t)lower(name[0]) << 16 |
+                   (uint32_t)len << 24;
+
+    return (key * UINT32_C(0x9e3779b1)) >> 24 & (SLOTS - 1);
+}
+
+/* Before main(), so that the table is constant for all threads and look-ups need no check. */
+__attribute__((constructor)) static void fill_slots(void)
+{
+    size_t n;
+    const struct command *rows = command_table(&n);
+
+    for (size_t i = 0; i < n; i++) {
+        size_t len = strlen(rows[i].name);
+        unsigned slot = name_slot(rows[i].name, len);
+
+        while (slots[slot].row != 0)
+            slot = (slot + 1) % SLOTS;
+        slots[slot].row = (uint8_t)(i + 1);
+        slots[slot].len = (uint8_t)len;
+    }
+}
+
+int command_find(struct slice name)
+{
+    const struct command *rows = command_table(NULL);
+
+    if (name.len == 0)
+        return -1;
+    for (unsigned slot = name_slot(name.ptr, name.len); slots[slot].row != 0; slot = (slot + 1) % SLOTS) {
+        int row = slots[slot].row - 1;
+
+        if (slots[slot].len == name.len && equal_lower(name.ptr, rows[row].name, name.len))
+            return row;
+    }
+    return -1;
+}
+
+const struct command *command_find_sub(const struct command *command, struct slice name)
+{
+    for (size_t i = 0; i < command->nsubcommands; i++) {
+        if (slice_is(name, command->subcommands[i].name))
+            return &command->subcommands[i];
+    }
+    return NULL;
+}
+
+size_t command_index(const struct command *row)
+{
+    size_t n;
+    const struct command *rows = command_table(&n);
+    size_t base = n;
+
+    if (strchr(row->full_name, '|') == NULL)
+        return (size_t)(row - rows);
+    for (size_t i = 0; i < n; i++) {
+        /* Addresses of different arrays: compared as numbers, since < on such pointers means nothing. */
+        uintptr_t first = (uintptr_t)rows[i].subcommands;
+        uintptr_t end = (uintptr_t)(rows[i].subcommands + rows[i].nsubcommands);
+
+        if ((uintptr_t)row >= first && (uintptr_t)row < end)
+            return base + (size_t)(row - rows[i].subcommands);
+        base += rows[i].nsubcommands;
+    }
+    return base; /* not reached with a row of the table */
+}
+
+const struct command *command_row(size_t index)
+{
+    size_t n;
+    const struct command *rows = command_table(&n);
+
+    if (index < n)
+        return &rows[index];
+    index -= n;
+    for (size_t i = 0; i < n; i++) {
+        if (index < rows[i].nsubcommands)
+            return &rows[i].subcommands[index];
+        index -= rows[i].nsubcommands;
+    }
+    return NULL;
+}

@@ -1,0 +1,37 @@
+/* The table. Its rows are in four files by subject, because one file would be too long, and in one array, because a row's
+ * place in it is the number of its counters. */
+#include <stddef.h>
+
+#include "command.h"
+#include "handlers.h"
+
+#define COMMAND(command_name)              .name = command_name, .full_name = command_name
+#define SUBCOMMAND(container, command_name) .name = command_name, .full_name = container "|" command_name
+#define KEYS(first, last, step, ...)       .first_key = first, .last_key = last, .key_step = step, .key_flags = __VA_ARGS__
+#define ONE_KEY(...)                       KEYS(1, 1, 1, __VA_ARGS__)
+#define ALL_KEYS(...)                      KEYS(1, -1, 1, __VA_ARGS__)
+#define ARGS(...)                                                                                                       \
+    .args = (const struct command_arg[]){__VA_ARGS__},                                                                  \
+    .nargs = sizeof((const struct command_arg[]){__VA_ARGS__}) / sizeof(struct command_arg)
+#define SUBCOMMANDS(rows) .subcommands = rows, .nsubcommands = sizeof(rows) / sizeof((rows)[0])
+
+/* The arguments that several commands have. */
+#define KEY_ARG          {.name = "key", .type = "key"}
+#define WORD_ARG(n, t)   {.name = n, .type = "pure-token", .token = t}
+#define ONOFF_ARGS       ARGS(WORD_ARG("on", "ON"), WORD_ARG("off", "OFF"))
+
+#include "commands_sub.def"
+
+static const struct command table[] = {
+#include "commands_bf.def"
+#include "commands_connection.def"
+#include "commands_keys.def"
+#include "commands_server.def"
+};
+
+const struct command *command_table(size_t *n_out)
+{
+    if (n_out != NULL)
+        *n_out = sizeof(table) / sizeof(table[0]);
+    return table;
+}

@@ -1,0 +1,88 @@
+/* handlers: the functions behind the rows of the command table. Each runs one call: it reads the arguments, whose number
+ * fits the row's arity, and writes one reply, or defers (command_defer()). Thread: the worker's, in an RCU read section. */
+#ifndef BLOOMERY_HANDLERS_H
+#define BLOOMERY_HANDLERS_H
+
+struct command_ctx;
+
+#define HANDLER(name) void name(struct command_ctx *ctx)
+
+/* cmd_bf.c */
+HANDLER(cmd_bf_reserve);
+HANDLER(cmd_bf_add);
+HANDLER(cmd_bf_madd);
+HANDLER(cmd_bf_exists);
+HANDLER(cmd_bf_mexists);
+HANDLER(cmd_bf_insert);
+HANDLER(cmd_bf_info);
+HANDLER(cmd_bf_card);
+
+/* cmd_keys.c */
+HANDLER(cmd_del);
+HANDLER(cmd_unlink);
+HANDLER(cmd_exists);
+HANDLER(cmd_touch);
+HANDLER(cmd_type);
+HANDLER(cmd_keys);
+HANDLER(cmd_scan);
+HANDLER(cmd_dbsize);
+HANDLER(cmd_randomkey);
+HANDLER(cmd_rename);
+HANDLER(cmd_renamenx);
+HANDLER(cmd_flushall);
+HANDLER(cmd_flushdb);
+
+/* cmd_server.c */
+HANDLER(cmd_save);
+HANDLER(cmd_bgsave);
+HANDLER(cmd_lastsave);
+HANDLER(cmd_shutdown);
+HANDLER(cmd_time);
+
+/* cmd_info.c */
+HANDLER(cmd_info);
+
+/* cmd_config.c */
+HANDLER(cmd_config_get);
+HANDLER(cmd_config_set);
+HANDLER(cmd_config_resetstat);
+HANDLER(cmd_config_help);
+
+/* cmd_connection.c */
+HANDLER(cmd_ping);
+HANDLER(cmd_echo);
+HANDLER(cmd_hello);
+HANDLER(cmd_auth);
+HANDLER(cmd_select);
+HANDLER(cmd_quit);
+HANDLER(cmd_reset);
+HANDLER(cmd_client_id);
+HANDLER(cmd_client_getname);
+HANDLER(cmd_client_setname);
+HANDLER(cmd_client_setinfo);
+HANDLER(cmd_client_info);
+HANDLER(cmd_client_list);
+HANDLER(cmd_client_no_evict);
+HANDLER(cmd_client_no_touch);
+HANDLER(cmd_client_help);
+
+/* cmd_command.c */
+HANDLER(cmd_command);
+HANDLER(cmd_command_count);
+HANDLER(cmd_command_docs);
+HANDLER(cmd_command_getkeys);
+HANDLER(cmd_command_getkeysandflags);
+HANDLER(cmd_command_help);
+HANDLER(cmd_command_info);
+HANDLER(cmd_command_list);
+HANDLER(cmd_module_list);
+HANDLER(cmd_module_help);
+
+#undef HANDLER
+
+struct reply;
+
+/* What MODULE LIST says; also a part of HELLO. */
+void reply_modules(struct reply *reply);
+
+#endif

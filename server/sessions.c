@@ -1,0 +1,212 @@
+/* The list is kept in the order of ids, because an id is given under the same lock under which the session is appended.
+ *
+ * A listing of ten thousand clients must not keep a worker that accepts or closes a connection waiting, so
+ * sessions_format() gives the lock away every few sessions. Its place in the list is held meanwhile by a node of its own
+ * that has no id: whoever walks the list steps over such nodes, and whoever unlinks a neighbour keeps them linked. */
+#include "session.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SESSIONS_PER_LOCK 64 /* lines formatted while the lock is held: some 50 microseconds */
+
+struct sessions {
+    pthread_mutex_t lock;
+    struct session head; /* next: the oldest, prev: the newest; itself when empty */
+    uint64_t last_id;
+    _Atomic uint64_t count;
+};
+
+int sessions_create(struct sessions **sessions_out)
+{
+    struct sessions *sessions = calloc(1, sizeof(*sessions));
+
+    if (sessions == NULL)
+        return -ENOMEM;
+    if (pthread_mutex_init(&sessions->lock, NULL) != 0) {
+        free(sessions);
+        return -ENOMEM;
+    }
+    sessions->head.next = sessions->head.prev = &sessions->head;
+    *sessions_out = sessions;
+    return 0;
+}
+
+void sessions_destroy(struct sessions *sessions)
+{
+    if (sessions == NULL)
+        return;
+    pthread_mutex_destroy(&sessions->lock);
+    free(sessions);
+}
+
+/* Puts a node in front of another. */
+static void list_insert(struct session *before, struct session *node)
+{
+    node->next = before;
+    node->prev = before->prev;
+    before->prev->next = node;
+    before->prev = node;
+}
+
+static void list_unlink(struct session *node)
+{
+    node->prev->next = node->next;
+    node->next->prev = node->prev;
+    node->prev = node->next = NULL;
+}
+
+void sessions_add(struct sessions *sessions, struct session *session)
+{
+    pthread_mutex_lock(&sessions->lock);
+    session->id = ++sessions->last_id;
+    list_insert(&sessions->head, session);
+    pthread_mutex_unlock(&sessions->lock);
+    atomic_fetch_add_explicit(&sessions->count, 1, memory_order_relaxed);
+}
+
+void sessions_remove(struct sessions *sessions, struct session *session)
+{
+    pthread_mutex_lock(&sessions->lock);
+    list_unlink(session);
+    pthread_mutex_unlock(&sessions->lock);
+    atomic_fetch_sub_explicit(&sessions->count, 1, memory_order_relaxed);
+
+    free(session->name);
+    free(session->lib_name);
+    free(session->lib_ver);
+    session->name = session->lib_name = session->lib_ver = NULL;
+}
+
+uint64_t sessions_count(struct sessions *sessions)
+{
+    return atomic_load_explicit(&sessions->count, memory_order_relaxed);
+}
+
+static char **session_string(struct session *session, enum session_text which)
+{
+    switch (which) {
+    case SESSION_NAME:
+        return &session->name;
+    case SESSION_LIB_NAME:
+        return &session->lib_name;
+    case SESSION_LIB_VER:
+        break;
+    }
+    return &session->lib_ver;
+}
+
+int session_set(struct sessions *sessions, struct session *session, enum session_text which, struct slice value)
+{
+    char **place = session_string(session, which);
+    char *old, *text = NULL;
+
+    for (size_t i = 0; i < value.len; i++) {
+        if (value.ptr[i] < '!' || value.ptr[i] > '~')
+            return 1;
+    }
+    if (value.len > 0) {
+        text = malloc(value.len + 1);
+        if (text == NULL)
+            return -ENOMEM;
+        memcpy(text, value.ptr, value.len);
+        text[value.len] = '\0';
+    }
+    pthread_mutex_lock(&sessions->lock);
+    old = *place;
+    *place = text;
+    pthread_mutex_unlock(&sessions->lock);
+    free(old);
+    return 0;
+}
+
+/* ---- as text ----------------------------------------------------------------------------------------------------------- */
+
+static void append_str(struct buf *out, const char *text)
+{
+    buf_append(out, text, strlen(text));
+}
+
+static const char *text_or_empty(const char *text)
+{
+    return text == NULL ? "" : text;
+}
+
+/* The fields and their order are Redis's. Those that it has for things there are none of here (databases, subscriptions,
+ * transactions, redirections) say so in its words. */
+void session_format(const struct session *session, int64_t now_ms, struct buf *out)
+{
+    uint64_t input = atomic_load_explicit(&session->input_bytes, memory_order_relaxed);
+    uint64_t output = atomic_load_explicit(&session->output_bytes, memory_order_relaxed);
+    int64_t last_ms = atomic_load_explicit(&session->last_ms, memory_order_relaxed);
+    const char *command = atomic_load_explicit(&session->command, memory_order_relaxed);
+    int64_t idle_ms = now_ms > last_ms ? now_ms - last_ms : 0;
+    int64_t age_ms = now_ms > session->created_ms ? now_ms - session->created_ms : 0;
+    char text[512];
+    int len;
+
+    /* Strings of the client's own choosing have any length, so they are appended between the pieces of fixed size. */
+    len = snprintf(text, sizeof(text), "id=%" PRIu64 " addr=%s laddr=%s fd=%d name=", session->id, session->addr,
+                   session->laddr, session->fd);
+    buf_append(out, text, (size_t)len);
+    append_str(out, text_or_empty(session->name));
+    len = snprintf(text, sizeof(text),
+                   " age=%" PRId64 " idle=%" PRId64 " flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=%" PRIu64
+                   " qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=%d omem=%" PRIu64 " tot-mem=%" PRIu64
+                   " events=%s cmd=%s user=default redir=-1 resp=%d lib-name=",
+                   age_ms / 1000, idle_ms / 1000, input, output > 0, output, sizeof(*session) + input + output,
+                   output > 0 ? "rw" : "r", command == NULL ? "NULL" : command,
+                   atomic_load_explicit(&session->resp, memory_order_relaxed));
+    buf_append(out, text, (size_t)len);
+    append_str(out, text_or_empty(session->lib_name));
+    append_str(out, " lib-ver=");
+    append_str(out, text_or_empty(session->lib_ver));
+    len = snprintf(text, sizeof(text), " io-thread=%" PRIu32, session->worker);
+    buf_append(out, text, (size_t)len);
+}
+
+static bool ids_contain(const uint64_t *ids, size_t nids, uint64_t id)
+{
+    size_t low = 0, high = nids;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (ids[middle] == id)
+            return true;
+        if (ids[middle] < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return false;
+}
+
+void sessions_format(struct sessions *sessions, const uint64_t *ids, size_t nids, int64_t now_ms, struct buf *out)
+{
+    struct session place = {.id = 0};
+    struct session *session;
+    unsigned n = 0;
+
+    pthread_mutex_lock(&sessions->lock);
+    for (session = sessions->head.next; session != &sessions->head; session = session->next) {
+        if (session->id == 0)
+            continue; /* the place of another listing */
+        if (nids == 0 || ids_contain(ids, nids, session->id)) {
+            session_format(session, now_ms, out);
+            buf_append(out, "\n", 1);
+        }
+        if (++n % SESSIONS_PER_LOCK == 0) {
+            list_insert(session->next, &place);
+            pthread_mutex_unlock(&sessions->lock);
+            pthread_mutex_lock(&sessions->lock);
+            session = place.prev;
+            list_unlink(&place);
+        }
+    }
+    pthread_mutex_unlock(&sessions->lock);
+}

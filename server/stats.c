@@ -1,0 +1,65 @@
+/* The gauges are means over the last STATS_SAMPLES samples of the rate between two of them, as Redis computes its
+ * instantaneous_* fields: one sample of a tenth of a second is too jumpy to be looked at. */
+#include "stats.h"
+
+void stats_sum(struct stats *sum, const struct stats *from)
+{
+#define STATS_SUM_FIELD(name, doc) stats_add(&sum->name, stats_get(&from->name));
+    STATS_COUNTERS(STATS_SUM_FIELD)
+#undef STATS_SUM_FIELD
+    for (int i = 0; i < STATS_MAX_COMMANDS; i++) {
+        stats_add(&sum->calls[i], stats_get(&from->calls[i]));
+        stats_add(&sum->rejected[i], stats_get(&from->rejected[i]));
+        stats_add(&sum->failed[i], stats_get(&from->failed[i]));
+    }
+}
+
+void stats_subtract(struct stats *sum, const struct stats *base)
+{
+#define STATS_SUBTRACT_FIELD(name, doc) atomic_fetch_sub_explicit(&sum->name, stats_get(&base->name), memory_order_relaxed);
+    STATS_COUNTERS(STATS_SUBTRACT_FIELD)
+#undef STATS_SUBTRACT_FIELD
+    for (int i = 0; i < STATS_MAX_COMMANDS; i++) {
+        atomic_fetch_sub_explicit(&sum->calls[i], stats_get(&base->calls[i]), memory_order_relaxed);
+        atomic_fetch_sub_explicit(&sum->rejected[i], stats_get(&base->rejected[i]), memory_order_relaxed);
+        atomic_fetch_sub_explicit(&sum->failed[i], stats_get(&base->failed[i]), memory_order_relaxed);
+    }
+}
+
+static void rate_sample(struct stats_rate *rate, unsigned slot, uint64_t value, int64_t elapsed_ms,
+                        _Atomic uint64_t *gauge)
+{
+    uint64_t sum = 0;
+
+    /* A counter that went back has been reset in between: what was counted since is all that is known. */
+    uint64_t grown = value >= rate->last ? value - rate->last : value;
+
+    rate->samples[slot] = grown * 1000 / (uint64_t)elapsed_ms;
+    rate->last = value;
+    for (int i = 0; i < STATS_SAMPLES; i++)
+        sum += rate->samples[i];
+    atomic_store_explicit(gauge, sum / STATS_SAMPLES, memory_order_relaxed);
+}
+
+void stats_sampler_update(struct stats_sampler *sampler, const struct stats *sum, struct stats *gauges, int64_t now_ms)
+{
+    int64_t elapsed_ms = now_ms - sampler->last_ms;
+
+    if (sampler->last_ms == 0) {
+        sampler->commands.last = stats_get(&sum->commands_processed);
+        sampler->input.last = stats_get(&sum->net_input_bytes);
+        sampler->output.last = stats_get(&sum->net_output_bytes);
+        sampler->last_ms = now_ms;
+        return;
+    }
+    if (elapsed_ms <= 0)
+        return;
+    rate_sample(&sampler->commands, sampler->next, stats_get(&sum->commands_processed), elapsed_ms,
+                &gauges->commands_per_sec);
+    rate_sample(&sampler->input, sampler->next, stats_get(&sum->net_input_bytes), elapsed_ms,
+                &gauges->input_bytes_per_sec);
+    rate_sample(&sampler->output, sampler->next, stats_get(&sum->net_output_bytes), elapsed_ms,
+                &gauges->output_bytes_per_sec);
+    sampler->next = (sampler->next + 1) % STATS_SAMPLES;
+    sampler->last_ms = now_ms;
+}

@@ -7,19 +7,6 @@
 #include "handlers.h"
 #include "server.h"
 
-enum {
-    NSETTINGS = 0
-#define SETTING_BOOL(...)    +1
-#define SETTING_INTEGER(...) +1
-#define SETTING_BYTES(...)   +1
-#define SETTING_RATE(...)    +1
-#define SETTING_WORD(...)    +1
-#define SETTING_STRING(...)  +1
-#define SETTING_LIST(...)    +1
-#define SETTING_RULES(...)   +1
-#include "config.def"
-};
-
 /* ---- CONFIG GET ----------------------------------------------------------------------------------------------------------- */
 
 static bool any_pattern_matches(struct command_ctx *ctx, const char *name)
@@ -36,7 +23,6 @@ static bool any_pattern_matches(struct command_ctx *ctx, const char *name)
 void cmd_config_get(struct command_ctx *ctx)
 {
     const struct config *cfg = server_config(ctx->server);
-    const struct config_row *matches[NSETTINGS];
     size_t nrows, n = 0, pattern_bytes = 0;
     const struct config_row *rows = config_table(&nrows);
     struct buf value;
@@ -47,16 +33,16 @@ void cmd_config_get(struct command_ctx *ctx)
         reply_error(ctx->reply, "ERR the patterns are too long");
         return;
     }
-    for (size_t i = 0; i < nrows; i++) {
-        if (any_pattern_matches(ctx, rows[i].name))
-            matches[n++] = &rows[i];
-    }
+    for (size_t i = 0; i < nrows; i++)
+        n += any_pattern_matches(ctx, rows[i].name);
     reply_map(ctx->reply, n);
     buf_init(&value, SIZE_MAX);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < nrows; i++) {
+        if (!any_pattern_matches(ctx, rows[i].name))
+            continue;
         buf_truncate(&value, 0);
-        config_get(cfg, matches[i], &value);
-        reply_bulk_str(ctx->reply, matches[i]->name);
+        config_get(cfg, &rows[i], &value);
+        reply_bulk_str(ctx->reply, rows[i].name);
         reply_bulk(ctx->reply, buf_head(&value), buf_len(&value));
     }
     if (buf_failed(&value))
@@ -66,13 +52,10 @@ void cmd_config_get(struct command_ctx *ctx)
 
 /* ---- CONFIG SET ----------------------------------------------------------------------------------------------------------- */
 
-/* Whether every name is known and comes once; otherwise replies. Looked at before any value, as Redis does. */
+/* Whether every name is known and comes once; otherwise replies. Looked at before any value, as Redis does. Ends at the
+ * latest when there are more names than settings, however many arguments there are. */
 static bool names_are_good(struct command_ctx *ctx)
 {
-    bool seen[NSETTINGS] = {false};
-    size_t nrows;
-    const struct config_row *rows = config_table(&nrows);
-
     for (size_t i = 2; i < command_argc(ctx); i += 2) {
         struct slice name = command_arg(ctx, i);
         const struct config_row *row = config_find(name);
@@ -82,12 +65,13 @@ static bool names_are_good(struct command_ctx *ctx)
                          name.len > 128 ? 128 : (int)name.len, name.ptr);
             return false;
         }
-        if (seen[row - rows]) {
-            reply_errorf(ctx->reply, "ERR CONFIG SET failed (possibly related to argument '%s') - duplicate parameter",
-                         row->name);
-            return false;
+        for (size_t j = 2; j < i; j += 2) {
+            if (config_find(command_arg(ctx, j)) == row) {
+                reply_errorf(ctx->reply, "ERR CONFIG SET failed (possibly related to argument '%s') - duplicate parameter",
+                             row->name);
+                return false;
+            }
         }
-        seen[row - rows] = true;
     }
     return true;
 }

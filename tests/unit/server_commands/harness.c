@@ -1,0 +1,150 @@
+#include "harness.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_ARGS 2048
+
+static struct harness *current; /* the one that is running a command: command_defer() has no other way to find it */
+
+void harness_init(struct harness *h)
+{
+    struct server *server = calloc(1, sizeof(*server));
+    struct config *cfg = malloc(sizeof(*cfg));
+    struct errbuf err = {""};
+
+    memset(h, 0, sizeof(*h));
+    cr_assert(server != NULL && cfg != NULL);
+    cr_assert_eq(config_init(cfg), 0);
+    atomic_store(&server->config, cfg);
+    cr_assert_eq(log_init(&server->log, NULL, LOG_LEVEL_WARNING, &err), 0);
+    cr_assert_eq(pthread_mutex_init(&server->config_lock, NULL), 0);
+    cr_assert_eq(pthread_mutex_init(&server->stats_lock, NULL), 0);
+    cr_assert_eq(bloom_pool_create(&server->pool), 0);
+    cr_assert_eq(reclaimer_create(&server->reclaimer), 0);
+    cr_assert_eq(registry_create(&server->registry, server->pool, server->reclaimer), 0);
+    cr_assert_eq(sessions_create(&server->sessions), 0);
+    server->started_ms = server_now_ms();
+    server->port = 6379;
+    h->server = server;
+    rcu_reader_begin();
+    buf_init(&h->out, 1 << 24);
+    h->reply.buf = &h->out;
+    sessions_add(server->sessions, &h->session);
+    harness_reconnect(h, 2);
+}
+
+void harness_deinit(struct harness *h)
+{
+    struct server *server = h->server;
+    struct config *cfg = atomic_load(&server->config);
+
+    sessions_remove(server->sessions, &h->session);
+    sessions_destroy(server->sessions);
+    rcu_reader_end();
+    reclaimer_flush(server->reclaimer);
+    registry_destroy(server->registry);
+    reclaimer_destroy(server->reclaimer);
+    bloom_pool_destroy(server->pool);
+    log_deinit(&server->log);
+    config_deinit(cfg);
+    free(cfg);
+    pthread_mutex_destroy(&server->config_lock);
+    pthread_mutex_destroy(&server->stats_lock);
+    buf_deinit(&h->out);
+    free(server);
+}
+
+void harness_reconnect(struct harness *h, int version)
+{
+    sessions_remove(h->server->sessions, &h->session);
+    memset(&h->session, 0, sizeof(h->session));
+    h->session.fd = 7;
+    h->session.created_ms = h->session.last_ms = server_now_ms();
+    strcpy(h->session.addr, "127.0.0.1:50000");
+    strcpy(h->session.laddr, "127.0.0.1:6379");
+    atomic_store(&h->session.resp, version);
+    atomic_store(&h->session.authenticated, server_config(h->server)->requirepass[0] == '\0');
+    sessions_add(h->server->sessions, &h->session);
+}
+
+/* The loop's command_defer() hands the call to another thread; what counts here is that the reply is the same. */
+void command_defer(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data)
+{
+    struct command_job job = {.server = ctx->server, .reply = *ctx->reply, .data = data, .run = run};
+
+    current->deferred++;
+    job.run(&job);
+    free(data);
+}
+
+/* The row for the words; the test fails when there is none or their number is wrong. */
+static const struct command *find_row(const struct slice *argv, size_t argc)
+{
+    int index = command_find(argv[0]);
+    const struct command *row;
+
+    cr_assert_geq(index, 0, "no command '%.*s'", (int)argv[0].len, argv[0].ptr);
+    row = command_row((size_t)index);
+    if (row->nsubcommands > 0 && argc > 1) {
+        row = command_find_sub(row, argv[1]);
+        cr_assert_not_null(row, "no subcommand '%.*s'", (int)argv[1].len, argv[1].ptr);
+    }
+    cr_assert(row->arity >= 0 ? argc == (size_t)row->arity : argc >= (size_t)-row->arity, "arity of %s", row->full_name);
+    return row;
+}
+
+const char *harness_run(struct harness *h, const struct slice *argv, size_t argc, size_t *len_out)
+{
+    static struct resp_span spans[MAX_ARGS];
+    static char bytes[1 << 16];
+    struct resp_command args = {.base = bytes, .spans = spans, .argc = argc};
+    const struct command *row = find_row(argv, argc);
+    struct command_ctx ctx = {
+        .server = h->server,
+        .session = &h->session,
+        .stats = &h->stats,
+        .command = row,
+        .args = &args,
+        .reply = &h->reply,
+    };
+    size_t used = 0;
+
+    cr_assert_leq(argc, MAX_ARGS);
+    for (size_t i = 0; i < argc; i++) {
+        cr_assert_leq(used + argv[i].len, sizeof(bytes));
+        if (argv[i].len > 0)
+            memcpy(bytes + used, argv[i].ptr, argv[i].len);
+        spans[i] = (struct resp_span){(uint32_t)used, (uint32_t)argv[i].len};
+        used += argv[i].len;
+    }
+    buf_truncate(&h->out, 0);
+    h->reply.version = atomic_load(&h->session.resp);
+    atomic_store(&h->session.command, row->full_name);
+    current = h;
+    row->handler(&ctx);
+    current = NULL;
+    cr_assert_not(buf_failed(&h->out));
+    if (len_out != NULL)
+        *len_out = buf_len(&h->out);
+    buf_append(&h->out, "", 1);
+    return buf_head(&h->out);
+}
+
+const char *harness_call(struct harness *h, size_t *len_out, ...)
+{
+    struct slice argv[MAX_ARGS];
+    size_t argc = 0;
+    va_list words;
+
+    va_start(words, len_out);
+    for (const char *word; (word = va_arg(words, const char *)) != NULL; argc++) {
+        cr_assert_lt(argc, MAX_ARGS);
+        argv[argc] = (struct slice){word, strlen(word)};
+    }
+    va_end(words);
+    return harness_run(h, argv, argc, len_out);
+}

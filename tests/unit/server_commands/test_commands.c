@@ -1,0 +1,235 @@
+/* The table: that its rows agree with themselves, and that they are found. */
+#include <criterion/criterion.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "stats.h"
+
+static struct slice text_slice(const char *text)
+{
+    return (struct slice){text, strlen(text)};
+}
+
+static bool has_word(const char *words, const char *word)
+{
+    size_t len = strlen(word);
+
+    for (const char *at = words; (at = strstr(at, word)) != NULL; at += len) {
+        if ((at == words || at[-1] == ' ') && (at[len] == ' ' || at[len] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+static bool is_lower(const char *text)
+{
+    for (; *text != '\0'; text++) {
+        if (*text >= 'A' && *text <= 'Z')
+            return false;
+    }
+    return true;
+}
+
+/* Counters are arrays of STATS_MAX_COMMANDS, indexed by the row's number. */
+Test(commands, every_row_has_a_number_of_its_own_within_the_counters)
+{
+    const struct command *row;
+    size_t ntop, n = 0;
+
+    command_table(&ntop);
+    for (; (row = command_row(n)) != NULL; n++)
+        cr_expect_eq(command_index(row), n, "%s", row->full_name);
+    cr_expect_gt(n, ntop);
+    cr_expect_leq(n, STATS_MAX_COMMANDS);
+    cr_expect_null(command_row(n + 1));
+    cr_expect_leq(ntop, 255, "command_find() keeps numbers in bytes");
+}
+
+Test(commands, names_are_lower_case_unique_and_found_in_any_case)
+{
+    const struct command *row, *other;
+    char name[64];
+
+    for (size_t i = 0; (row = command_row(i)) != NULL; i++) {
+        cr_expect(is_lower(row->full_name), "%s", row->full_name);
+        for (size_t j = 0; j < i; j++) {
+            other = command_row(j);
+            cr_expect_str_neq(row->full_name, other->full_name);
+        }
+    }
+    size_t n;
+    const struct command *table = command_table(&n);
+    for (size_t i = 0; i < n; i++) {
+        cr_expect_str_eq(table[i].name, table[i].full_name);
+        cr_expect_eq(command_find(text_slice(table[i].name)), (int)i);
+        for (size_t j = 0; j <= strlen(table[i].name); j++)
+            name[j] = (char)(j % 2 == 0 && table[i].name[j] >= 'a' && table[i].name[j] <= 'z' ? table[i].name[j] - 32
+                                                                                              : table[i].name[j]);
+        cr_expect_eq(command_find(text_slice(name)), (int)i, "%s", name);
+        for (size_t j = 0; j < table[i].nsubcommands; j++) {
+            snprintf(name, sizeof(name), "%s|%s", table[i].name, table[i].subcommands[j].name);
+            cr_expect_str_eq(table[i].subcommands[j].full_name, name);
+            cr_expect_eq(command_find_sub(&table[i], text_slice(table[i].subcommands[j].name)), &table[i].subcommands[j]);
+        }
+    }
+}
+
+/* Near misses: other lengths, one byte changed to anything, NULs, nothing. */
+Test(commands, nothing_else_is_found)
+{
+    size_t n;
+    const struct command *table = command_table(&n);
+    char name[64];
+
+    cr_expect_eq(command_find((struct slice){NULL, 0}), -1);
+    cr_expect_eq(command_find((struct slice){"ping\0", 5}), -1);
+    cr_expect_eq(command_find((struct slice){"bf\x0e" "add", 6}), -1, "0x0e is '.' without the bit of lower case");
+    cr_expect_null(command_find_sub(&table[command_find(text_slice("ping"))], text_slice("x")));
+    cr_expect_null(command_find_sub(&table[command_find(text_slice("client"))], text_slice("client")));
+    for (size_t i = 0; i < n; i++) {
+        size_t len = strlen(table[i].name);
+
+        cr_expect_neq(command_find((struct slice){table[i].name, len - 1}), (int)i);
+        strcpy(name, table[i].name);
+        for (size_t j = 0; j < len; j++) {
+            for (int c = 0; c < 256; c++) {
+                int found;
+
+                name[j] = (char)c;
+                found = command_find((struct slice){name, len});
+                if (found == (int)i)
+                    cr_assert_eq(name[j] | 32, table[i].name[j], "%s", name);
+            }
+            name[j] = table[i].name[j];
+        }
+    }
+}
+
+static size_t least_words(const struct command_arg *args, size_t nargs, bool *open_out)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < nargs; i++) {
+        size_t words = args[i].token != NULL && strcmp(args[i].type, "pure-token") != 0 ? 2 : 1;
+
+        *open_out |= args[i].multiple || args[i].optional || args[i].nargs > 0;
+        if (strcmp(args[i].type, "block") == 0)
+            words = (args[i].token != NULL) + least_words(args[i].args, args[i].nargs, open_out);
+        else if (strcmp(args[i].type, "oneof") == 0 && strcmp(args[i].args[0].type, "pure-token") != 0)
+            words = 2; /* a word that chooses, and its value */
+        if (!args[i].optional)
+            n += words;
+    }
+    return n;
+}
+
+/* The arity is what the documented arguments come to. */
+Test(commands, arity_agrees_with_the_arguments)
+{
+    const struct command *row;
+
+    for (size_t i = 0; (row = command_row(i)) != NULL; i++) {
+        bool sub = strchr(row->full_name, '|') != NULL, open = false;
+        size_t words = 1 + sub + least_words(row->args, row->nargs, &open);
+
+        if (row->handler == NULL) {
+            cr_expect_eq(row->arity, -2, "%s", row->full_name);
+            cr_expect_gt(row->nsubcommands, 0, "%s", row->full_name);
+            continue;
+        }
+        /* Two that RedisBloom and Redis report more loosely or more strictly than their arguments are. */
+        if (strcmp(row->name, "bf.insert") == 0 || strcmp(row->name, "quit") == 0)
+            continue;
+        cr_expect_eq((size_t)abs(row->arity), words, "%s: arity %d, arguments come to %zu words", row->full_name, row->arity,
+                     words);
+        if (row->arity < 0)
+            cr_expect(open || row->nsubcommands > 0, "%s", row->full_name);
+    }
+}
+
+/* Flags, categories and keys are said twice, because clients are told twice; they must not contradict each other. */
+Test(commands, flags_categories_and_keys_agree)
+{
+    const struct command *row;
+
+    for (size_t i = 0; (row = command_row(i)) != NULL; i++) {
+        bool module = (row->flags & CMD_MODULE) != 0;
+
+        cr_expect_eq((row->flags & CMD_WRITE) != 0, has_word(row->categories, "@write"), "%s", row->full_name);
+        cr_expect_eq((row->flags & CMD_READONLY) != 0, has_word(row->categories, "@read"), "%s", row->full_name);
+        cr_expect_eq(module, has_word(row->categories, "@bloom"), "%s", row->full_name);
+        cr_expect_eq(module, strncmp(row->name, "bf.", 3) == 0, "%s", row->full_name);
+        if (!module) {
+            cr_expect_eq((row->flags & CMD_FAST) != 0, has_word(row->categories, "@fast"), "%s", row->full_name);
+            cr_expect_neq(has_word(row->categories, "@fast"), has_word(row->categories, "@slow"), "%s", row->full_name);
+        }
+        if (row->flags & CMD_ADMIN)
+            cr_expect(has_word(row->categories, "@admin") && has_word(row->categories, "@dangerous"), "%s", row->full_name);
+        cr_expect_eq(row->first_key != 0, row->key_flags != NULL, "%s", row->full_name);
+        cr_expect_eq(row->first_key != 0, row->key_step != 0, "%s", row->full_name);
+        if (row->flags & CMD_DENYOOM)
+            cr_expect(row->flags & CMD_WRITE, "%s", row->full_name);
+        cr_expect(row->summary != NULL && row->since != NULL && row->group != NULL && row->complexity != NULL, "%s",
+                  row->full_name);
+    }
+}
+
+/* ---- reading arguments ------------------------------------------------------------------------------------------------------ */
+
+Test(slice, integers_are_read_as_redis_reads_them)
+{
+    static const struct {
+        const char *text;
+        bool good;
+        int64_t value;
+    } cases[] = {
+        {"0", true, 0},
+        {"7", true, 7},
+        {"-7", true, -7},
+        {"9223372036854775807", true, INT64_MAX},
+        {"-9223372036854775808", true, INT64_MIN},
+        {"9223372036854775808", false, 0},
+        {"-9223372036854775809", false, 0},
+        {"18446744073709551616", false, 0},
+        {"99999999999999999999999", false, 0},
+        {"", false, 0},
+        {"-", false, 0},
+        {"-0", false, 0},
+        {"00", false, 0},
+        {"01", false, 0},
+        {"-01", false, 0},
+        {"+1", false, 0},
+        {" 1", false, 0},
+        {"1 ", false, 0},
+        {"1.0", false, 0},
+        {"1e3", false, 0},
+        {"0x10", false, 0},
+        {"--1", false, 0},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int64_t value = 4711;
+
+        cr_expect_eq(slice_to_int64(text_slice(cases[i].text), &value), cases[i].good, "'%s'", cases[i].text);
+        cr_expect_eq(value, cases[i].good ? cases[i].value : 4711, "'%s'", cases[i].text);
+    }
+    int64_t value;
+    cr_expect_not(slice_to_int64((struct slice){"1\0", 2}, &value));
+    cr_expect_not(slice_to_int64((struct slice){NULL, 0}, &value));
+}
+
+Test(slice, words_are_compared_whole_and_without_case)
+{
+    cr_expect(slice_is(text_slice("ON"), "on"));
+    cr_expect(slice_is(text_slice("on"), "ON"));
+    cr_expect(slice_is((struct slice){NULL, 0}, ""));
+    cr_expect_not(slice_is(text_slice("o"), "on"));
+    cr_expect_not(slice_is(text_slice("onx"), "on"));
+    cr_expect_not(slice_is((struct slice){"on\0", 3}, "on"));
+    cr_expect_not(slice_is((struct slice){"o\0", 2}, "o"));
+    cr_expect_not(slice_is(text_slice("`"), "@"));
+    cr_expect_not(slice_is((struct slice){"\xc1", 1}, "\xe1"), "bytes above ASCII have no case");
+}

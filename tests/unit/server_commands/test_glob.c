@@ -1,0 +1,200 @@
+/* Patterns against texts: by hand, against a model that is too simple to be wrong, and against the clock. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "glob.h"
+
+static struct slice text_slice(const char *text)
+{
+    return (struct slice){text, strlen(text)};
+}
+
+/* What the documentation in glob.h promises, one line each. */
+Test(glob, meaning_of_each_element)
+{
+    static const struct {
+        const char *pattern, *text;
+        bool matches;
+    } cases[] = {
+        {"", "", true},
+        {"", "a", false},
+        {"*", "", true},
+        {"*", "anything", true},
+        {"***", "", true},
+        {"?", "", false},
+        {"?", "a", true},
+        {"?", "ab", false},
+        {"a*c", "ac", true},
+        {"a*c", "abbbc", true},
+        {"a*c", "abbbd", false},
+        {"*a", "bab", false},
+        {"*ab*ab", "abab", true},
+        {"*ab*ab", "aab", false},
+        {"*.?", "file.c", true},
+        {"[abc]", "b", true},
+        {"[abc]", "d", false},
+        {"[abc]", "", false},
+        {"[a-c]x", "bx", true},
+        {"[c-a]x", "bx", true},
+        {"[a-c]", "d", false},
+        {"[^a-c]", "d", true},
+        {"[^a-c]", "b", false},
+        {"[^", "x", true},
+        {"[a^]", "^", true},
+        {"[]", "]", false},
+        {"[^]", "x", true},
+        {"[\\]]", "]", true},
+        {"[\\-]", "-", true},
+        {"[a-]", "^", true}, /* a range up to ']', and the set is not ended */
+        {"[abc", "b", true},
+        {"[abc", "d", false},
+        {"[abc", "bc", false},
+        {"[", "x", false},
+        {"\\*", "*", true},
+        {"\\*", "a", false},
+        {"\\a", "a", true},
+        {"\\", "\\", true},
+        {"a\\", "a\\", true},
+        {"*[0-9]", "a1b2", true},
+        {"*[0-9]", "a1b2c", false},
+        {"h[^e]llo", "hallo", true},
+        {"h[^e]llo", "hello", false},
+        {"A", "a", false},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        cr_expect_eq(glob_match(text_slice(cases[i].pattern), text_slice(cases[i].text), false), cases[i].matches,
+                     "'%s' against '%s'", cases[i].pattern, cases[i].text);
+}
+
+Test(glob, case_is_ignored_on_request_in_letters_sets_and_ranges)
+{
+    cr_expect(glob_match(text_slice("MaxMemory*"), text_slice("maxmemory-policy"), true));
+    cr_expect(glob_match(text_slice("[ABC]x"), text_slice("bX"), true));
+    cr_expect(glob_match(text_slice("[A-C]"), text_slice("b"), true));
+    cr_expect(glob_match(text_slice("\\A"), text_slice("a"), true));
+    cr_expect_not(glob_match(text_slice("[^A-C]"), text_slice("b"), true));
+    cr_expect_not(glob_match(text_slice("@"), text_slice("`"), true), "only letters have case");
+}
+
+Test(glob, bytes_of_any_value_are_bytes)
+{
+    cr_expect(glob_match((struct slice){"a\0b", 3}, (struct slice){"a\0b", 3}, false));
+    cr_expect_not(glob_match((struct slice){"a\0b", 3}, (struct slice){"a\0c", 3}, false));
+    cr_expect(glob_match((struct slice){"[\x80-\xff]*", 6}, (struct slice){"\xc3\xa4", 2}, false));
+    cr_expect(glob_match((struct slice){NULL, 0}, (struct slice){NULL, 0}, false));
+}
+
+/* ---- the model: by recursion over the definition ------------------------------------------------------------------------- */
+
+/* Reads the set behind '['; the number of pattern bytes it takes. */
+static size_t model_set(const char *p, size_t n, char c, bool *in_out)
+{
+    size_t i = 0;
+    bool negated = n > 0 && p[0] == '^', in = false;
+
+    if (negated)
+        i = 1;
+    for (;;) {
+        if (i >= n)
+            break;
+        if (p[i] == '\\' && i + 1 < n) {
+            if (p[i + 1] == c)
+                in = true;
+            i += 2;
+            continue;
+        }
+        if (p[i] == ']') {
+            i++;
+            break;
+        }
+        if (i + 2 < n && p[i + 1] == '-') {
+            char low = p[i] < p[i + 2] ? p[i] : p[i + 2], high = p[i] < p[i + 2] ? p[i + 2] : p[i];
+
+            if (c >= low && c <= high)
+                in = true;
+            i += 3;
+            continue;
+        }
+        if (p[i] == c)
+            in = true;
+        i++;
+    }
+    *in_out = in != negated;
+    return i;
+}
+
+static bool model(const char *p, size_t n, const char *t, size_t m)
+{
+    bool in;
+    size_t used;
+
+    if (n == 0)
+        return m == 0;
+    if (p[0] == '*')
+        return model(p + 1, n - 1, t, m) || (m > 0 && model(p, n, t + 1, m - 1));
+    if (m == 0)
+        return false;
+    if (p[0] == '?')
+        return model(p + 1, n - 1, t + 1, m - 1);
+    if (p[0] == '[') {
+        used = model_set(p + 1, n - 1, t[0], &in);
+        return in && model(p + 1 + used, n - 1 - used, t + 1, m - 1);
+    }
+    if (p[0] == '\\' && n > 1)
+        return p[1] == t[0] && model(p + 2, n - 2, t + 1, m - 1);
+    return p[0] == t[0] && model(p + 1, n - 1, t + 1, m - 1);
+}
+
+Test(glob, random_patterns_match_as_the_model_says)
+{
+    static const char pattern_letters[] = "aabbc**?[]^-\\", text_letters[] = "aabbc]^-\\";
+    unsigned long matched = 0;
+    unsigned seed = 20261121;
+
+    for (int round = 0; round < 400000; round++) {
+        char pattern[12], text[12];
+        size_t n = (size_t)rand_r(&seed) % sizeof(pattern), m = (size_t)rand_r(&seed) % sizeof(text);
+        bool expected;
+
+        for (size_t i = 0; i < n; i++)
+            pattern[i] = pattern_letters[(size_t)rand_r(&seed) % (sizeof(pattern_letters) - 1)];
+        for (size_t i = 0; i < m; i++)
+            text[i] = text_letters[(size_t)rand_r(&seed) % (sizeof(text_letters) - 1)];
+        expected = model(pattern, n, text, m);
+        matched += expected;
+        cr_assert_eq(glob_match((struct slice){pattern, n}, (struct slice){text, m}, false), expected, "'%.*s' against '%.*s'",
+                     (int)n, pattern, (int)m, text);
+    }
+    cr_assert_gt(matched, 10000, "too few of the random pairs match to say anything: %lu", matched);
+}
+
+/* ---- the clock ------------------------------------------------------------------------------------------------------------- */
+
+/* Patterns that make a matcher with recursion or with a stack of stars take for ever, or overflow the stack. */
+Test(glob, hostile_patterns_take_no_more_than_length_times_length)
+{
+    static char pattern[GLOB_MAX_PATTERN], text[65536];
+    clock_t start = clock();
+
+    memset(text, 'a', sizeof(text));
+    for (size_t i = 0; i < sizeof(pattern); i++)
+        pattern[i] = i % 2 == 0 ? '*' : 'a';
+    cr_expect(glob_match((struct slice){pattern, sizeof(pattern)}, (struct slice){text, sizeof(text)}, false));
+    pattern[sizeof(pattern) - 1] = 'b';
+    cr_expect_not(glob_match((struct slice){pattern, sizeof(pattern)}, (struct slice){text, sizeof(text)}, false));
+
+    memset(pattern, '*', sizeof(pattern) - 1);
+    cr_expect_not(glob_match((struct slice){pattern, sizeof(pattern)}, (struct slice){text, sizeof(text)}, false));
+
+    memset(pattern, 'a', sizeof(pattern));
+    pattern[0] = '*';
+    pattern[sizeof(pattern) - 1] = 'b';
+    cr_expect_not(glob_match((struct slice){pattern, sizeof(pattern)}, (struct slice){text, sizeof(text)}, false));
+
+    memset(pattern, '[', sizeof(pattern));
+    cr_expect_not(glob_match((struct slice){pattern, sizeof(pattern)}, (struct slice){text, sizeof(text)}, false));
+    cr_expect_lt((double)(clock() - start) / CLOCKS_PER_SEC, 60.0); /* sanitizers and slow machines included */
+}

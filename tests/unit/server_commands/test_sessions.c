@@ -1,0 +1,167 @@
+/* The list of sessions and its lines. Threads have their own test (stress_sessions.c). */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "session.h"
+
+static struct slice text_slice(const char *text)
+{
+    return (struct slice){text, strlen(text)};
+}
+
+static void session_init(struct session *session)
+{
+    memset(session, 0, sizeof(*session));
+    session->fd = 12;
+    session->worker = 3;
+    session->created_ms = 1000;
+    strcpy(session->addr, "127.0.0.1:50000");
+    strcpy(session->laddr, "127.0.0.1:6379");
+    atomic_store(&session->resp, 2);
+    atomic_store(&session->last_ms, 5000);
+}
+
+/* The listing as a string; the caller frees it. */
+static char *list(struct sessions *sessions, const uint64_t *ids, size_t nids)
+{
+    struct buf out;
+
+    buf_init(&out, 1 << 24);
+    sessions_format(sessions, ids, nids, 9999, &out);
+    buf_append(&out, "", 1);
+    cr_assert_not(buf_failed(&out));
+    return out.data;
+}
+
+/* Field by field what CLIENT LIST says, which clients parse by name. */
+Test(sessions, a_line_has_the_fields_of_redis_with_real_values)
+{
+    struct sessions *sessions;
+    struct session session;
+    char *text;
+
+    cr_assert_eq(sessions_create(&sessions), 0);
+    session_init(&session);
+    sessions_add(sessions, &session);
+    cr_assert_eq(session_set(sessions, &session, SESSION_NAME, text_slice("me")), 0);
+    cr_assert_eq(session_set(sessions, &session, SESSION_LIB_NAME, text_slice("redis-py")), 0);
+    cr_assert_eq(session_set(sessions, &session, SESSION_LIB_VER, text_slice("5.0.1")), 0);
+    atomic_store(&session.command, "client|list");
+    atomic_store(&session.input_bytes, 26);
+    atomic_store(&session.output_bytes, 1000);
+    text = list(sessions, NULL, 0);
+    char expected[1024];
+    snprintf(expected, sizeof(expected),
+             "id=1 addr=127.0.0.1:50000 laddr=127.0.0.1:6379 fd=12 name=me age=8 idle=4 flags=N db=0 sub=0 psub=0 ssub=0 "
+             "multi=-1 watch=0 qbuf=26 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=1 omem=1000 tot-mem=%zu "
+             "events=rw cmd=client|list user=default redir=-1 resp=2 lib-name=redis-py lib-ver=5.0.1 io-thread=3\n",
+             sizeof(session) + 1026);
+    cr_expect_str_eq(text, expected);
+    free(text);
+    sessions_remove(sessions, &session);
+    sessions_destroy(sessions);
+}
+
+/* A clock that is read on another thread may be behind the session's. */
+Test(sessions, ages_are_never_negative)
+{
+    struct sessions *sessions;
+    struct session session;
+    struct buf out;
+
+    cr_assert_eq(sessions_create(&sessions), 0);
+    session_init(&session);
+    sessions_add(sessions, &session);
+    buf_init(&out, 4096);
+    session_format(&session, 10, &out);
+    buf_append(&out, "", 1);
+    cr_expect_not_null(strstr(buf_head(&out), " age=0 idle=0 "));
+    cr_expect_not_null(strstr(buf_head(&out), " cmd=NULL "), "before the first command");
+    buf_deinit(&out);
+    sessions_remove(sessions, &session);
+    sessions_destroy(sessions);
+}
+
+/* More sessions than are formatted under one lock, some removed from the middle, some asked for. */
+Test(sessions, are_listed_oldest_first_all_or_by_id)
+{
+    enum { N = 300 };
+    struct sessions *sessions;
+    struct session *all = calloc(N, sizeof(*all));
+    uint64_t asked[] = {1, 2, 3, 64, 65, 128, 200, 299, 300, 301, 4000};
+    static const uint64_t answered[] = {1, 2, 64, 65, 128, 200, 299, 300};
+    char *text, *line;
+    uint64_t expected = 0;
+
+    cr_assert(all != NULL);
+    cr_assert_eq(sessions_create(&sessions), 0);
+    for (size_t i = 0; i < N; i++) {
+        session_init(&all[i]);
+        sessions_add(sessions, &all[i]);
+        cr_expect_eq(all[i].id, i + 1);
+    }
+    cr_expect_eq(sessions_count(sessions), N);
+    for (size_t i = 2; i < N; i += 3) { /* ids 3, 6, 9, ..., 300 */
+        if (all[i].id != 300)
+            sessions_remove(sessions, &all[i]);
+    }
+    cr_expect_eq(sessions_count(sessions), N - N / 3 + 1);
+
+    text = list(sessions, NULL, 0);
+    for (line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        do {
+            expected++;
+        } while (expected % 3 == 0 && expected != 300);
+        cr_expect_eq(strtoull(line + 3, NULL, 10), expected);
+    }
+    cr_expect_eq(expected, 300);
+    free(text);
+
+    text = list(sessions, asked, sizeof(asked) / sizeof(asked[0]));
+    line = strtok(text, "\n");
+    for (size_t i = 0; i < sizeof(answered) / sizeof(answered[0]); i++, line = strtok(NULL, "\n")) {
+        cr_assert_not_null(line);
+        cr_expect_eq(strtoull(line + 3, NULL, 10), answered[i]);
+    }
+    cr_expect_null(line);
+    free(text);
+
+    for (size_t i = 0; i < N; i++) {
+        if (all[i].id % 3 != 0 || all[i].id == 300)
+            sessions_remove(sessions, &all[i]);
+    }
+    cr_expect_eq(sessions_count(sessions), 0);
+    text = list(sessions, NULL, 0);
+    cr_expect_str_empty(text);
+    free(text);
+    session_init(&all[0]);
+    sessions_add(sessions, &all[0]);
+    cr_expect_eq(all[0].id, N + 1, "an id is never given again");
+    sessions_remove(sessions, &all[0]);
+    sessions_destroy(sessions);
+    free(all);
+}
+
+Test(sessions, texts_take_visible_ascii_only_and_stay_when_refused)
+{
+    static const char *const bad[] = {"a b", "a\n", "\r", "\t", "\x7f", "\xc3\xa4", " "};
+    struct sessions *sessions;
+    struct session session;
+
+    cr_assert_eq(sessions_create(&sessions), 0);
+    session_init(&session);
+    sessions_add(sessions, &session);
+    cr_expect_eq(session_set(sessions, &session, SESSION_NAME, text_slice("!good~")), 0);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        cr_expect_eq(session_set(sessions, &session, SESSION_NAME, text_slice(bad[i])), 1, "'%s'", bad[i]);
+    cr_expect_eq(session_set(sessions, &session, SESSION_NAME, (struct slice){"a\0b", 3}), 1);
+    cr_expect_str_eq(session.name, "!good~");
+    cr_expect_null(session.lib_name);
+    cr_expect_eq(session_set(sessions, &session, SESSION_NAME, (struct slice){NULL, 0}), 0);
+    cr_expect_null(session.name);
+    sessions_remove(sessions, &session);
+    sessions_destroy(sessions);
+    sessions_destroy(NULL);
+}

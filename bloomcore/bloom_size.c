@@ -9,9 +9,11 @@
  *
  * So the plan is this. For p that the table reaches, 6.71e-5 <= p < 0.393, it is Cassandra's (k, words) if the formula
  * gives at most p there and the excess is at most p/3: then a file is what Cassandra would have written. Otherwise, and
- * for all other p, it is the least number of words with formula + excess <= p, with Cassandra's k in the table's range
- * and the best k in 1..21 elsewhere. From p = 0.393 up Cassandra's own answer has a real rate of 0.75, see
- * bloom_size_cassandra().
+ * for smaller p, it is the least number of words with formula + excess <= p, with Cassandra's k in the table's range and
+ * the best k in 1..21 below it. From p = 0.393 up, where Cassandra's own answer has a real rate of 0.75, it is k = 1 and
+ * n/p bits. That is more than the formula asks for, because it counts differently: of the items offered to such a filter
+ * up to half seem to be present and are not counted, and each one that is counted sets a bit. After n of those the rate
+ * is exactly n/bits. (For smaller p the two ways to count hardly differ.)
  *
  * bloom_size_excess() was fitted to a measurement of 907 filters (k 1..21, 1..10,000 items, fill 0.08..0.8, C a power of
  * two, a multiple of 105, or neither). tests/unit/bloomcore/bloom_excess.c measures it again. */
@@ -219,8 +221,19 @@ static uint64_t words_for(uint64_t n, double p, unsigned k, uint64_t at_least, u
     return high <= limit ? high : 0;
 }
 
+/* k = 1 and n/p bits. */
+static enum bloom_size_status plan_high(uint64_t n, double p, struct bloom_size *size_out)
+{
+    double words = ceil((double)n / p / 64);
+
+    if (!(words <= (double)BLOOM_MAX_WORDS))
+        return BLOOM_SIZE_TOO_BIG;
+    *size_out = (struct bloom_size){.k = 1, .nwords = (uint64_t)words};
+    return BLOOM_SIZE_OK;
+}
+
 /* BLOOM_SIZE_OK or BLOOM_SIZE_TOO_BIG. The least words for any k: the best k is near ln(2) bits/n, but every k costs little to try. */
-static enum bloom_size_status plan_free(uint64_t n, double p, struct bloom_size *size_out)
+static enum bloom_size_status plan_low(uint64_t n, double p, struct bloom_size *size_out)
 {
     struct bloom_size best = {.nwords = 0};
 
@@ -244,8 +257,10 @@ static enum bloom_size_status plan(uint64_t n, double p, struct bloom_size *size
     uint64_t bits;
     enum bloom_size_status status;
 
-    if (p < table[TABLE_ROWS][last_column[TABLE_ROWS]] || p >= TABLE_P_MAX)
-        return plan_free(n, p, size_out);
+    if (p >= TABLE_P_MAX)
+        return plan_high(n, p, size_out);
+    if (p < table[TABLE_ROWS][last_column[TABLE_ROWS]])
+        return plan_low(n, p, size_out);
 
     status = bloom_size_cassandra(n, p, &size);
     if (status != BLOOM_SIZE_OK)
@@ -264,7 +279,7 @@ uint64_t bloom_size_max_items(double p)
 {
     struct bloom_size size;
     uint64_t low = 0;
-    uint64_t high = UINT64_C(1) << 44; /* more than any p < 1 allows: at least 1/37 of a bit per item is needed */
+    uint64_t high = UINT64_C(1) << 38; /* more than any p < 1 allows: one bit per item is needed at least */
 
     if (!(p > 0 && p < 1))
         return 0;

@@ -1,0 +1,163 @@
+/* Each allocation of a scenario fails in turn: the call that needed it says so, nothing else changes, nothing leaks (the
+ * pool's destruction checks its own account; the asan preset checks the heap). */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "bloom_filter.h"
+#include "rng.h"
+
+static long countdown = -1; /* allocations until one fails; negative: none does */
+static long allocations;
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
+void *__real_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset);
+
+static bool fails(void)
+{
+    allocations++;
+    return countdown >= 0 && countdown-- == 0;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return fails() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return fails() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    return fails() ? NULL : __real_aligned_alloc(alignment, size);
+}
+
+void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
+{
+    return fails() ? MAP_FAILED : __real_mmap(addr, len, prot, flags, fd, offset);
+}
+
+static char storage[64 * 1024];
+
+/* Tries an add again after a failed growth; the filter must not have changed by it. */
+static unsigned add_until(struct bloom_filter *filter, struct rng *rng, uint64_t items)
+{
+    unsigned failures = 0;
+
+    while (bloom_filter_items(filter) < items) {
+        uint64_t h1 = rng_next(rng);
+        struct bloom_hash hash = {h1, rng_next(rng)};
+        uint64_t before = bloom_filter_items(filter), memory = bloom_filter_memory(filter);
+        unsigned layers = bloom_filter_nlayers(filter);
+        struct errbuf err = {""};
+        enum bloom_add answer = bloom_filter_add(filter, hash, &err);
+
+        if (answer == BLOOM_NO_ROOM) {
+            failures++;
+            cr_assert(strstr(err.text, "cannot grow by layer ") && strstr(err.text, ": cannot allocate "), "%s", err.text);
+            cr_assert(bloom_filter_items(filter) == before && bloom_filter_memory(filter) == memory);
+            cr_assert_eq(bloom_filter_nlayers(filter), layers);
+            cr_assert_not(bloom_filter_query(filter, hash));
+            answer = bloom_filter_add(filter, hash, NULL);
+            cr_assert_eq(answer, BLOOM_ADDED);
+        }
+        cr_assert(bloom_filter_query(filter, hash));
+    }
+    return failures;
+}
+
+/* Pool, classes with and without shape, filters with inline, heap and mapped words, growth through all three, a layer
+ * appended. Returns how many calls failed for want of memory, each of which is then repeated and must succeed. */
+static unsigned scenario(void)
+{
+    struct bloom_params params = {300, 0.01, 4};
+    struct bloom_shape large = {1 << 18, 7, BLOOM_NA};
+    struct bloom_pool *pool = NULL;
+    struct bloom_class *class = NULL, *shaped = NULL;
+    struct bloom_filter *filter = (struct bloom_filter *)(void *)storage;
+    struct bloom_filter *second = (struct bloom_filter *)(void *)(storage + sizeof(storage) / 2);
+    struct errbuf err = {""};
+    struct rng rng;
+    unsigned failures = 0;
+
+#define TRY(call, undone)                                                                                              \
+    do {                                                                                                               \
+        int rc = (call);                                                                                               \
+        if (rc != 0) {                                                                                                 \
+            cr_assert_eq(rc, -ENOMEM);                                                                                 \
+            cr_assert(undone);                                                                                         \
+            failures++;                                                                                                \
+            cr_assert_eq((call), 0);                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+    rng_init(&rng, 51);
+    TRY(bloom_pool_create(&pool), pool == NULL);
+    TRY(bloom_class_get(pool, &params, NULL, &class, &err), class == NULL);
+    TRY(bloom_class_get(pool, &params, &large, &shaped, &err), shaped == NULL);
+    TRY(bloom_filter_init(filter, class, &err), bloom_pool_bytes(pool) == 0);
+    uint64_t held = bloom_pool_bytes(pool);
+    TRY(bloom_filter_init(second, shaped, &err), bloom_pool_bytes(pool) == held);
+    bloom_class_release(class);
+    bloom_class_release(shaped);
+    failures += add_until(filter, &rng, 500000);
+    held = bloom_pool_bytes(pool);
+    TRY(bloom_filter_append_layer(filter, &large, &err), bloom_pool_bytes(pool) == held);
+    bloom_filter_deinit(filter);
+    bloom_filter_deinit(second);
+    bloom_pool_destroy(pool);
+#undef TRY
+    return failures;
+}
+
+Test(bloom_fault, every_allocation_may_fail_once)
+{
+    long total;
+
+    cr_assert_eq(scenario(), 0); /* whatever the C library allocates once, it has now */
+    allocations = 0;
+    cr_assert_eq(scenario(), 0);
+    total = allocations;
+    cr_assert_geq(total, 15);
+    for (long i = 0; i < total; i++) {
+        countdown = i;
+        cr_assert_eq(scenario(), 1, "allocation %ld of %ld", i, total);
+        cr_assert_eq(countdown, -1);
+    }
+}
+
+/* The table of classes could not grow: more classes than buckets are found as well. */
+Test(bloom_fault, classes_outgrow_their_table_without_memory_for_a_larger_one)
+{
+    static struct bloom_class *classes[70];
+    struct bloom_pool *pool;
+
+    cr_assert_eq(bloom_pool_create(&pool), 0);
+    for (uint64_t i = 0; i < 70; i++) {
+        struct bloom_params params = {i + 1, 0.01, 2};
+
+        countdown = 1; /* the class can be had, a larger table cannot */
+        cr_assert_eq(bloom_class_get(pool, &params, NULL, &classes[i], NULL), 0);
+    }
+    countdown = -1;
+    for (uint64_t i = 0; i < 70; i++) {
+        struct bloom_params params = {i + 1, 0.01, 2};
+        struct bloom_class *again;
+
+        cr_assert_eq(bloom_class_get(pool, &params, NULL, &again, NULL), 0);
+        cr_assert_eq(again, classes[i]);
+        bloom_class_release(again);
+        bloom_class_release(classes[i]);
+    }
+    bloom_pool_destroy(pool);
+}

@@ -1,0 +1,228 @@
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bloom_filter.h"
+
+static struct bloom_pool *pool;
+
+static void setup(void)
+{
+    cr_assert_eq(bloom_pool_create(&pool), 0);
+}
+
+static void teardown(void)
+{
+    bloom_pool_destroy(pool);
+}
+
+TestSuite(bloom_pool, .init = setup, .fini = teardown);
+
+static struct bloom_class *class_of(uint64_t capacity, double rate, uint32_t expansion, const struct bloom_shape *shape)
+{
+    struct bloom_params params = {capacity, rate, expansion};
+    struct bloom_class *class;
+    struct errbuf err = {""};
+
+    cr_assert_eq(bloom_class_get(pool, &params, shape, &class, &err), 0, "%s", err.text);
+    return class;
+}
+
+Test(bloom_pool, null_is_destroyed_and_released)
+{
+    bloom_pool_destroy(NULL);
+    bloom_class_release(NULL);
+}
+
+Test(bloom_pool, equal_parameters_are_one_class_and_others_are_not)
+{
+    struct bloom_class *class = class_of(100, 0.01, 2, NULL);
+    struct bloom_class *others[] = {class_of(101, 0.01, 2, NULL), class_of(100, 0.02, 2, NULL),
+                                    class_of(100, 0.01, 3, NULL), class_of(100, 0.01, 0, NULL),
+                                    class_of(100, 0.01, 2, &(struct bloom_shape){5, 5, BLOOM_NA})};
+    struct bloom_class *same = class_of(100, 0.01, 2, NULL);
+
+    cr_assert_eq(same, class);
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+        cr_assert_neq(others[i], class);
+        bloom_class_release(others[i]);
+    }
+    bloom_class_release(same);
+    cr_assert_eq(bloom_class_params(class)->capacity, 100);
+    bloom_class_release(class);
+}
+
+/* A filter that was loaded and one that was reserved share a class when their first layers are equal, whichever came
+ * first. */
+Test(bloom_pool, a_given_shape_that_equals_the_plan_is_the_planned_class)
+{
+    struct bloom_size size;
+    struct bloom_shape shape;
+    struct bloom_class *a, *b;
+
+    cr_assert_eq(bloom_size_plan(100, 0.005, &size, NULL), BLOOM_SIZE_OK);
+    shape = (struct bloom_shape){size.nwords, (uint8_t)size.k, BLOOM_NA};
+    for (int planned_first = 0; planned_first < 2; planned_first++) {
+        a = class_of(100, 0.01, 2, planned_first ? NULL : &shape);
+        b = class_of(100, 0.01, 2, planned_first ? &shape : NULL);
+        cr_assert_eq(a, b);
+        bloom_class_release(a);
+        bloom_class_release(b);
+    }
+    shape.variant = BLOOM_KA;
+    a = class_of(100, 0.01, 2, NULL);
+    b = class_of(100, 0.01, 2, &shape);
+    cr_assert_neq(a, b);
+    bloom_class_release(a);
+    bloom_class_release(b);
+}
+
+/* Enough of them that the table grows several times; each is found again, and freed in another order. */
+Test(bloom_pool, ten_thousand_classes)
+{
+    enum { N = 10000 };
+    static struct bloom_class *classes[N];
+
+    for (uint64_t i = 0; i < N; i++)
+        classes[i] = class_of(i + 1, 0.01, 2, NULL);
+    for (uint64_t i = 0; i < N; i++) {
+        struct bloom_class *again = class_of(i + 1, 0.01, 2, NULL);
+
+        cr_assert_eq(again, classes[i]);
+        bloom_class_release(again);
+    }
+    for (uint64_t i = 0; i < N; i++)
+        bloom_class_release(classes[i * 7919 % N]);
+}
+
+Test(bloom_pool, wrong_parameters_are_refused_with_what_would_be_right)
+{
+    static const struct {
+        struct bloom_params params;
+        const char *error;
+    } rows[] = {
+        {{0, 0.01, 2}, "capacity must be at least 1"},
+        {{1, 0, 2}, "error rate must be in the range (0, 1)"},
+        {{1, 1, 2}, "error rate must be in the range (0, 1)"},
+        {{1, NAN, 0}, "error rate must be in the range (0, 1)"},
+        {{1, -1, 0}, "error rate must be in the range (0, 1)"},
+        {{1, 0.01, BLOOM_MAX_EXPANSION + 1}, "expansion must be in the range [0, 32768]"},
+        {{UINT64_C(1) << 40, 0.1, 0}, "capacity must be in the range [1, 27487790677] for error rate 0.1"},
+        {{UINT64_C(1) << 40, 0.2, 2},
+         "the first layer of a scaling filter gets half the error rate, 0.1: "
+         "capacity must be in the range [1, 27487790677] for error rate 0.1"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct bloom_class *class = NULL;
+        struct errbuf err = {""};
+
+        cr_assert_eq(bloom_class_get(pool, &rows[i].params, NULL, &class, &err), BLOOM_REFUSED, "row %zu", i);
+        cr_assert_str_eq(err.text, rows[i].error);
+        cr_assert_eq(bloom_class_get(pool, &rows[i].params, NULL, &class, NULL), BLOOM_REFUSED);
+        cr_assert_null(class);
+    }
+    struct bloom_class *class = NULL;
+    struct bloom_params fine = {1, 0.01, BLOOM_MAX_EXPANSION};
+    struct errbuf err = {""};
+    cr_assert_eq(bloom_class_get(pool, &fine, &(struct bloom_shape){1, 0, 0}, &class, &err), BLOOM_REFUSED);
+    cr_assert_str_eq(err.text, "hash count 0: must be in the range [1, 21]");
+}
+
+/* ---- limits ---- */
+
+static struct bloom_filter *try_filter(struct bloom_class *class, int expected, struct errbuf *err)
+{
+    struct bloom_filter *filter = malloc(bloom_filter_bytes(class));
+
+    cr_assert_eq(bloom_filter_init(filter, class, err), expected, "%s", err->text);
+    if (expected == 0)
+        return filter;
+    free(filter);
+    return NULL;
+}
+
+static void drop(struct bloom_filter *filter)
+{
+    bloom_filter_deinit(filter);
+    free(filter);
+}
+
+/* One byte below what is needed, exactly that, one more; for inline, heap and mapped words. */
+Test(bloom_pool, the_limit_for_one_filter_is_exact)
+{
+    static const uint64_t sizes[] = {1, 512, 513, (2 << 20) / 8 - 1, (2 << 20) / 8, 1000000};
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        struct bloom_class *class = class_of(100, 0.01, 0, &(struct bloom_shape){sizes[i], 5, BLOOM_NA});
+        struct errbuf err = {""};
+        char expected[128];
+
+        bloom_pool_set_limits(pool, sizes[i] * 8 - 1, 0);
+        try_filter(class, BLOOM_LIMIT, &err);
+        snprintf(expected, sizeof(expected), "the filter would need %llu bytes, the limit for one filter is %llu",
+                 (unsigned long long)sizes[i] * 8, (unsigned long long)sizes[i] * 8 - 1);
+        cr_assert_str_eq(err.text, expected);
+        cr_assert_eq(bloom_pool_bytes(pool), 0);
+        for (uint64_t more = 0; more < 2; more++) {
+            bloom_pool_set_limits(pool, sizes[i] * 8 + more, 0);
+            drop(try_filter(class, 0, &err));
+        }
+        bloom_class_release(class);
+    }
+}
+
+Test(bloom_pool, the_limit_for_all_filters_is_exact_and_room_given_back_is_used_again)
+{
+    struct bloom_class *class = class_of(100, 0.01, 0, &(struct bloom_shape){1000, 5, BLOOM_NA});
+    struct bloom_filter *a, *b;
+    struct errbuf err = {""};
+
+    bloom_pool_set_limits(pool, 0, 15999);
+    a = try_filter(class, 0, &err);
+    try_filter(class, BLOOM_LIMIT, &err);
+    cr_assert_str_eq(err.text, "8000 bytes more are needed, 8000 are in use, the limit for all filters is 15999");
+    bloom_pool_set_limits(pool, 0, 16000);
+    b = try_filter(class, 0, &err);
+    cr_assert_eq(bloom_pool_bytes(pool), 16000);
+    bloom_pool_set_limits(pool, 0, 1); /* filters that are there stay */
+    cr_assert_eq(bloom_filter_add(a, (struct bloom_hash){1, 2}, &err), BLOOM_ADDED);
+    drop(a);
+    bloom_pool_set_limits(pool, 0, 16000);
+    drop(try_filter(class, 0, &err));
+    drop(b);
+    cr_assert_eq(bloom_pool_bytes(pool), 0);
+    bloom_class_release(class);
+}
+
+/* Growth counts all layers of the filter, refuses with the limit's name, and goes on once there is room. */
+Test(bloom_pool, limits_hold_for_growth_too)
+{
+    struct bloom_class *class = class_of(10, 0.01, 2, NULL);
+    struct errbuf err = {""};
+    struct bloom_filter *filter;
+    struct bloom_layer_view view;
+    uint64_t item = 0, first;
+    enum bloom_add answer;
+
+    filter = try_filter(class, 0, &err);
+    bloom_class_release(class);
+    bloom_filter_layer(filter, 0, &view);
+    first = view.shape.nwords * 8;
+    bloom_pool_set_limits(pool, first + 8, 0);
+    while ((answer = bloom_filter_add(filter, murmur3_hash(&item, sizeof(item)), &err)) != BLOOM_NO_ROOM)
+        item++;
+    cr_assert_eq(bloom_filter_items(filter), 10);
+    cr_assert_eq(strncmp(err.text, "cannot grow by layer 1 (capacity 20, error rate 0.0025): the filter would need ", 78), 0,
+                 "%s", err.text);
+    cr_assert_eq(bloom_pool_bytes(pool), first);
+    cr_assert_eq(bloom_filter_append_layer(filter, &(struct bloom_shape){2, 5, 0}, &err), BLOOM_LIMIT);
+    bloom_pool_set_limits(pool, 0, first);
+    cr_assert_eq(bloom_filter_add(filter, murmur3_hash(&item, sizeof(item)), &err), BLOOM_NO_ROOM);
+    bloom_pool_set_limits(pool, 0, 0);
+    cr_assert_eq(bloom_filter_add(filter, murmur3_hash(&item, sizeof(item)), &err), BLOOM_ADDED);
+    cr_assert_eq(bloom_filter_nlayers(filter), 2);
+    drop(filter);
+}

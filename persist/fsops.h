@@ -19,6 +19,7 @@ enum fs_open_flags {
     FS_WRITE = 2,
     FS_CREATE = 4, /* if absent, mode 0640 */
     FS_TRUNCATE = 8,
+    FS_EXCLUSIVE = 32, /* with FS_CREATE: -EEXIST if present */
     FS_DIRECT = 16, /* past the page cache; -EINVAL where the file system cannot */
 };
 

@@ -151,8 +151,9 @@ struct store_save_summary {
  * files have been removed, and the next save writes what this one should have written (the source need not remember what
  * was dirty). STORE_IN_DOUBT: the same, but after a crash now the failed save may be found instead.
  *
- * An item count is read before the bits, so that what is saved contains at least the items that its count tells. Memory
- * beyond the index: one buffer of 1 MB. */
+ * Adds may go on: what is saved of a filter contains every item whose add had returned when the filter was yielded. A
+ * layer's item count is read just before its bits; it may count adds that were under way at that moment and whose bits
+ * have not been captured. Memory beyond the index: one buffer of 1 MB. */
 int store_save(struct store *store, const struct store_source *source, struct store_save_summary *summary_out,
                struct errbuf *err) __attribute__((warn_unused_result));
 

@@ -1,0 +1,278 @@
+/* The real file system. Every function turns errno into a return value on the spot; interrupted calls are repeated. */
+#include "fsops.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_MODE 0640
+#define DIRECTORY_MODE 0750
+
+static int status(int result)
+{
+    return result == 0 ? 0 : -errno;
+}
+
+static int posix_open(void *ctx, const char *path, unsigned flags, int *fd_out)
+{
+    int mode = O_CLOEXEC | O_NOCTTY;
+
+    (void)ctx;
+    mode |= (flags & FS_WRITE) ? (flags & FS_READ) ? O_RDWR : O_WRONLY : O_RDONLY;
+    mode |= (flags & FS_CREATE) ? O_CREAT : 0;
+    mode |= (flags & FS_TRUNCATE) ? O_TRUNC : 0;
+    mode |= (flags & FS_EXCLUSIVE) ? O_EXCL : 0;
+    mode |= (flags & FS_DIRECT) ? O_DIRECT : 0;
+    mode |= O_NONBLOCK; /* a FIFO put in the place of a file must not hold up the start; files ignore it */
+
+    int fd = open(path, mode, FILE_MODE);
+    if (fd < 0)
+        return -errno;
+    *fd_out = fd;
+    return 0;
+}
+
+static int posix_close(void *ctx, int fd)
+{
+    (void)ctx;
+    /* On Linux the descriptor is gone also after EINTR, and nothing is lost: what matters has been synced before. */
+    return close(fd) == 0 || errno == EINTR ? 0 : -errno;
+}
+
+static int posix_pread(void *ctx, int fd, void *buf, size_t len, uint64_t offset, size_t *n_out)
+{
+    ssize_t n;
+
+    (void)ctx;
+    do
+        n = pread(fd, buf, len, (off_t)offset);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return -errno;
+    *n_out = (size_t)n;
+    return 0;
+}
+
+static int posix_pwrite(void *ctx, int fd, const void *buf, size_t len, uint64_t offset, size_t *n_out)
+{
+    ssize_t n;
+
+    (void)ctx;
+    do
+        n = pwrite(fd, buf, len, (off_t)offset);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return -errno;
+    *n_out = (size_t)n;
+    return 0;
+}
+
+static int posix_size(void *ctx, int fd, uint64_t *size_out)
+{
+    struct stat st;
+
+    (void)ctx;
+    if (fstat(fd, &st) != 0)
+        return -errno;
+    if (S_ISDIR(st.st_mode))
+        return -EISDIR;
+    if (!S_ISREG(st.st_mode))
+        return -EINVAL;
+    *size_out = (uint64_t)st.st_size;
+    return 0;
+}
+
+static int posix_truncate(void *ctx, int fd, uint64_t size)
+{
+    (void)ctx;
+    return status(ftruncate(fd, (off_t)size));
+}
+
+static int posix_sync(void *ctx, int fd)
+{
+    (void)ctx;
+    return status(fdatasync(fd));
+}
+
+static int posix_stat(void *ctx, const char *path, struct fs_stat *stat_out)
+{
+    struct stat st;
+
+    (void)ctx;
+    if (lstat(path, &st) != 0)
+        return -errno;
+    stat_out->kind = S_ISREG(st.st_mode) ? FS_FILE : S_ISDIR(st.st_mode) ? FS_DIRECTORY : FS_OTHER;
+    stat_out->size = (uint64_t)st.st_size;
+    return 0;
+}
+
+static int posix_mkdir(void *ctx, const char *path)
+{
+    (void)ctx;
+    return status(mkdir(path, DIRECTORY_MODE));
+}
+
+static int posix_rmdir(void *ctx, const char *path)
+{
+    (void)ctx;
+    return status(rmdir(path));
+}
+
+static int posix_unlink(void *ctx, const char *path)
+{
+    (void)ctx;
+    return status(unlink(path));
+}
+
+static int posix_rename(void *ctx, const char *from, const char *to)
+{
+    (void)ctx;
+    return status(rename(from, to));
+}
+
+static int posix_link(void *ctx, const char *from, const char *to)
+{
+    (void)ctx;
+    return status(link(from, to));
+}
+
+static int posix_list(void *ctx, const char *path, fs_visit_fn *visit, void *visit_ctx)
+{
+    DIR *dir = opendir(path);
+    int rc = 0;
+
+    (void)ctx;
+    if (!dir)
+        return -errno;
+    for (;;) {
+        errno = 0;
+        const struct dirent *entry = readdir(dir);
+        if (!entry) {
+            rc = -errno;
+            break;
+        }
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        rc = visit(visit_ctx, entry->d_name);
+        if (rc != 0)
+            break;
+    }
+    closedir(dir);
+    return rc;
+}
+
+static int posix_sync_dir(void *ctx, const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc;
+
+    (void)ctx;
+    if (fd < 0)
+        return -errno;
+    rc = status(fsync(fd));
+    close(fd);
+    return rc;
+}
+
+static int posix_sync_all(void *ctx, int fd)
+{
+    (void)ctx;
+    return status(syncfs(fd));
+}
+
+static pid_t read_owner(int fd)
+{
+    char text[32] = "";
+    ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
+    long pid = n > 0 ? strtol(text, NULL, 10) : 0;
+
+    return pid > 0 ? (pid_t)pid : 0;
+}
+
+static int posix_lock(void *ctx, const char *path, int *fd_out, pid_t *owner_out)
+{
+    char text[32];
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, FILE_MODE);
+    int rc = 0;
+
+    (void)ctx;
+    if (fd < 0)
+        return -errno;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        rc = -errno;
+        *owner_out = read_owner(fd);
+        goto out;
+    }
+    int len = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
+    if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)len, 0) != len) {
+        rc = errno ? -errno : -EIO;
+        goto out;
+    }
+    *fd_out = fd;
+    fd = -1;
+out:
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+const struct fsops *fsops_posix(void)
+{
+    static const struct fsops ops = {
+        .open = posix_open,
+        .close = posix_close,
+        .pread = posix_pread,
+        .pwrite = posix_pwrite,
+        .size = posix_size,
+        .truncate = posix_truncate,
+        .sync = posix_sync,
+        .stat = posix_stat,
+        .mkdir = posix_mkdir,
+        .rmdir = posix_rmdir,
+        .unlink = posix_unlink,
+        .rename = posix_rename,
+        .link = posix_link,
+        .list = posix_list,
+        .sync_dir = posix_sync_dir,
+        .sync_all = posix_sync_all,
+        .lock = posix_lock,
+    };
+
+    return &ops;
+}
+
+int fs_read_all(const struct fsops *fs, int fd, void *buf, size_t len, uint64_t offset)
+{
+    for (size_t done = 0; done < len;) {
+        size_t n = 0;
+        int rc = fs->pread(fs->ctx, fd, (char *)buf + done, len - done, offset + done, &n);
+
+        if (rc != 0)
+            return rc;
+        if (n == 0)
+            return -EIO;
+        done += n;
+    }
+    return 0;
+}
+
+int fs_write_all(const struct fsops *fs, int fd, const void *buf, size_t len, uint64_t offset)
+{
+    for (size_t done = 0; done < len;) {
+        size_t n = 0;
+        int rc = fs->pwrite(fs->ctx, fd, (const char *)buf + done, len - done, offset + done, &n);
+
+        if (rc != 0)
+            return rc;
+        if (n == 0)
+            return -EIO;
+        done += n;
+    }
+    return 0;
+}

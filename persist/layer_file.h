@@ -1,0 +1,49 @@
+/* layer_file: one layer from memory to a Filter.db file and back, in pieces, with its XXH3. Internal to persist.
+ *
+ * Large files go past the page cache where the file system lets them: faster, and the cache stays with its users.
+ *
+ * Lifetime: caller's storage, init to deinit; one layer_io per thread. */
+#ifndef BLOOMERY_LAYER_FILE_H
+#define BLOOMERY_LAYER_FILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <xxhash.h>
+
+#include "bloom_filter.h"
+#include "errbuf.h"
+#include "fsops.h"
+
+#define LAYER_IO_BYTES   (1u << 20) /* a piece */
+#define LAYER_DIRECT_MIN (1u << 20) /* files from this size on bypass the page cache */
+
+struct layer_io {
+    const struct fsops *fs;
+    void (*wrote)(void *ctx, uint64_t bytes); /* may be NULL */
+    void *wrote_ctx;
+    unsigned char *buf; /* LAYER_IO_BYTES, aligned to FS_BLOCK */
+    XXH3_state_t *hash;
+};
+
+enum layer_status {
+    LAYER_OK = 0,
+    LAYER_UNUSABLE = 1, /* the file is not what it should be; the errbuf says how */
+};
+
+int layer_io_init(struct layer_io *io, const struct fsops *fs); /* 0 or -ENOMEM */
+void layer_io_deinit(struct layer_io *io);
+
+/* Writes the layer to `path`, replacing what is there; syncs it if `sync`. Others may add meanwhile. 0 or -errno; after an
+ * error the file may be there in part. */
+int layer_write(struct layer_io *io, const char *path, const struct bloom_layer_view *layer, bool sync,
+                uint64_t *xxh3_out, struct errbuf *err);
+
+/* The XXH3 that layer_write() would come to. */
+uint64_t layer_digest(struct layer_io *io, const struct bloom_layer_view *layer);
+
+/* Reads `path` into the words of the layer, whose shape and checksum the file must have. 0, LAYER_UNUSABLE or -errno; in
+ * all but the first case the words are undefined. The errbuf does not name the file. */
+int layer_read(struct layer_io *io, const char *path, const struct bloom_layer_view *layer, uint64_t xxh3,
+               struct errbuf *err);
+
+#endif

@@ -1,0 +1,104 @@
+/* Formatting. The error rate is written with the fewest digits that read back as the same number. */
+#include "manifest.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "filterdb.h"
+#include "manifest_text.h"
+#include "name_code.h"
+
+#define LINE_WITHOUT_NAME 320
+
+void manifest_text_deinit(struct manifest_text *text)
+{
+    free(text->ptr);
+    *text = (struct manifest_text){0};
+}
+
+int manifest_text_reserve(struct manifest_text *text, size_t more)
+{
+    size_t size = text->size ? text->size : 1024;
+
+    while (size - text->len < more)
+        size *= 2;
+    if (size == text->size)
+        return 0;
+    char *ptr = realloc(text->ptr, size);
+    if (!ptr)
+        return -ENOMEM;
+    text->ptr = ptr;
+    text->size = size;
+    return 0;
+}
+
+__attribute__((format(printf, 2, 3))) static void append(struct manifest_text *text, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    text->len += (size_t)vsnprintf(text->ptr + text->len, text->size - text->len, fmt, args);
+    va_end(args);
+}
+
+void manifest_format_rate(double rate, char out[MANIFEST_RATE_SIZE])
+{
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(out, MANIFEST_RATE_SIZE, "%.*g", digits, rate);
+        if (strtod(out, NULL) == rate)
+            return;
+    }
+}
+
+int manifest_format_header(struct manifest_text *text, uint64_t generation, uint64_t next_id)
+{
+    if (manifest_text_reserve(text, LINE_WITHOUT_NAME) != 0)
+        return -ENOMEM;
+    append(text, MANIFEST_MAGIC "\nsave generation=%" PRIu64 " next-id=%" PRIu64 "\n", generation, next_id);
+    return 0;
+}
+
+int manifest_format_filter(struct manifest_text *text, const struct manifest_filter *filter)
+{
+    size_t encoded = name_encoded_len(filter->name, filter->name_len);
+    char rate[MANIFEST_RATE_SIZE];
+
+    if (manifest_text_reserve(text, encoded + LINE_WITHOUT_NAME * (1 + (size_t)filter->nlayers)) != 0)
+        return -ENOMEM;
+    manifest_format_rate(filter->params.error_rate, rate);
+    append(text, "filter id=%" PRIu64 " name=", filter->id);
+    name_encode(filter->name, filter->name_len, text->ptr + text->len);
+    text->len += encoded;
+    append(text,
+           " capacity=%" PRIu64 " error-rate=%s expansion=%" PRIu32 " variant=%s expires-ms=%" PRId64 " log=%" PRIu64
+           " layers=%u\n",
+           filter->params.capacity, rate, filter->params.expansion, filterdb_variant_name(filter->variant),
+           filter->expires_ms, filter->log_position, filter->nlayers);
+    for (unsigned i = 0; i < filter->nlayers; i++) {
+        const struct manifest_layer *layer = &filter->layers[i];
+        append(text, "layer k=%u words=%" PRIu64 " items=%" PRIu64 " xxh3=%016" PRIx64 " generation=%" PRIu64 "\n",
+               layer->k, layer->nwords, layer->items, layer->xxh3, layer->generation);
+    }
+    return 0;
+}
+
+int manifest_format_removed(struct manifest_text *text, const struct manifest_removed *removed)
+{
+    if (manifest_text_reserve(text, removed->dir_len + LINE_WITHOUT_NAME) != 0)
+        return -ENOMEM;
+    append(text, "removed %s id=%" PRIu64 " dir=%.*s layers=%u shared=%u generation=%" PRIu64 "\n",
+           removed->keep ? "keep" : "delete", removed->id, (int)removed->dir_len, removed->dir, removed->nlayers,
+           removed->shared, removed->generation);
+    return 0;
+}
+
+int manifest_format_end(struct manifest_text *text, uint64_t nfilters, uint64_t nremoved, uint64_t xxh3)
+{
+    if (manifest_text_reserve(text, LINE_WITHOUT_NAME) != 0)
+        return -ENOMEM;
+    append(text, "end filters=%" PRIu64 " removed=%" PRIu64 " xxh3=%016" PRIx64 "\n", nfilters, nremoved, xxh3);
+    return 0;
+}

@@ -1,0 +1,407 @@
+/* Parsing. Lines are taken whole; a line that is cut by the end of a piece is kept until its rest comes. The last line is
+ * not parsed but compared: there is one right one for what was before it. */
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "filterdb.h"
+#include "manifest.h"
+#include "manifest_text.h"
+#include "name_code.h"
+
+enum state { AT_MAGIC, AT_SAVE, AT_ENTRY, AT_LAYER, AT_REMOVED, AT_END };
+
+/* ---- one line ------------------------------------------------------------------------------------------------------ */
+
+/* A cursor in a line. The first thing that is not as it must be is remembered, the rest is then skipped. */
+struct scan {
+    const char *begin;
+    const char *p;
+    const char *end;
+    const char *expected; /* NULL as long as all is well */
+};
+
+static void scan_text(struct scan *scan, const char *text)
+{
+    size_t len = strlen(text);
+
+    if (scan->expected)
+        return;
+    if ((size_t)(scan->end - scan->p) < len || memcmp(scan->p, text, len) != 0)
+        scan->expected = text;
+    else
+        scan->p += len;
+}
+
+static uint64_t scan_number(struct scan *scan, const char *key, uint64_t min, uint64_t max)
+{
+    uint64_t value = 0;
+
+    scan_text(scan, key);
+    if (scan->expected)
+        return min;
+    const char *start = scan->p;
+    while (scan->p < scan->end && *scan->p >= '0' && *scan->p <= '9') {
+        unsigned digit = (unsigned)(*scan->p - '0');
+        if (digit > max || value > (max - digit) / 10 || (value == 0 && scan->p > start)) {
+            scan->expected = key;
+            return min;
+        }
+        value = value * 10 + digit;
+        scan->p++;
+    }
+    if (scan->p == start || value < min)
+        scan->expected = key;
+    return value;
+}
+
+static uint64_t scan_hex(struct scan *scan, const char *key)
+{
+    static const char digits[] = "0123456789abcdef";
+    uint64_t value = 0;
+
+    scan_text(scan, key);
+    if (scan->expected)
+        return 0;
+    for (int i = 0; i < 16; i++) {
+        const char *digit = scan->p < scan->end && *scan->p ? strchr(digits, *scan->p) : NULL;
+        if (!digit) {
+            scan->expected = key;
+            return 0;
+        }
+        value = value << 4 | (uint64_t)(digit - digits);
+        scan->p++;
+    }
+    return value;
+}
+
+/* Up to the next space or the end of the line. */
+static const char *scan_word(struct scan *scan, const char *key, size_t *len_out)
+{
+    *len_out = 0;
+    scan_text(scan, key);
+    if (scan->expected)
+        return scan->p;
+    const char *start = scan->p;
+    const char *space = memchr(start, ' ', (size_t)(scan->end - start));
+    scan->p = space ? space : scan->end;
+    *len_out = (size_t)(scan->p - start);
+    return start;
+}
+
+static double scan_rate(struct scan *scan, const char *key)
+{
+    char text[MANIFEST_RATE_SIZE];
+    char canonical[MANIFEST_RATE_SIZE];
+    size_t len;
+    const char *word = scan_word(scan, key, &len);
+
+    if (scan->expected)
+        return 0;
+    scan->expected = key;
+    if (len == 0 || len >= sizeof(text) || memchr(word, '\0', len))
+        return 0;
+    memcpy(text, word, len);
+    text[len] = '\0';
+    double rate = strtod(text, NULL);
+    if (!(rate > 0 && rate < 1))
+        return 0;
+    manifest_format_rate(rate, canonical);
+    if (strcmp(text, canonical) == 0)
+        scan->expected = NULL;
+    return rate;
+}
+
+static enum bloom_variant scan_variant(struct scan *scan, const char *key)
+{
+    enum bloom_variant variant = BLOOM_NA;
+    size_t len;
+    const char *word = scan_word(scan, key, &len);
+
+    if (!scan->expected && filterdb_variant_parse(word, len, &variant) != FILTERDB_OK)
+        scan->expected = key;
+    return variant;
+}
+
+static int scan_end(struct scan *scan, const char *what, struct errbuf *err)
+{
+    if (!scan->expected && scan->p != scan->end)
+        scan->expected = "the end of the line";
+    if (!scan->expected)
+        return MANIFEST_OK;
+    errbuf_set(err, "not %s: expected '%s' with a valid value at column %zu", what,
+               scan->expected[0] == ' ' ? scan->expected + 1 : scan->expected, (size_t)(scan->p - scan->begin) + 1);
+    return MANIFEST_DAMAGED;
+}
+
+/* ---- entries ------------------------------------------------------------------------------------------------------- */
+
+static int parse_name(struct manifest_parser *parser, struct scan *scan)
+{
+    size_t encoded;
+    const char *word = scan_word(scan, " name=", &encoded);
+
+    if (scan->expected)
+        return 0;
+    if (parser->name_size < encoded) {
+        char *name = realloc(parser->name, encoded);
+        if (!name)
+            return -ENOMEM;
+        parser->name = name;
+        parser->name_size = encoded;
+    }
+    parser->filter.name = parser->name;
+    if (!name_decode(word, encoded, parser->name, &parser->filter.name_len) ||
+        parser->filter.name_len > MANIFEST_MAX_NAME)
+        scan->expected = " name=";
+    return 0;
+}
+
+static int parse_filter(struct manifest_parser *parser, struct scan *scan, struct errbuf *err)
+{
+    struct manifest_filter *filter = &parser->filter;
+
+    filter->id = scan_number(scan, "filter id=", 1, UINT64_MAX);
+    if (parse_name(parser, scan) != 0)
+        return -ENOMEM;
+    filter->params.capacity = scan_number(scan, " capacity=", 1, UINT64_MAX);
+    filter->params.error_rate = scan_rate(scan, " error-rate=");
+    filter->params.expansion = (uint32_t)scan_number(scan, " expansion=", 0, BLOOM_MAX_EXPANSION);
+    filter->variant = scan_variant(scan, " variant=");
+    filter->expires_ms = (int64_t)scan_number(scan, " expires-ms=", 0, INT64_MAX);
+    filter->log_position = scan_number(scan, " log=", 0, UINT64_MAX);
+    filter->nlayers = (unsigned)scan_number(scan, " layers=", 1, BLOOM_MAX_LAYERS);
+    parser->layers_read = 0;
+    parser->entry_offset = parser->offset;
+    parser->state = AT_LAYER;
+    return scan_end(scan, "a filter", err);
+}
+
+static int parse_layer(struct manifest_parser *parser, struct scan *scan, struct errbuf *err)
+{
+    struct manifest_layer *layer = &parser->filter.layers[parser->layers_read];
+
+    layer->k = (uint8_t)scan_number(scan, "layer k=", 1, BLOOM_MAX_K);
+    layer->nwords = scan_number(scan, " words=", 1, BLOOM_MAX_WORDS);
+    layer->items = scan_number(scan, " items=", 0, UINT64_MAX);
+    layer->xxh3 = scan_hex(scan, " xxh3=");
+    layer->generation = scan_number(scan, " generation=", 1, parser->generation);
+    if (scan_end(scan, "a layer", err) != MANIFEST_OK)
+        return MANIFEST_DAMAGED;
+    if (++parser->layers_read < parser->filter.nlayers)
+        return MANIFEST_OK;
+    parser->state = AT_ENTRY;
+    parser->nfilters++;
+    return parser->sink->on_filter(parser->sink->ctx, &parser->filter, parser->entry_offset, err);
+}
+
+static int parse_removed(struct manifest_parser *parser, struct scan *scan, struct errbuf *err)
+{
+    struct manifest_removed removed = {0};
+    size_t len;
+
+    const char *action = scan_word(scan, "removed ", &len);
+    removed.keep = len == 4 && memcmp(action, "keep", 4) == 0;
+    if (!scan->expected && !removed.keep && !(len == 6 && memcmp(action, "delete", 6) == 0))
+        scan->expected = "removed ";
+    removed.id = scan_number(scan, " id=", 1, UINT64_MAX);
+    removed.dir = scan_word(scan, " dir=", &removed.dir_len);
+    if (!scan->expected && !name_dir_valid(removed.dir, removed.dir_len))
+        scan->expected = " dir=";
+    removed.nlayers = (unsigned)scan_number(scan, " layers=", 1, BLOOM_MAX_LAYERS);
+    removed.shared = (unsigned)scan_number(scan, " shared=", 0, removed.nlayers);
+    removed.generation = scan_number(scan, " generation=", 0, parser->generation);
+    if (scan_end(scan, "a removed filter", err) != MANIFEST_OK)
+        return MANIFEST_DAMAGED;
+    parser->state = AT_REMOVED;
+    parser->nremoved++;
+    return parser->sink->on_removed(parser->sink->ctx, &removed, parser->offset, err);
+}
+
+static int parse_save(struct manifest_parser *parser, struct scan *scan, struct errbuf *err)
+{
+    parser->generation = scan_number(scan, "save generation=", 0, UINT64_MAX - 1);
+    parser->next_id = scan_number(scan, " next-id=", 1, UINT64_MAX);
+    parser->state = AT_ENTRY;
+    return scan_end(scan, "the line about the save", err);
+}
+
+static int parse_magic(struct manifest_parser *parser, const char *line, size_t len, struct errbuf *err)
+{
+    static const char magic[] = MANIFEST_MAGIC;
+    const size_t stem = sizeof("bloomery-manifest ") - 1;
+
+    parser->state = AT_SAVE;
+    if (len == sizeof(magic) - 1 && memcmp(line, magic, len) == 0)
+        return MANIFEST_OK;
+    if (len > stem && memcmp(line, magic, stem) == 0)
+        errbuf_set(err, "format version '%.*s' is not one this program knows (1)", (int)(len - stem < 20 ? len - stem : 20),
+                   line + stem);
+    else
+        errbuf_set(err, "not a MANIFEST: it does not begin with '%s'", magic);
+    return MANIFEST_DAMAGED;
+}
+
+static int parse_end(struct manifest_parser *parser, const char *line, size_t len, struct errbuf *err)
+{
+    struct manifest_text right = {0};
+    int rc;
+
+    parser->end_offset = parser->offset;
+    if (!parser->hash) {
+        errbuf_set(err, "the end, where a filter is expected");
+        return MANIFEST_DAMAGED;
+    }
+    rc = manifest_format_end(&right, parser->nfilters, parser->nremoved, XXH3_64bits_digest(parser->hash));
+    if (rc == 0 && (len + 1 != right.len || memcmp(line, right.ptr, len) != 0)) {
+        errbuf_set(err, "checksum or counts differ from the lines before: '%.*s', but it should be '%.*s'",
+                   (int)(len < 100 ? len : 100), line, (int)(right.len - 1), right.ptr);
+        rc = MANIFEST_DAMAGED;
+    }
+    parser->state = AT_END;
+    manifest_text_deinit(&right);
+    return rc;
+}
+
+static bool begins_with(const char *line, size_t len, const char *word)
+{
+    return len >= strlen(word) && memcmp(line, word, strlen(word)) == 0;
+}
+
+static int parse_line(struct manifest_parser *parser, const char *line, size_t len, struct errbuf *err)
+{
+    struct scan scan = {.begin = line, .p = line, .end = line + len};
+
+    switch (parser->state) {
+    case AT_MAGIC:
+        return parse_magic(parser, line, len, err);
+    case AT_SAVE:
+        return parse_save(parser, &scan, err);
+    case AT_LAYER:
+        return parse_layer(parser, &scan, err);
+    case AT_END:
+        errbuf_set(err, "something follows the last line");
+        return MANIFEST_DAMAGED;
+    default:
+        break;
+    }
+    if (begins_with(line, len, "end "))
+        return parse_end(parser, line, len, err);
+    if (begins_with(line, len, "removed "))
+        return parse_removed(parser, &scan, err);
+    if (parser->state == AT_ENTRY && begins_with(line, len, "filter "))
+        return parse_filter(parser, &scan, err);
+    errbuf_set(err, "'%.*s' is not what a line can begin with here", (int)(len < 40 ? len : 40), line);
+    return MANIFEST_DAMAGED;
+}
+
+/* ---- feeding ------------------------------------------------------------------------------------------------------- */
+
+int manifest_parser_init_at(struct manifest_parser *parser, const struct manifest_sink *sink, uint64_t offset)
+{
+    memset(parser, 0, sizeof(*parser));
+    parser->sink = sink;
+    parser->generation = UINT64_MAX - 1;
+    manifest_parser_restart(parser, offset);
+    return 0;
+}
+
+void manifest_parser_restart(struct manifest_parser *parser, uint64_t offset)
+{
+    parser->state = AT_ENTRY;
+    parser->offset = offset;
+    parser->line_number = 1;
+    parser->line.len = 0;
+}
+
+int manifest_parser_init(struct manifest_parser *parser, const struct manifest_sink *sink)
+{
+    int rc = manifest_parser_init_at(parser, sink, 0);
+
+    parser->state = AT_MAGIC;
+    parser->hash = XXH3_createState();
+    if (!parser->hash)
+        return -ENOMEM;
+    XXH3_64bits_reset(parser->hash);
+    return rc;
+}
+
+void manifest_parser_deinit(struct manifest_parser *parser)
+{
+    manifest_text_deinit(&parser->line);
+    free(parser->name);
+    XXH3_freeState(parser->hash);
+    parser->name = NULL;
+    parser->hash = NULL;
+}
+
+static int take_line(struct manifest_parser *parser, const char *line, size_t len, struct errbuf *err)
+{
+    int rc = parse_line(parser, line, len, err);
+
+    if (rc == MANIFEST_DAMAGED)
+        errbuf_prefix(err, "line %" PRIu64, parser->line_number);
+    if (rc != 0)
+        return rc;
+    if (parser->hash) {
+        XXH3_64bits_update(parser->hash, line, len);
+        XXH3_64bits_update(parser->hash, "\n", 1);
+    }
+    parser->line_number++;
+    parser->offset += len + 1;
+    return 0;
+}
+
+static int keep_rest(struct manifest_parser *parser, const char *bytes, size_t len, struct errbuf *err)
+{
+    if (parser->line.len + len > MANIFEST_MAX_LINE) {
+        errbuf_set(err, "line %" PRIu64 ": longer than any line can be", parser->line_number);
+        return MANIFEST_DAMAGED;
+    }
+    if (len == 0)
+        return 0;
+    if (manifest_text_reserve(&parser->line, len) != 0)
+        return -ENOMEM;
+    memcpy(parser->line.ptr + parser->line.len, bytes, len);
+    parser->line.len += len;
+    return 0;
+}
+
+int manifest_parser_feed(struct manifest_parser *parser, const char *bytes, size_t len, struct errbuf *err)
+{
+    while (len > 0) {
+        const char *newline = memchr(bytes, '\n', len);
+        size_t part = newline ? (size_t)(newline - bytes) : len;
+        int rc;
+
+        if (!newline || parser->line.len > 0) {
+            rc = keep_rest(parser, bytes, part, err);
+            if (rc == 0 && newline)
+                rc = take_line(parser, parser->line.ptr, parser->line.len, err);
+            if (newline)
+                parser->line.len = 0;
+        } else {
+            rc = take_line(parser, bytes, part, err);
+        }
+        if (rc != 0)
+            return rc;
+        bytes += newline ? part + 1 : part;
+        len -= newline ? part + 1 : part;
+    }
+    return 0;
+}
+
+int manifest_parser_finish(struct manifest_parser *parser, struct errbuf *err)
+{
+    if (parser->state == AT_END && parser->line.len == 0)
+        return MANIFEST_OK;
+    if (parser->state == AT_END)
+        errbuf_set(err, "line %" PRIu64 ": something follows the last line", parser->line_number);
+    else if (parser->offset == 0 && parser->line.len == 0)
+        errbuf_set(err, "line 1: the file is empty");
+    else
+        errbuf_set(err, "line %" PRIu64 ": the file ends here, before its last line", parser->line_number);
+    return MANIFEST_DAMAGED;
+}

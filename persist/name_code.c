@@ -1,0 +1,98 @@
+#include "name_code.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+
+#define HASHED_PREFIX "%~"
+#define HASHED_LEN 34
+
+static const char hex_digits[] = "0123456789ABCDEF";
+
+static bool stands_for_itself(unsigned char byte, size_t at)
+{
+    return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || (byte >= '0' && byte <= '9') || byte == '_' ||
+           byte == '-' || (byte == '.' && at > 0);
+}
+
+size_t name_encoded_len(const char *name, size_t len)
+{
+    size_t encoded = 0;
+
+    for (size_t i = 0; i < len; i++)
+        encoded += stands_for_itself((unsigned char)name[i], i) ? 1 : 3;
+    return encoded;
+}
+
+void name_encode(const char *name, size_t len, char *out)
+{
+    for (size_t i = 0; i < len; i++) {
+        unsigned char byte = (unsigned char)name[i];
+
+        if (stands_for_itself(byte, i)) {
+            *out++ = (char)byte;
+        } else {
+            *out++ = '%';
+            *out++ = hex_digits[byte >> 4];
+            *out++ = hex_digits[byte & 15];
+        }
+    }
+}
+
+static int hex_value(char c)
+{
+    const char *at = c ? strchr(hex_digits, c) : NULL;
+
+    return at ? (int)(at - hex_digits) : -1;
+}
+
+bool name_decode(const char *text, size_t len, char *out, size_t *len_out)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < len; n++) {
+        if (stands_for_itself((unsigned char)text[i], n)) {
+            out[n] = text[i++];
+            continue;
+        }
+        if (text[i] != '%' || len - i < 3 || hex_value(text[i + 1]) < 0 || hex_value(text[i + 2]) < 0)
+            return false;
+        unsigned char byte = (unsigned char)(hex_value(text[i + 1]) << 4 | hex_value(text[i + 2]));
+        if (stands_for_itself(byte, n))
+            return false;
+        out[n] = (char)byte;
+        i += 3;
+    }
+    *len_out = n;
+    return true;
+}
+
+void name_dir(const char *name, size_t len, char out[NAME_DIR_MAX + 1])
+{
+    size_t encoded = name_encoded_len(name, len);
+
+    if (encoded > 0 && encoded <= NAME_DIR_MAX) {
+        name_encode(name, len, out);
+        out[encoded] = '\0';
+        return;
+    }
+    XXH128_hash_t hash = XXH3_128bits(name, len);
+    snprintf(out, NAME_DIR_MAX + 1, "%s%016llx%016llx", HASHED_PREFIX, (unsigned long long)hash.high64,
+             (unsigned long long)hash.low64);
+}
+
+bool name_dir_valid(const char *dir, size_t len)
+{
+    char name[NAME_DIR_MAX];
+    size_t name_len;
+
+    if (len == HASHED_LEN && memcmp(dir, HASHED_PREFIX, 2) == 0) {
+        for (size_t i = 2; i < len; i++) {
+            if (!((dir[i] >= '0' && dir[i] <= '9') || (dir[i] >= 'a' && dir[i] <= 'f')))
+                return false;
+        }
+        return true;
+    }
+    return len >= 1 && len <= NAME_DIR_MAX && name_decode(dir, len, name, &name_len);
+}

@@ -1,0 +1,246 @@
+/* What is left to do once a MANIFEST is valid: files get their names, superfluous ones go. The same after a save as after
+ * a crash, and it can be done again and again: what is done already is recognised by the temporary file that is no longer
+ * there.
+ *
+ * Order: files that are to be kept leave before others take their names, and that is on disk first. All of it is on disk
+ * before the next MANIFEST becomes valid, which would not mention it any more. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "store_internal.h"
+
+struct finishing {
+    struct store *store;
+    struct errbuf *err;
+    int rc; /* the first error; its text is in `err` */
+};
+
+static void note(struct finishing *finishing, int rc, const char *path)
+{
+    if (rc == 0 || finishing->rc != 0)
+        return;
+    finishing->rc = rc;
+    errbuf_set(finishing->err, "%s: %s", path, strerror(-rc));
+}
+
+/* ---- removed filters ----------------------------------------------------------------------------------------------- */
+
+static void make_dir(struct finishing *finishing, const char *path)
+{
+    const struct fsops *fs = finishing->store->fs;
+    int rc = fs->mkdir(fs->ctx, path);
+
+    note(finishing, rc == -EEXIST ? 0 : rc, path);
+}
+
+/* Moves one file of a filter that was given up. If another filter has taken its place in the directory, the name means
+ * the old file only as long as the new one is still under its temporary name. */
+static void keep_file(struct finishing *finishing, const struct manifest_removed *removed, const char *dir, unsigned layer)
+{
+    struct store *store = finishing->store;
+    const struct fsops *fs = store->fs;
+    struct path from, to;
+    struct fs_stat st;
+
+    if (layer < removed->shared) {
+        int rc = path_temp(store, &to, dir, layer, removed->generation, NULL);
+        if (rc == 0)
+            rc = fs->stat(fs->ctx, to.text, &st);
+        if (rc == -ENOENT)
+            return;
+        note(finishing, rc, to.text);
+        if (rc != 0)
+            return;
+    }
+    if (path_final(store, &from, dir, layer, NULL) != 0 ||
+        snprintf(to.text, sizeof(to.text), "%s/quarantine/%s-%llu/%u-Filter.db", store->dir, dir,
+                 (unsigned long long)removed->id, layer) >= (int)sizeof(to.text)) {
+        note(finishing, -ENAMETOOLONG, dir);
+        return;
+    }
+    int rc = fs->rename(fs->ctx, from.text, to.text);
+    note(finishing, rc == -ENOENT ? 0 : rc, from.text);
+}
+
+static void keep_files(struct finishing *finishing, const struct manifest_removed *removed, const char *dir)
+{
+    struct store *store = finishing->store;
+    const struct fsops *fs = store->fs;
+    struct path quarantine, path;
+
+    if (path_root(store, &quarantine, "quarantine", NULL) != 0 ||
+        snprintf(path.text, sizeof(path.text), "%s/quarantine/%s-%llu", store->dir, dir, (unsigned long long)removed->id) >=
+            (int)sizeof(path.text)) {
+        note(finishing, -ENAMETOOLONG, dir);
+        return;
+    }
+    make_dir(finishing, quarantine.text);
+    make_dir(finishing, path.text);
+    if (finishing->rc != 0)
+        return;
+    for (unsigned layer = 0; layer < removed->nlayers; layer++)
+        keep_file(finishing, removed, dir, layer);
+    note(finishing, fs->sync_dir(fs->ctx, path.text), path.text);
+    note(finishing, fs->sync_dir(fs->ctx, quarantine.text), quarantine.text);
+    note(finishing, fs->sync_dir(fs->ctx, store->dir), store->dir);
+}
+
+static void delete_files(struct finishing *finishing, const struct manifest_removed *removed, const char *dir)
+{
+    const struct fsops *fs = finishing->store->fs;
+    struct path path;
+
+    for (unsigned layer = removed->shared; layer < removed->nlayers; layer++) {
+        int rc = path_final(finishing->store, &path, dir, layer, NULL);
+        if (rc == 0)
+            rc = fs->unlink(fs->ctx, path.text);
+        note(finishing, rc == -ENOENT ? 0 : rc, path.text);
+    }
+}
+
+static int on_removed(void *ctx, const struct manifest_removed *removed, uint64_t offset, struct errbuf *err)
+{
+    struct finishing *finishing = ctx;
+    struct store *store = finishing->store;
+    const struct fsops *fs = store->fs;
+    char dir[NAME_DIR_MAX + 1];
+    struct path path;
+    int rc;
+
+    (void)offset;
+    (void)err;
+    memcpy(dir, removed->dir, removed->dir_len);
+    dir[removed->dir_len] = '\0';
+    if (removed->keep)
+        keep_files(finishing, removed, dir);
+    else
+        delete_files(finishing, removed, dir);
+    rc = path_dir(store, &path, dir, NULL);
+    if (rc == 0 && removed->generation == 0) {
+        /* Not empty: somebody has put a file there, or an unfinished save has. The next start looks at it. */
+        rc = fs->rmdir(fs->ctx, path.text);
+        if (rc == 0 || rc == -ENOENT || rc == -EEXIST)
+            rc = 0;
+    }
+    if (rc == 0 || rc == -ENOTEMPTY) {
+        rc = fs->sync_dir(fs->ctx, path.text);
+        rc = rc == -ENOENT ? 0 : rc;
+    }
+    note(finishing, rc, path.text);
+    return 0;
+}
+
+static int on_filter_ignored(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
+{
+    (void)ctx;
+    (void)filter;
+    (void)offset;
+    (void)err;
+    return 0;
+}
+
+int finish_removed(struct store *store, struct errbuf *err)
+{
+    struct finishing finishing = {.store = store, .err = err};
+    struct manifest_sink sink = {.on_filter = on_filter_ignored, .on_removed = on_removed, .ctx = &finishing};
+    struct manifest_parser parser;
+    struct path filters;
+    int rc;
+
+    if (store->removed_from == store->removed_to)
+        return 0;
+    rc = manifest_parser_init_at(&parser, &sink, store->removed_from);
+    if (rc == 0)
+        rc = manifest_file_parse_range(store->fs, store->manifest_fd, &parser, store->removed_from, store->removed_to, err);
+    manifest_parser_deinit(&parser);
+    if (rc > 0)
+        rc = -EIO; /* it was verified before; only the disk can have changed it */
+    if (rc == 0)
+        rc = finishing.rc;
+    if (rc == 0)
+        rc = path_root(store, &filters, "filters", err);
+    if (rc == 0) {
+        rc = store->fs->sync_dir(store->fs->ctx, filters.text);
+        if (rc != 0)
+            errbuf_set(err, "%s: %s", filters.text, strerror(-rc));
+    }
+    return rc;
+}
+
+/* ---- filters ------------------------------------------------------------------------------------------------------- */
+
+int finish_filter(struct store *store, const struct manifest_filter *filter, uint64_t after, struct errbuf *err)
+{
+    const struct fsops *fs = store->fs;
+    char dir[NAME_DIR_MAX + 1];
+    struct path from, to;
+
+    name_dir(filter->name, filter->name_len, dir);
+    for (unsigned i = 0; i < filter->nlayers; i++) {
+        if (filter->layers[i].generation <= after)
+            continue;
+        int rc = path_temp(store, &from, dir, i, filter->layers[i].generation, err);
+        if (rc == 0)
+            rc = path_final(store, &to, dir, i, err);
+        if (rc != 0)
+            return rc;
+        rc = fs->rename(fs->ctx, from.text, to.text);
+        if (rc != 0 && rc != -ENOENT) {
+            errbuf_set(err, "%s: cannot be renamed to %s: %s", from.text, to.text, strerror(-rc));
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
+{
+    struct finishing *finishing = ctx;
+    struct errbuf reason;
+    int rc = finish_filter(finishing->store, filter, 0, &reason);
+
+    (void)offset;
+    (void)err;
+    if (rc != 0 && finishing->rc == 0) {
+        finishing->rc = rc;
+        *finishing->err = reason;
+    }
+    return 0;
+}
+
+static int on_removed_ignored(void *ctx, const struct manifest_removed *removed, uint64_t offset, struct errbuf *err)
+{
+    (void)ctx;
+    (void)removed;
+    (void)offset;
+    (void)err;
+    return 0;
+}
+
+int finish_all(struct store *store, struct errbuf *err)
+{
+    struct finishing finishing = {.store = store, .err = err};
+    struct manifest_sink sink = {.on_filter = on_filter, .on_removed = on_removed_ignored, .ctx = &finishing};
+    struct manifest_parser parser;
+    int rc = finish_removed(store, err);
+
+    if (rc != 0)
+        return rc;
+    rc = manifest_parser_init(&parser, &sink);
+    if (rc == 0)
+        rc = manifest_file_parse(store->fs, store->manifest_fd, &parser, err);
+    manifest_parser_deinit(&parser);
+    if (rc > 0)
+        rc = -EIO;
+    if (rc == 0)
+        rc = finishing.rc;
+    if (rc == 0) {
+        rc = store->fs->sync_all(store->fs->ctx, store->lock_fd);
+        if (rc != 0)
+            errbuf_set(err, "%s: cannot sync: %s", store->dir, strerror(-rc));
+    }
+    if (rc == 0)
+        store->unfinished = false;
+    return rc;
+}

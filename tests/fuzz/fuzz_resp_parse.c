@@ -1,8 +1,8 @@
 /* Feeds a stream to the request parser in pieces and compares what comes out with the model and with the same stream in
  * one piece.
  *
- * Input: one byte that chooses the limits, one byte whose low four bits say how many piece sizes follow, the sizes (less
- * one, used in turn), the stream. */
+ * Input: one byte that chooses the limits and the state of the list, one byte whose low four bits say how many piece
+ * sizes follow, the sizes (less one, used in turn), the stream. */
 #include "resp_transcript.h"
 
 #include <stdint.h>
@@ -21,10 +21,11 @@ struct pieces {
     size_t n, next;
 };
 
-static size_t next_piece(void *ctx)
+static size_t next_piece(void *ctx, size_t arrived)
 {
     struct pieces *pieces = ctx;
 
+    (void)arrived;
     return (size_t)pieces->sizes[pieces->next++ % pieces->n] + 1;
 }
 
@@ -44,7 +45,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 2 || size > TRANSCRIPT_STREAM_MAX)
         return 0;
 
-    struct transcript_options options = {.limits = limit_choices[data[0] % 4], .noauth = data[0] & 4};
+    struct transcript_options options = {.limits = limit_choices[data[0] % 4], .noauth = data[0] & 4,
+                                         .warm = data[0] & 8};
     struct pieces pieces = {.sizes = data + 2, .n = data[1] & 15};
     if (size < 2 + pieces.n)
         return 0;

@@ -26,8 +26,9 @@ bool transcript_equal(const struct transcript *a, const struct transcript *b);
 struct transcript_options {
     struct resp_limits limits;
     int noauth;
-    /* Sizes of the pieces the stream arrives in, >= 1 each; NULL: all at once. */
-    size_t (*next_piece)(void *ctx);
+    bool warm; /* the list of arguments has been used before, as in a thread that has been serving for a while */
+    /* Size of the next piece of the stream, >= 1, after `arrived` bytes; NULL: all at once. */
+    size_t (*next_piece)(void *ctx, size_t arrived);
     void *ctx;
 };
 

@@ -41,24 +41,25 @@ static uint64_t seed_rng(void)
     return rng_state;
 }
 
-static size_t one_byte(void *ctx)
+static size_t one_byte(void *ctx, size_t arrived)
 {
     (void)ctx;
+    (void)arrived;
     return 1;
 }
 
-static size_t first_then_rest(void *ctx)
+static size_t first_then_rest(void *ctx, size_t arrived)
 {
-    size_t *first = ctx, piece = *first;
+    size_t *first = ctx;
 
-    *first = TRANSCRIPT_STREAM_MAX;
-    return piece;
+    return arrived == 0 ? *first : TRANSCRIPT_STREAM_MAX;
 }
 
-static size_t random_piece(void *ctx)
+static size_t random_piece(void *ctx, size_t arrived)
 {
     size_t *largest = ctx;
 
+    (void)arrived;
     return 1 + rng_below(*largest);
 }
 
@@ -185,6 +186,7 @@ static const struct vector vectors[] = {
     INLINE("BF.ADD f \"quoted item\"", "command 3\n6:BF.ADD\n1:f\n11:quoted item\n"),
     INLINE("BF.ADD f 'quoted item'", "command 3\n6:BF.ADD\n1:f\n11:quoted item\n"),
     INLINE("\"\\x00\\x01\" \"\\xfF\\xAb\" \"\\x4\" \"\\xg0\" \"\\x\"", "command 5\n2:\0\1\n2:\xff\xab\n2:x4\n3:xg0\n1:x\n"),
+    INLINE("\"\\x09\\x90\\xa0\\x0F\\x/0\\x:0\\x`0\\xG0\\x0@\"", "command 1\n19:\x09\x90\xa0\x0fx/0x:0x`0xG0x0@\n"),
     INLINE("\"\\n\\r\\t\\b\\a\\\\\\\"\\q\"", "command 1\n8:\n\r\t\b\a\\\"q\n"),
     INLINE("'\\n\\x41\\\\n' 'it\\'s' '\"' \"'\"", "command 4\n9:\\n\\x41\\\\n\n4:it's\n1:\"\n1:'\n"),
     INLINE("'' \"\"", "command 2\n0:\n0:\n"),
@@ -217,11 +219,16 @@ static const struct vector vectors[] = {
 static void assert_parses_to(const char *stream, size_t len, const struct transcript_options *options,
                              const struct transcript *expected, const char *how, size_t detail)
 {
-    struct transcript got = transcript_parse(stream, len, options);
+    struct transcript_options both = *options;
 
-    cr_assert(transcript_equal(expected, &got), "%s (%zu), stream of %zu bytes:\n%s\n---- expected\n%s\n---- got\n%s", how,
-              detail, len, stream, expected->text, got.text);
-    transcript_deinit(&got);
+    for (int warm = 0; warm < 2; warm++) {
+        both.warm = warm;
+        struct transcript got = transcript_parse(stream, len, &both);
+        cr_assert(transcript_equal(expected, &got),
+                  "%s (%zu), %s, stream of %zu bytes:\n%s\n---- expected\n%s\n---- got\n%s", how, detail,
+                  warm ? "warm" : "cold", len, stream, expected->text, got.text);
+        transcript_deinit(&got);
+    }
 }
 
 static void assert_parses_however_cut(const char *stream, size_t len, struct transcript_options options,

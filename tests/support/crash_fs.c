@@ -1,0 +1,594 @@
+/* The crash part of fault_fs.h.
+ *
+ * Inodes are files or directories; a name is (directory, text) and stands for an inode. There are two tables of names: as
+ * they are now, and as they are on disk. A change of a name is applied to the first at once and put on a list; a sync of
+ * its directory applies it to the second. A file likewise has its bytes now and its bytes on disk. */
+#include "fault_fs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_NAMES  512
+#define MAX_INODES 512
+#define MAX_FDS    64
+#define MAX_CHANGES 4096
+#define SECTOR     512
+
+struct bytes {
+    unsigned char *ptr;
+    size_t len;
+};
+
+struct inode {
+    bool directory;
+    struct bytes now;
+    struct bytes disk;
+};
+
+struct name {
+    int dir; /* inode */
+    char *text;
+    int inode;
+};
+
+struct names {
+    struct name at[MAX_NAMES];
+    size_t count;
+};
+
+/* A place for a name; `text` NULL: none. */
+struct place {
+    int dir;
+    char *text;
+};
+
+/* Sets `to` to an inode (a new name, a link), removes `from` (unlink, rmdir), or both (a rename). */
+struct change {
+    struct place from;
+    struct place to;
+    int inode;
+};
+
+#define ROOT 0 /* the inode of the working directory */
+
+struct crash_fs {
+    struct fsops ops;
+    struct names now;
+    struct names disk;
+    struct inode inodes[MAX_INODES];
+    int ninodes;
+    int fds[MAX_FDS]; /* inode, -1: free */
+    int lock_fd;
+    struct change changes[MAX_CHANGES];
+    size_t nchanges;
+};
+
+static void demand(bool ok, const char *what)
+{
+    if (ok)
+        return;
+    fprintf(stderr, "crash_fs: %s\n", what);
+    abort();
+}
+
+static char *copy_text(const char *text)
+{
+    char *copy = text ? strdup(text) : NULL;
+
+    demand(!text || copy, "out of memory");
+    return copy;
+}
+
+static void copy_bytes(struct bytes *to, const struct bytes *from)
+{
+    unsigned char *ptr = malloc(from->len + 1);
+
+    demand(ptr != NULL, "out of memory");
+    if (from->len > 0)
+        memcpy(ptr, from->ptr, from->len);
+    free(to->ptr);
+    *to = (struct bytes){ptr, from->len};
+}
+
+/* ---- names --------------------------------------------------------------------------------------------------------- */
+
+static struct name *find_in(const struct names *names, int dir, const char *text)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        if (names->at[i].dir == dir && strcmp(names->at[i].text, text) == 0)
+            return (struct name *)&names->at[i];
+    }
+    return NULL;
+}
+
+/* The directory and the last part of a path. False when a directory on the way does not exist. The text is to be freed.
+ * Of "..", which is used to sync the parent of the data directory, there is only "x/..": the working directory. */
+static bool resolve(const struct names *names, const char *path, struct place *out)
+{
+    char *copy = copy_text(path);
+    int dir = ROOT;
+    char *part = copy;
+
+    for (char *slash; (slash = strchr(part, '/')); part = slash + 1) {
+        *slash = '\0';
+        const struct name *name = find_in(names, dir, part);
+        if (!name) {
+            free(copy);
+            return false;
+        }
+        dir = name->inode;
+    }
+    *out = (struct place){dir, copy_text(part)};
+    free(copy);
+    return true;
+}
+
+static struct name *find(const struct names *names, const char *path)
+{
+    struct place place;
+
+    if (!resolve(names, path, &place))
+        return NULL;
+    struct name *name = find_in(names, place.dir, place.text);
+    free(place.text);
+    return name;
+}
+
+static bool has_dir(const struct names *names, const char *path)
+{
+    struct place place;
+    bool has = resolve(names, path, &place);
+
+    if (has)
+        free(place.text);
+    return has;
+}
+
+static bool has_children(const struct names *names, int dir)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        if (names->at[i].dir == dir)
+            return true;
+    }
+    return false;
+}
+
+static void remove_name(struct names *names, struct name *name)
+{
+    char *freed = name->text;
+
+    *name = names->at[--names->count];
+    free(freed);
+}
+
+static void set_name(struct names *names, int dir, const char *text, int inode)
+{
+    struct name *name = find_in(names, dir, text);
+
+    if (!name) {
+        demand(names->count < MAX_NAMES, "too many names");
+        name = &names->at[names->count++];
+        *name = (struct name){.dir = dir, .text = copy_text(text)};
+    }
+    name->inode = inode;
+}
+
+/* A change that cannot be, because another one it builds on is not on disk, is not. A name may be on disk before that of
+ * its directory is: nobody sees it until then. */
+static void apply(struct names *names, const struct change *change)
+{
+    if (change->from.text) {
+        struct name *from = find_in(names, change->from.dir, change->from.text);
+        if (!from || from->inode != change->inode)
+            return;
+        remove_name(names, from);
+    }
+    if (change->to.text)
+        set_name(names, change->to.dir, change->to.text, change->inode);
+}
+
+static void do_change(struct crash_fs *fs, const char *from, const char *to, int inode)
+{
+    struct change *change = &fs->changes[fs->nchanges++];
+
+    demand(fs->nchanges < MAX_CHANGES, "too many changes without a sync");
+    *change = (struct change){.inode = inode};
+    demand(!from || resolve(&fs->now, from, &change->from), "a change without a directory");
+    demand(!to || resolve(&fs->now, to, &change->to), "a change without a directory");
+    apply(&fs->now, change);
+}
+
+static void free_change(struct change *change)
+{
+    free(change->from.text);
+    free(change->to.text);
+}
+
+static int new_inode(struct crash_fs *fs, bool directory)
+{
+    demand(fs->ninodes < MAX_INODES, "too many inodes");
+    fs->inodes[fs->ninodes] = (struct inode){.directory = directory};
+    return fs->ninodes++;
+}
+
+static bool is_parent(const char *path)
+{
+    size_t len = strlen(path);
+
+    return len >= 3 && strcmp(path + len - 3, "/..") == 0;
+}
+
+/* ---- operations ------------------------------------------------------------------------------------------------------- */
+
+static struct inode *by_fd(struct crash_fs *fs, int fd)
+{
+    demand(fd >= 0 && fd < MAX_FDS && fs->fds[fd] >= 0, "a descriptor that is not open");
+    return &fs->inodes[fs->fds[fd]];
+}
+
+static int take_fd(struct crash_fs *fs, int inode)
+{
+    int fd = 0;
+
+    while (fd < MAX_FDS && fs->fds[fd] >= 0)
+        fd++;
+    demand(fd < MAX_FDS, "too many open files");
+    fs->fds[fd] = inode;
+    return fd;
+}
+
+static int crash_open(void *ctx, const char *path, unsigned flags, int *fd_out)
+{
+    struct crash_fs *fs = ctx;
+    struct name *name = find(&fs->now, path);
+
+    if (!name && (!(flags & FS_CREATE) || !has_dir(&fs->now, path)))
+        return -ENOENT;
+    if (name && (flags & FS_EXCLUSIVE))
+        return -EEXIST;
+    if (name && fs->inodes[name->inode].directory && (flags & FS_WRITE))
+        return -EISDIR;
+    if (!name) {
+        do_change(fs, NULL, path, new_inode(fs, false));
+        name = find(&fs->now, path);
+    }
+    if (flags & FS_TRUNCATE)
+        fs->inodes[name->inode].now.len = 0;
+    *fd_out = take_fd(fs, name->inode);
+    return 0;
+}
+
+static int crash_close(void *ctx, int fd)
+{
+    struct crash_fs *fs = ctx;
+
+    by_fd(fs, fd);
+    fs->fds[fd] = -1;
+    if (fs->lock_fd == fd)
+        fs->lock_fd = -1;
+    return 0;
+}
+
+static int crash_pread(void *ctx, int fd, void *buf, size_t len, uint64_t offset, size_t *n_out)
+{
+    struct bytes *now = &by_fd(ctx, fd)->now;
+    size_t n = offset < now->len ? now->len - (size_t)offset : 0;
+
+    n = n < len ? n : len;
+    if (n > 0)
+        memcpy(buf, now->ptr + offset, n);
+    *n_out = n;
+    return 0;
+}
+
+static void resize(struct bytes *bytes, size_t len)
+{
+    unsigned char *ptr = realloc(bytes->ptr, len + 1);
+
+    demand(ptr != NULL, "out of memory");
+    if (len > bytes->len)
+        memset(ptr + bytes->len, 0, len - bytes->len);
+    *bytes = (struct bytes){ptr, len};
+}
+
+static int crash_pwrite(void *ctx, int fd, const void *buf, size_t len, uint64_t offset, size_t *n_out)
+{
+    struct bytes *now = &by_fd(ctx, fd)->now;
+
+    if (offset + len > now->len)
+        resize(now, (size_t)offset + len);
+    if (len > 0)
+        memcpy(now->ptr + offset, buf, len);
+    *n_out = len;
+    return 0;
+}
+
+static int crash_size(void *ctx, int fd, uint64_t *size_out)
+{
+    struct inode *inode = by_fd(ctx, fd);
+
+    if (inode->directory)
+        return -EISDIR;
+    *size_out = inode->now.len;
+    return 0;
+}
+
+static int crash_truncate(void *ctx, int fd, uint64_t size)
+{
+    resize(&by_fd(ctx, fd)->now, (size_t)size);
+    return 0;
+}
+
+static int crash_sync(void *ctx, int fd)
+{
+    struct inode *inode = by_fd(ctx, fd);
+
+    copy_bytes(&inode->disk, &inode->now);
+    return 0;
+}
+
+static int crash_stat(void *ctx, const char *path, struct fs_stat *stat_out)
+{
+    struct crash_fs *fs = ctx;
+    const struct name *name = find(&fs->now, path);
+
+    if (!name)
+        return -ENOENT;
+    const struct inode *inode = &fs->inodes[name->inode];
+    *stat_out = (struct fs_stat){inode->directory ? FS_DIRECTORY : FS_FILE, inode->now.len};
+    return 0;
+}
+
+static int crash_mkdir(void *ctx, const char *path)
+{
+    struct crash_fs *fs = ctx;
+
+    if (find(&fs->now, path))
+        return -EEXIST;
+    if (!has_dir(&fs->now, path))
+        return -ENOENT;
+    do_change(fs, NULL, path, new_inode(fs, true));
+    return 0;
+}
+
+static int crash_rmdir(void *ctx, const char *path)
+{
+    struct crash_fs *fs = ctx;
+    const struct name *name = find(&fs->now, path);
+
+    if (!name)
+        return -ENOENT;
+    if (has_children(&fs->now, name->inode))
+        return -ENOTEMPTY;
+    do_change(fs, path, NULL, name->inode);
+    return 0;
+}
+
+static int crash_unlink(void *ctx, const char *path)
+{
+    struct crash_fs *fs = ctx;
+    const struct name *name = find(&fs->now, path);
+
+    if (!name)
+        return -ENOENT;
+    do_change(fs, path, NULL, name->inode);
+    return 0;
+}
+
+static int crash_rename(void *ctx, const char *from, const char *to)
+{
+    struct crash_fs *fs = ctx;
+    const struct name *name = find(&fs->now, from);
+
+    if (!name || !has_dir(&fs->now, to))
+        return -ENOENT;
+    do_change(fs, from, to, name->inode);
+    return 0;
+}
+
+static int crash_link(void *ctx, const char *from, const char *to)
+{
+    struct crash_fs *fs = ctx;
+    const struct name *name = find(&fs->now, from);
+
+    if (!name || !has_dir(&fs->now, to))
+        return -ENOENT;
+    if (find(&fs->now, to))
+        return -EEXIST;
+    do_change(fs, NULL, to, name->inode);
+    return 0;
+}
+
+static int crash_list(void *ctx, const char *path, fs_visit_fn *visit, void *visit_ctx)
+{
+    struct crash_fs *fs = ctx;
+    const struct name *dir = find(&fs->now, path);
+    char *names[MAX_NAMES];
+    size_t count = 0;
+    int rc = 0;
+
+    if (!dir)
+        return -ENOENT;
+    if (!fs->inodes[dir->inode].directory)
+        return -ENOTDIR;
+    for (size_t i = 0; i < fs->now.count; i++) {
+        if (fs->now.at[i].dir == dir->inode)
+            names[count++] = copy_text(fs->now.at[i].text);
+    }
+    for (size_t i = 0; i < count; i++) {
+        rc = rc == 0 ? visit(visit_ctx, names[i]) : rc;
+        free(names[i]);
+    }
+    return rc;
+}
+
+static int crash_sync_dir(void *ctx, const char *path)
+{
+    struct crash_fs *fs = ctx;
+    const struct name *name = is_parent(path) ? NULL : find(&fs->now, path);
+    int dir = name ? name->inode : ROOT;
+    size_t kept = 0;
+
+    if (!name && !is_parent(path))
+        return -ENOENT;
+    for (size_t i = 0; i < fs->nchanges; i++) {
+        struct change change = fs->changes[i];
+
+        if ((change.from.text && change.from.dir == dir) || (change.to.text && change.to.dir == dir)) {
+            apply(&fs->disk, &change);
+            free_change(&change);
+        } else {
+            fs->changes[kept++] = change;
+        }
+    }
+    fs->nchanges = kept;
+    return 0;
+}
+
+static int crash_sync_all(void *ctx, int fd)
+{
+    struct crash_fs *fs = ctx;
+
+    by_fd(fs, fd);
+    for (size_t i = 0; i < fs->nchanges; i++) {
+        apply(&fs->disk, &fs->changes[i]);
+        free_change(&fs->changes[i]);
+    }
+    fs->nchanges = 0;
+    for (int i = 0; i < fs->ninodes; i++)
+        copy_bytes(&fs->inodes[i].disk, &fs->inodes[i].now);
+    return 0;
+}
+
+static int crash_lock(void *ctx, const char *path, int *fd_out, pid_t *owner_out)
+{
+    struct crash_fs *fs = ctx;
+
+    if (fs->lock_fd >= 0) {
+        *owner_out = 4711;
+        return -EWOULDBLOCK;
+    }
+    int rc = crash_open(ctx, path, FS_READ | FS_WRITE | FS_CREATE, fd_out);
+    if (rc == 0)
+        fs->lock_fd = *fd_out;
+    return rc;
+}
+
+struct crash_fs *crash_fs_create(void)
+{
+    struct crash_fs *fs = calloc(1, sizeof(*fs));
+
+    demand(fs != NULL, "out of memory");
+    fs->lock_fd = -1;
+    new_inode(fs, true);
+    for (int i = 0; i < MAX_FDS; i++)
+        fs->fds[i] = -1;
+    fs->ops = (struct fsops){
+        .ctx = fs,
+        .open = crash_open,
+        .close = crash_close,
+        .pread = crash_pread,
+        .pwrite = crash_pwrite,
+        .size = crash_size,
+        .truncate = crash_truncate,
+        .sync = crash_sync,
+        .stat = crash_stat,
+        .mkdir = crash_mkdir,
+        .rmdir = crash_rmdir,
+        .unlink = crash_unlink,
+        .rename = crash_rename,
+        .link = crash_link,
+        .list = crash_list,
+        .sync_dir = crash_sync_dir,
+        .sync_all = crash_sync_all,
+        .lock = crash_lock,
+    };
+    return fs;
+}
+
+void crash_fs_destroy(struct crash_fs *fs)
+{
+    if (!fs)
+        return;
+    for (size_t i = 0; i < fs->now.count; i++)
+        free(fs->now.at[i].text);
+    for (size_t i = 0; i < fs->disk.count; i++)
+        free(fs->disk.at[i].text);
+    for (size_t i = 0; i < fs->nchanges; i++)
+        free_change(&fs->changes[i]);
+    for (int i = 0; i < fs->ninodes; i++) {
+        free(fs->inodes[i].now.ptr);
+        free(fs->inodes[i].disk.ptr);
+    }
+    free(fs);
+}
+
+const struct fsops *crash_fs_ops(struct crash_fs *fs)
+{
+    return &fs->ops;
+}
+
+/* ---- the crash --------------------------------------------------------------------------------------------------------- */
+
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);
+
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+/* Any sector may have reached the disk or not; the size may be the old one, the new one, or any multiple of a sector
+ * between; what was never written reads as zeros. */
+static void tear(struct bytes *out, const struct inode *inode, uint64_t *random)
+{
+    size_t small = inode->now.len < inode->disk.len ? inode->now.len : inode->disk.len;
+    size_t large = inode->now.len < inode->disk.len ? inode->disk.len : inode->now.len;
+    size_t choice = (size_t)(next_random(random) % 4);
+    size_t len = choice == 0 ? inode->disk.len : choice == 1 ? small + (large - small) / 2 / SECTOR * SECTOR : inode->now.len;
+
+    resize(out, 0);
+    resize(out, len);
+    memset(out->ptr, 0, len);
+    for (size_t at = 0; at < len; at += SECTOR) {
+        const struct bytes *from = next_random(random) % 2 ? &inode->now : &inode->disk;
+        size_t n = len - at < SECTOR ? len - at : SECTOR;
+        if (at >= from->len)
+            continue;
+        n = from->len - at < n ? from->len - at : n;
+        memcpy(out->ptr + at, from->ptr + at, n);
+    }
+}
+
+struct crash_fs *crash_fs_after(const struct crash_fs *fs, enum crash_mode mode, uint64_t seed)
+{
+    struct crash_fs *after = crash_fs_create();
+    bool names = mode == CRASH_KEEP_ALL || mode == CRASH_NAMES_ONLY;
+    bool data = mode == CRASH_KEEP_ALL || mode == CRASH_DATA_ONLY;
+
+    for (size_t i = 0; i < fs->disk.count; i++)
+        set_name(&after->disk, fs->disk.at[i].dir, fs->disk.at[i].text, fs->disk.at[i].inode);
+    for (size_t i = 0; i < fs->nchanges; i++) {
+        if (names || (mode == CRASH_RANDOM && next_random(&seed) % 2))
+            apply(&after->disk, &fs->changes[i]);
+    }
+    for (size_t i = 0; i < after->disk.count; i++)
+        set_name(&after->now, after->disk.at[i].dir, after->disk.at[i].text, after->disk.at[i].inode);
+    after->ninodes = fs->ninodes;
+    for (int i = 0; i < fs->ninodes; i++) {
+        const struct inode *inode = &fs->inodes[i];
+
+        after->inodes[i].directory = inode->directory;
+        if (mode == CRASH_RANDOM && next_random(&seed) % 3 == 0)
+            tear(&after->inodes[i].now, inode, &seed);
+        else if (data || (mode == CRASH_RANDOM && next_random(&seed) % 2))
+            copy_bytes(&after->inodes[i].now, &inode->now);
+        else
+            copy_bytes(&after->inodes[i].now, &inode->disk);
+        copy_bytes(&after->inodes[i].disk, &after->inodes[i].now);
+    }
+    return after;
+}

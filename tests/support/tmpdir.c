@@ -1,0 +1,122 @@
+#include "tmpdir.h"
+
+#include <dirent.h>
+#include <ftw.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void die(const char *path)
+{
+    perror(path);
+    abort();
+}
+
+void tmpdir_create(char path[TMPDIR_SIZE])
+{
+    const char *base = getenv("TMPDIR");
+
+    snprintf(path, TMPDIR_SIZE, "%s/bloomery-test-XXXXXX", base && *base ? base : "/tmp");
+    if (!mkdtemp(path))
+        die(path);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+void tmpdir_remove(const char *path)
+{
+    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0)
+        die(path);
+}
+
+struct tmp_path tmp_path(const char *dir, const char *fmt, ...)
+{
+    struct tmp_path path;
+    va_list args;
+    int len = snprintf(path.text, sizeof(path.text), "%s/", dir);
+
+    va_start(args, fmt);
+    vsnprintf(path.text + len, sizeof(path.text) - (size_t)len, fmt, args);
+    va_end(args);
+    return path;
+}
+
+bool file_exists(const char *path)
+{
+    struct stat st;
+
+    return lstat(path, &st) == 0;
+}
+
+unsigned char *file_read(const char *path, size_t *len_out)
+{
+    FILE *file = fopen(path, "rb");
+    struct stat st;
+
+    if (!file || fstat(fileno(file), &st) != 0)
+        die(path);
+    unsigned char *bytes = malloc((size_t)st.st_size + 1);
+    if (!bytes || fread(bytes, 1, (size_t)st.st_size, file) != (size_t)st.st_size)
+        die(path);
+    bytes[st.st_size] = 0;
+    fclose(file);
+    *len_out = (size_t)st.st_size;
+    return bytes;
+}
+
+void file_write(const char *path, const void *bytes, size_t len)
+{
+    FILE *file = fopen(path, "wb");
+
+    if (!file || fwrite(bytes, 1, len, file) != len || fclose(file) != 0)
+        die(path);
+}
+
+void file_copy(const char *from, const char *to)
+{
+    size_t len;
+    unsigned char *bytes = file_read(from, &len);
+
+    file_write(to, bytes, len);
+    free(bytes);
+}
+
+void file_truncate(const char *path, size_t len)
+{
+    if (truncate(path, (off_t)len) != 0)
+        die(path);
+}
+
+void file_flip_bit(const char *path, size_t bit)
+{
+    size_t len;
+    unsigned char *bytes = file_read(path, &len);
+
+    if (bit / 8 >= len)
+        die(path);
+    bytes[bit / 8] ^= (unsigned char)(1u << (bit % 8));
+    file_write(path, bytes, len);
+    free(bytes);
+}
+
+size_t dir_count(const char *path)
+{
+    DIR *dir = opendir(path);
+    size_t count = 0;
+
+    if (!dir)
+        return 0;
+    for (const struct dirent *entry; (entry = readdir(dir));)
+        count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    closedir(dir);
+    return count;
+}

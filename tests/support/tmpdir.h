@@ -1,0 +1,28 @@
+/* tmpdir: directories and files of tests. Everything here ends the test program with a message when it fails. */
+#ifndef BLOOMERY_TEST_TMPDIR_H
+#define BLOOMERY_TEST_TMPDIR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define TMPDIR_SIZE 128
+
+/* A new empty directory under $TMPDIR or /tmp; removed with all it holds by tmpdir_remove(). */
+void tmpdir_create(char path[TMPDIR_SIZE]);
+void tmpdir_remove(const char *path);
+
+/* A file in a directory, by a path below it that printf builds. */
+struct tmp_path {
+    char text[1024];
+};
+struct tmp_path tmp_path(const char *dir, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+bool file_exists(const char *path);
+unsigned char *file_read(const char *path, size_t *len_out); /* to be freed */
+void file_write(const char *path, const void *bytes, size_t len);
+void file_copy(const char *from, const char *to);
+void file_truncate(const char *path, size_t len);
+void file_flip_bit(const char *path, size_t bit);
+size_t dir_count(const char *path); /* entries, 0 also when there is no such directory */
+
+#endif

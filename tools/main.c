@@ -1,0 +1,80 @@
+/* bloomery: the operator's tool. This file holds the table of subcommands and the help made from it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tool.h"
+#include "version.h"
+
+static const struct tool_command commands[] = {
+    {
+        .name = "import",
+        .arguments = "DATADIR NAME FILE [--variant na|me|ka] [--capacity N] [--error P]",
+        .summary = "Adds a Filter.db file of Cassandra or ScyllaDB to a data directory.",
+        .help = "The daemon must not be running on DATADIR, which is created if it does not exist. NAME must be free. The\n"
+                "filter becomes one of fixed size; its bits are taken over as they are.\n"
+                "\n"
+                "  --variant V   the layout of FILE: na (Cassandra 4.0 and later), me (Cassandra 3.x, ScyllaDB mc to mt) or\n"
+                "                ka (before Cassandra 3.0, ScyllaDB ka and la). By default it is taken from the SSTable\n"
+                "                version in FILE's name, as in nb-1-big-Filter.db or ks-cf-ka-1-Filter.db.\n"
+                "  --capacity N  how many items the filter may hold before adds are refused. By default the number of items\n"
+                "                its bits suggest, or bits * ln 2 / k (the number it would be made for) if that is more.\n"
+                "  --error P     the false-positive rate to state for it, 0 < P < 1. By default the rate at its capacity.\n",
+        .run = tool_import,
+    },
+};
+
+#define NCOMMANDS (sizeof(commands) / sizeof(*commands))
+
+static void print_help(void)
+{
+    printf("bloomery %s: offline work on Bloomery's data directories and Filter.db files\n\n", BLOOMERY_VERSION);
+    printf("Usage: bloomery COMMAND ...\n\n");
+    for (size_t i = 0; i < NCOMMANDS; i++)
+        printf("  %-10s %s\n", commands[i].name, commands[i].summary);
+    printf("\n  help COMMAND, --help, --version\n\n");
+    printf("Exit status: 0 done, 1 failed (the reason is on stderr), 2 not understood.\n");
+}
+
+static const struct tool_command *find_command(const char *name)
+{
+    for (size_t i = 0; i < NCOMMANDS; i++) {
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    }
+    fprintf(stderr, "bloomery: there is no command '%s'; see 'bloomery --help'\n", name);
+    return NULL;
+}
+
+static int help(const char *name)
+{
+    const struct tool_command *command = find_command(name);
+
+    if (!command)
+        return TOOL_USAGE;
+    printf("Usage: bloomery %s %s\n\n%s\n%s", command->name, command->arguments, command->summary, command->help);
+    return TOOL_OK;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        fprintf(stderr, "bloomery: a command is missing; see 'bloomery --help'\n");
+        return TOOL_USAGE;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("bloomery %s\n", BLOOMERY_VERSION);
+        return TOOL_OK;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        if (argc > 2)
+            return help(argv[2]);
+        print_help();
+        return TOOL_OK;
+    }
+    const struct tool_command *command = find_command(argv[1]);
+    if (!command)
+        return TOOL_USAGE;
+    if (argc == 3 && strcmp(argv[2], "--help") == 0)
+        return help(argv[1]);
+    return command->run(argc - 1, argv + 1);
+}

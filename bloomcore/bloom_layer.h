@@ -86,7 +86,7 @@ static inline void bloom_layer_bits(const struct bloom_layer *layer, struct bloo
     struct bloom_walk walk = bloom_walk_start(geometry, hash);
 
     for (unsigned i = 0, k = geometry->k; i < k; i++)
-        bit[i] = bloom_walk_next(geometry, &walk);
+        bit[i] = bloom_walk_next(&walk);
 }
 
 /* All bits are tested, with one AND: which of them is the first to be missing is random, and a branch on it would be
@@ -109,7 +109,7 @@ static inline bool bloom_layer_test(const struct bloom_layer *layer, struct bloo
     uint64_t all = 1;
 
     for (unsigned i = geometry->k; i > 0; i--) {
-        uint64_t bit = bloom_walk_next(geometry, &walk);
+        uint64_t bit = bloom_walk_next(&walk);
         all &= atomic_load_explicit(&words[bit >> 6], memory_order_relaxed) >> (bit & 63);
     }
     return all;

@@ -76,8 +76,8 @@ static unsigned add_until(struct bloom_filter *filter, struct rng *rng, uint64_t
     return failures;
 }
 
-/* Pool, classes with and without shape, filters with inline, heap and mapped words, growth through all three, a layer
- * appended. Returns how many calls failed for want of memory, each of which is then repeated and must succeed. */
+/* Pool, classes with and without shape, filters with inline and mapped words, growth from inline to heap words, a mapped
+ * layer appended. Returns how many calls failed for want of memory, each of which is then repeated and must succeed. */
 static unsigned scenario(void)
 {
     struct bloom_params params = {300, 0.01, 4};
@@ -110,7 +110,7 @@ static unsigned scenario(void)
     TRY(bloom_filter_init(second, shaped, &err), bloom_pool_bytes(pool) == held);
     bloom_class_release(class);
     bloom_class_release(shaped);
-    failures += add_until(filter, &rng, 500000);
+    failures += add_until(filter, &rng, 30000);
     held = bloom_pool_bytes(pool);
     TRY(bloom_filter_append_layer(filter, &large, &err), bloom_pool_bytes(pool) == held);
     bloom_filter_deinit(filter);
@@ -128,7 +128,7 @@ Test(bloom_fault, every_allocation_may_fail_once)
     allocations = 0;
     cr_assert_eq(scenario(), 0);
     total = allocations;
-    cr_assert_geq(total, 15);
+    cr_assert_eq(total, 14); /* pool 2, classes 2, `second` 1, four layers by growth 4 + 3 for words, one appended 2 */
     for (long i = 0; i < total; i++) {
         countdown = i;
         cr_assert_eq(scenario(), 1, "allocation %ld of %ld", i, total);

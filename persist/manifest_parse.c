@@ -152,7 +152,7 @@ static int parse_name(struct manifest_parser *parser, struct scan *scan)
         parser->name = name;
         parser->name_size = encoded;
     }
-    parser->filter.name = parser->name;
+    parser->filter.name = encoded > 0 ? parser->name : "";
     if (!name_decode(word, encoded, parser->name, &parser->filter.name_len) ||
         parser->filter.name_len > MANIFEST_MAX_NAME)
         scan->expected = " name=";

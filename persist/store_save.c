@@ -113,6 +113,7 @@ struct target {
     bool same_name;                       /* as in the committed record */
     char dir[NAME_DIR_MAX + 1];
     bool made_dir;
+    unsigned owned; /* files 0 .. owned - 1 of the directory are the committed save's */
     struct manifest_filter record;
     struct errbuf refusal;
 };
@@ -139,12 +140,11 @@ static int owned_layers(struct save *save, const char *dir, unsigned *nlayers_ou
 
 static int check_target(struct save *save, struct target *target, unsigned nlayers, struct errbuf *err)
 {
-    unsigned owned;
     struct path path;
     struct fs_stat st;
-    int rc = owned_layers(save, target->dir, &owned, err);
+    int rc = 0;
 
-    for (unsigned i = owned; i < nlayers && rc == 0; i++) {
+    for (unsigned i = target->owned; i < nlayers && rc == 0; i++) {
         rc = path_final(save->store, &path, target->dir, i, err);
         if (rc != 0)
             break;
@@ -171,10 +171,9 @@ static int make_dir(struct save *save, struct target *target, struct errbuf *err
     if (rc != 0)
         return rc;
     rc = fs->mkdir(fs->ctx, path.text);
-    if (rc == 0) {
-        target->made_dir = true;
+    target->made_dir = rc == 0;
+    if (rc == 0)
         return 0;
-    }
     if (rc == -EEXIST)
         rc = fs->stat(fs->ctx, path.text, &st);
     if (rc != 0) {
@@ -197,7 +196,8 @@ static int sync_names(struct save *save, const struct target *target, struct err
     if (rc != 0 || save->sync_all)
         return rc;
     rc = fs->sync_dir(fs->ctx, path.text);
-    if (rc == 0 && target->made_dir) {
+    /* A directory that is there need not be there on disk: a save that failed may have made it. */
+    if (rc == 0 && target->owned == 0) {
         rc = path_root(save->store, &path, "filters", err);
         if (rc == 0)
             rc = fs->sync_dir(fs->ctx, path.text);
@@ -273,9 +273,11 @@ static int place_layers(struct save *save, struct target *target, bool link, str
     /* Before any file is made, so that a failure half-way finds all that may be there. */
     for (unsigned i = 0; i < record->nlayers; i++)
         record->layers[i].generation = generation;
-    rc = check_target(save, target, record->nlayers, err);
+    rc = owned_layers(save, target->dir, &target->owned, err);
     if (rc == 0)
         rc = make_dir(save, target, err);
+    if (rc == 0 && !target->made_dir)
+        rc = check_target(save, target, record->nlayers, err);
     if (rc != 0)
         return rc;
     if (++save->dirs_synced > SAVE_MAX_SINGLE_SYNCS)

@@ -1,0 +1,373 @@
+/* What a save does, and what it leaves alone. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "fault_fs.h"
+#include "name_code.h"
+#include "rig.h"
+#include "tmpdir.h"
+
+static const struct bloom_params small = {.capacity = 100, .error_rate = 0.01, .expansion = 0};
+static const struct bloom_params scaling = {.capacity = 40, .error_rate = 0.05, .expansion = 2};
+
+static char dir[TMPDIR_SIZE];
+static struct rig rig;
+static struct store *store;
+static struct errbuf err;
+static struct store_save_summary summary;
+
+#define AT(...) (tmp_path(dir, __VA_ARGS__).text)
+
+static void set_up(void)
+{
+    tmpdir_create(dir);
+    rig_init(&rig);
+    cr_assert_eq(rig_load(&rig, dir, NULL, 1, &store, &err), 0, "%s", err.text);
+}
+
+static void tear_down(void)
+{
+    store_close(store);
+    rig_deinit(&rig);
+    tmpdir_remove(dir);
+}
+
+TestSuite(store_save, .init = set_up, .fini = tear_down);
+
+static void save(void)
+{
+    cr_assert_eq(rig_save(&rig, store, &summary, &err), 0, "%s", err.text);
+}
+
+/* The directory, loaded anew, holds what the rig holds. */
+static void assert_saved(void)
+{
+    struct rig loaded;
+
+    store_close(store);
+    rig_init(&loaded);
+    cr_assert_eq(rig_load(&loaded, dir, NULL, 3, &store, &err), 0, "%s", err.text);
+    cr_assert_eq(loaded.loaded.quarantined + loaded.loaded.foreign + loaded.loaded.recovered + loaded.loaded.leftovers, 0, "%s",
+                 loaded.reports);
+    cr_assert_eq(loaded.count, rig.count);
+    cr_assert_eq(rig_digest(&loaded), rig_digest(&rig));
+    rig_deinit(&loaded);
+}
+
+Test(store_save, filters_of_all_kinds_come_back)
+{
+    struct bloom_shape ka = {.nwords = 77, .k = 21, .variant = BLOOM_KA};
+    struct bloom_shape me = {.nwords = 1, .k = 1, .variant = BLOOM_ME};
+
+    rig_fill(rig_add(&rig, "fixed", &small, NULL), 0, 50);
+    rig_fill(rig_add(&rig, "scaling", &scaling, NULL), 0, 1000);
+    rig_fill(rig_add(&rig, "ka", &small, &ka), 0, 100);
+    rig_fill(rig_add(&rig, "me", &scaling, &me), 0, 200);
+    rig_add(&rig, "empty", &small, NULL);
+    rig_find(&rig, "fixed")->expires_ms = INT64_MAX;
+    rig_find(&rig, "ka")->log_position = UINT64_MAX;
+    save();
+    cr_assert_eq(summary.filters, 5);
+    assert_saved();
+}
+
+/* Larger than a piece, and not a multiple of a block: direct I/O with a padded end. */
+Test(store_save, large_filters_come_back_with_and_without_direct_io)
+{
+    struct bloom_shape shape = {.nwords = 300001, .k = 3, .variant = BLOOM_ME};
+    struct fault_fs fault;
+
+    rig_fill(rig_add(&rig, "large", &small, &shape), 0, 100);
+    save();
+    cr_assert_eq(summary.bytes, 8 + 8 * 300001);
+    assert_saved();
+
+    store_close(store);
+    fault_fs_init(&fault, fsops_posix());
+    fault.refuse_direct = true;
+    struct rig other;
+    rig_init(&other);
+    cr_assert_eq(rig_load(&other, dir, &fault.ops, 1, &store, &err), 0, "%s", err.text);
+    cr_assert_eq(rig_digest(&other), rig_digest(&rig));
+    rig_fill(rig_find(&other, "large"), 500, 1);
+    rig_fill(rig_find(&rig, "large"), 500, 1);
+    cr_assert_eq(rig_save(&other, store, &summary, &err), 0, "%s", err.text);
+    rig_deinit(&other);
+    assert_saved();
+}
+
+Test(store_save, what_has_not_changed_is_not_written_again)
+{
+    struct stat before, after;
+
+    rig_fill(rig_add(&rig, "a", &small, NULL), 0, 50);
+    rig_fill(rig_add(&rig, "b", &small, NULL), 0, 50);
+    save();
+    cr_assert_eq(summary.layers_written, 2);
+    stat(AT("filters/a/0-Filter.db"), &before);
+    rig_fill(rig_find(&rig, "b"), 50, 5);
+    save();
+    cr_assert_eq(summary.layers_written, 1);
+    cr_assert_eq(summary.filters, 2);
+    stat(AT("filters/a/0-Filter.db"), &after);
+    cr_assert_eq(before.st_ino, after.st_ino);
+    save();
+    cr_assert_eq(summary.layers_written, 0);
+    assert_saved();
+}
+
+/* Of a chain only the newest layer takes items. */
+Test(store_save, older_layers_of_a_changed_filter_are_not_written_again)
+{
+    rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 250);
+    unsigned nlayers = bloom_filter_nlayers(rig.filters[0].filter);
+    cr_assert_geq(nlayers, 3);
+    save();
+    cr_assert_eq(summary.layers_written, nlayers);
+    rig_fill(&rig.filters[0], 1000, 3);
+    cr_assert_eq(bloom_filter_nlayers(rig.filters[0].filter), nlayers);
+    save();
+    cr_assert_eq(summary.layers_written, 1);
+    assert_saved();
+}
+
+/* Bits that appear in an older layer after all (an add that was under way) are written, whatever the counts say. */
+Test(store_save, an_older_layer_whose_bits_have_changed_is_written)
+{
+    struct bloom_layer_view view;
+
+    rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 250);
+    save();
+    bloom_filter_layer(rig.filters[0].filter, 0, &view);
+    uint64_t i = 0;
+    while (view.words[i] == UINT64_MAX)
+        i++;
+    view.words[i] |= view.words[i] + 1;
+    rig.filters[0].dirty = true;
+    save();
+    cr_assert_eq(summary.layers_written, 2);
+    assert_saved();
+}
+
+Test(store_save, a_renamed_filter_is_linked_and_its_old_directory_goes)
+{
+    rig_fill(rig_add(&rig, "from", &scaling, NULL), 0, 100);
+    save();
+    rig_rename(&rig, "from", "to");
+    save();
+    cr_assert_eq(summary.layers_written, 0);
+    cr_assert_eq(summary.layers_linked, 2);
+    cr_assert_eq(summary.removed, 0);
+    cr_assert(!file_exists(AT("filters/from")));
+    assert_saved();
+}
+
+Test(store_save, two_filters_can_swap_names)
+{
+    rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
+    rig_fill(rig_add(&rig, "b", &small, NULL), 7, 10);
+    save();
+    rig_rename(&rig, "a", "x");
+    rig_rename(&rig, "b", "a");
+    rig_rename(&rig, "x", "b");
+    save();
+    cr_assert_eq(summary.layers_linked, 3);
+    cr_assert_eq(dir_count(AT("filters/a")), 1);
+    cr_assert_eq(dir_count(AT("filters/b")), 2);
+    assert_saved();
+}
+
+Test(store_save, removed_filters_go_and_their_ids_are_not_used_again)
+{
+    rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
+    rig_fill(rig_add(&rig, "b", &small, NULL), 7, 10);
+    save();
+    rig_remove(&rig, "b");
+    save();
+    cr_assert_eq(summary.removed, 1);
+    cr_assert(!file_exists(AT("filters/b")));
+    rig_remove(&rig, "a");
+    save();
+    assert_saved();
+    cr_assert_eq(store_next_id(store), 3);
+}
+
+/* The last item with an id holds: 1 is renamed behind the walk's back, 2 is deleted, 3 takes the first one's old name. */
+Test(store_save, what_is_renamed_or_deleted_during_the_walk_is_saved_as_it_became)
+{
+    struct rig_filter *a = rig_add(&rig, "a", &scaling, NULL);
+    rig_fill(a, 0, 100);
+    rig_fill(rig_add(&rig, "b", &small, NULL), 7, 10);
+    struct rig_filter *c = rig_add(&rig, "c", &small, NULL);
+    rig_fill(c, 70, 10);
+    struct store_item extra[] = {
+        {.id = 1, .name = "a2", .name_len = 2, .filter = rig.filters[0].filter},
+        {.id = 2, .name = "b", .name_len = 1},
+        {.id = 3, .name = "a", .name_len = 1, .filter = rig.filters[2].filter},
+        {.id = 99, .name = "never saved", .name_len = 11},
+    };
+    rig.extra = extra;
+    rig.nextra = 4;
+    save();
+    cr_assert_eq(summary.filters, 2);
+    cr_assert_eq(summary.refused, 0);
+    rig.nextra = 0;
+    rig_remove(&rig, "b");
+    rig_rename(&rig, "a", "a2");
+    rig_rename(&rig, "c", "a");
+    rig.next_id = 100;
+    assert_saved();
+    cr_assert_eq(dir_count(AT("filters")), 2);
+    cr_assert_eq(dir_count(AT("filters/a")), 1);
+    cr_assert_eq(store_next_id(store), 100);
+}
+
+Test(store_save, a_foreign_file_in_the_way_is_not_overwritten_and_the_others_are_saved)
+{
+    mkdir(AT("filters/taken"), 0700);
+    file_write(AT("filters/taken/0-Filter.db"), "mine", 4);
+    file_write(AT("filters/file"), "mine", 4);
+    rig_fill(rig_add(&rig, "free", &small, NULL), 0, 50);
+    rig_fill(rig_add(&rig, "taken", &small, NULL), 0, 50);
+    rig_fill(rig_add(&rig, "file", &small, NULL), 0, 50);
+    save();
+    cr_assert_eq(summary.filters, 1);
+    cr_assert_eq(summary.refused, 2);
+    cr_assert(strstr(summary.refusal.text, "filter 'file'") && strstr(summary.refusal.text, "filters/file is in its place"),
+              "%s", summary.refusal.text);
+    cr_assert(strstr(rig.reports, "filters/taken/0-Filter.db is in its place"), "%s", rig.reports);
+    cr_assert_eq(dir_count(AT("filters/taken")), 1);
+
+    size_t len;
+    unsigned char *bytes = file_read(AT("filters/taken/0-Filter.db"), &len);
+    cr_assert(len == 4 && memcmp(bytes, "mine", 4) == 0);
+    free(bytes);
+    unlink(AT("filters/taken/0-Filter.db"));
+    unlink(AT("filters/file"));
+    save(); /* not dirty, and yet written: it was not saved before */
+    cr_assert_eq(summary.refused, 0);
+    assert_saved();
+}
+
+/* A rename that cannot be saved leaves what the directory had, under the old name; whoever has that name now waits. */
+Test(store_save, a_refused_rename_keeps_the_old_record)
+{
+    rig_fill(rig_add(&rig, "a", &small, NULL), 0, 50);
+    save();
+    mkdir(AT("filters/b"), 0700);
+    file_write(AT("filters/b/0-Filter.db"), "mine", 4);
+    rig_rename(&rig, "a", "b");
+    rig_fill(rig_find(&rig, "b"), 900, 5);
+    rig_fill(rig_add(&rig, "a", &small, NULL), 500, 10);
+    save();
+    cr_assert_eq(summary.refused, 2, "%s", rig.reports);
+    cr_assert_eq(summary.filters, 1);
+    uint64_t id = 0;
+    cr_assert_eq(store_find(store, "a", 1, &id, &err), 0);
+    cr_assert_eq(id, 1);
+    cr_assert_eq(store_find(store, "b", 1, &id, &err), STORE_NOT_FOUND);
+    unlink(AT("filters/b/0-Filter.db"));
+    save();
+    cr_assert_eq(summary.refused, 0);
+    assert_saved();
+}
+
+/* The bits that a failed save has marked as seen are written by the next one. */
+Test(store_save, a_failed_save_does_not_forget_what_was_dirty)
+{
+    struct fault_fs fault;
+
+    rig_fill(rig_add(&rig, "a", &small, NULL), 0, 50);
+    save();
+    store_close(store);
+    rig_deinit(&rig);
+    rig_init(&rig);
+    fault_fs_init(&fault, fsops_posix());
+    cr_assert_eq(rig_load(&rig, dir, &fault.ops, 1, &store, &err), 0);
+    rig_fill(rig_find(&rig, "a"), 50, 5);
+    fault_fs_arm(&fault, 5, FAULT_ERROR, -5, true);
+    cr_assert_lt(rig_save(&rig, store, &summary, &err), 0);
+    fault.fail_at = 0;
+    cr_assert(!rig.filters[0].dirty);
+    cr_assert_eq(rig_save(&rig, store, &summary, &err), 0, "%s", err.text);
+    cr_assert_eq(summary.layers_written, 1);
+    assert_saved();
+}
+
+Test(store_save, a_forgotten_filter_moves_to_quarantine_and_its_name_is_free)
+{
+    size_t len;
+
+    rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
+    save();
+    store_close(store);
+    file_flip_bit(AT("filters/a/1-Filter.db"), 99);
+    rig_deinit(&rig);
+    rig_init(&rig);
+    cr_assert_eq(rig_load(&rig, dir, NULL, 1, &store, &err), 0);
+    cr_assert_null(rig.filters[0].filter);
+    cr_assert_eq(store_forget(store, 55), STORE_NOT_FOUND);
+    cr_assert_eq(store_forget(store, 1), 0);
+    cr_assert_eq(store_forget(store, 1), STORE_NOT_FOUND, "it is forgotten already");
+    rig_remove(&rig, "a");
+    rig_fill(rig_add(&rig, "a", &small, NULL), 3, 5);
+    save();
+    cr_assert_eq(summary.refused, 0, "%s", rig.reports);
+    cr_assert_eq(dir_count(AT("filters/a")), 1);
+    cr_assert_eq(dir_count(AT("quarantine/a-1")), 2);
+    unsigned char *bytes = file_read(AT("quarantine/a-1/0-Filter.db"), &len);
+    cr_assert_neq(len, 0);
+    free(bytes);
+    assert_saved();
+    cr_assert_eq(store_forget(store, 1), STORE_NOT_FOUND);
+}
+
+/* Every byte, alone and in company, in names of every length that matters. */
+Test(store_save, any_name_can_be_saved)
+{
+    static const size_t lengths[] = {0, 66, 67, 200, 201, 255, 256, 4096, 65535};
+    char *name = malloc(65535);
+
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+        memset(name, "\xff" "a" "/"[i % 3], lengths[i]);
+        rig_fill(rig_add_bytes(&rig, name, lengths[i], &small, NULL), i, 5);
+    }
+    for (int i = 0; i < 256; i++)
+        name[i] = (char)i;
+    rig_fill(rig_add_bytes(&rig, name, 256, &small, NULL), 100, 5);
+    for (int i = 0; i < 8; i++)
+        rig_fill(rig_add_bytes(&rig, name + 32 * i, 32, &small, NULL), 200, 5);
+    static const char *const odd[] = {".", "..", "a/b", "../x", "%~", "%2F", "A", "a", "-", "a.b", ".hidden", "MANIFEST"};
+    for (size_t i = 0; i < sizeof(odd) / sizeof(*odd); i++)
+        rig_fill(rig_add(&rig, odd[i], &small, NULL), i, 7);
+    save();
+    cr_assert_eq(summary.refused, 0, "%s", rig.reports);
+    cr_assert_eq(summary.filters, rig.count);
+    cr_assert_eq(dir_count(AT("filters")), rig.count);
+    assert_saved();
+    free(name);
+}
+
+Test(store_save, many_filters_are_found_by_name)
+{
+    for (int i = 0; i < 60; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "n%d", i);
+        rig_fill(rig_add(&rig, name, &small, NULL), (uint64_t)i, 3);
+    }
+    save();
+    for (int i = 0; i < 60; i++) {
+        char name[16];
+        uint64_t id = 0;
+        snprintf(name, sizeof(name), "n%d", i);
+        cr_assert_eq(store_find(store, name, strlen(name), &id, &err), 0);
+        cr_assert_eq(id, (uint64_t)i + 1);
+    }
+    cr_assert_eq(store_find(store, "n60", 3, NULL, &err), STORE_NOT_FOUND);
+    assert_saved();
+}

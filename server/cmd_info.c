@@ -19,6 +19,7 @@
 #include "handlers.h"
 #include "saver.h"
 #include "server.h"
+#include "worker.h"
 #include "version.h"
 
 /* What the sections are written from. */
@@ -93,6 +94,17 @@ static void info_server(struct info *info)
     line(info, "worker_threads:%u", server->nworkers);
 }
 
+/* How evenly connections are spread. */
+static void worker_connections(struct info *info)
+{
+    char text[2048] = "";
+    size_t used = 0;
+    for (unsigned i = 0; i < info->server->nworkers && used < sizeof(text); i++)
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%u", i ? "," : "",
+                                 worker_nconns(info->server->workers[i]));
+    line(info, "worker_connections:%s", text);
+}
+
 static void info_clients(struct info *info)
 {
     line(info, "connected_clients:%" PRIu64, sessions_count(info->server->sessions));
@@ -105,6 +117,7 @@ static void info_clients(struct info *info)
     line(info, "clients_in_timeout_table:0");
     line(info, "total_watched_keys:0");
     line(info, "total_blocking_keys:0");
+    worker_connections(info);
 }
 
 /* Bytes of memory that the process occupies now; 0 if the kernel does not say. */

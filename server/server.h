@@ -2,6 +2,7 @@
 #ifndef BLOOMERY_SERVER_H
 #define BLOOMERY_SERVER_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,9 +23,17 @@ struct saver;
 struct store;
 struct worker;
 
+/* Messages that clients can cause again and again, each with a bound of its own (log.h). */
+struct server_log_limits {
+    struct log_limit attack;       /* HTTP requests */
+    struct log_limit client;       /* clients closed over a limit or for want of memory */
+    struct log_limit accept;       /* connections that could not be taken */
+};
+
 struct server {
     _Atomic(struct config *) config;    /* immutable snapshot; replaced as a whole by server_config_replace() */
-    struct log *log;
+    struct log log;
+    struct server_log_limits limits;
     struct bloom_pool *pool;
     struct registry *registry;
     struct reclaimer *reclaimer;
@@ -33,6 +42,12 @@ struct server {
     struct worker **workers;
     unsigned nworkers;
     struct stats main_stats;            /* counters of the main thread */
+    struct main_loop *main_loop;        /* of the main thread: listening, signals, timers, shutdown */
+    struct store *store;                /* the data directory, opened */
+    pthread_mutex_t config_lock;
+    pthread_mutex_t stats_lock;
+    struct stats stats_base;            /* the sums at the last reset */
+    struct stats_sampler sampler;
     int port;                           /* TCP port that is listened on, 0 if none */
     int64_t started_ms;                 /* monotonic */
     int64_t started_unix_ms;
@@ -50,12 +65,29 @@ static inline const struct config *server_config(const struct server *server)
 /* Puts another snapshot in force and frees the old one after a grace period; applies what has effects of its own (limits
  * of memory, log level, save rules). Takes ownership. Thread: any; callers are serialised by server_config_lock(). */
 void server_config_replace(struct server *server, struct config *config);
+void server_config_free(struct server *server); /* at the end, when nobody reads it any more */
 void server_config_lock(struct server *server);
 void server_config_unlock(struct server *server);
 
-/* The counters of all workers and the main thread, summed. */
+/* The counters of all workers and the main thread, summed, since the start or the last reset (CONFIG RESETSTAT). */
 void server_stats(struct server *server, struct stats *sum_out);
 void server_stats_reset(struct server *server);
+
+/* Changes to filters since the start, whatever has been reset: what save rules count. */
+uint64_t server_changes(struct server *server);
+
+/* Takes a sample for the gauges; ten times a second, main thread. */
+void server_sample(struct server *server);
+
+/* Asks the main thread to end the daemon and waits for its decision. true: it ends (the caller returns and its client is
+ * disconnected soon). false: the last save failed and nothing has changed; `err` says why. Blocks: a thread of the pool,
+ * offline. */
+enum shutdown_save { SHUTDOWN_SAVE_BY_RULES, SHUTDOWN_SAVE, SHUTDOWN_NOSAVE };
+struct shutdown_request {
+    enum shutdown_save save; /* by rules: if there are any `save` rules */
+    bool force;              /* end even if the save fails */
+};
+bool server_shutdown(struct server *server, const struct shutdown_request *request, struct errbuf *err);
 
 int64_t server_now_ms(void);      /* monotonic */
 int64_t server_unix_ms(void);     /* since the epoch */

@@ -1,0 +1,200 @@
+#include "bf.h"
+
+#include <errno.h>
+
+#define BATCH 32 /* items on their way at once; window.h says why */
+
+/* ---- finding and creating -------------------------------------------------------------------------------------------- */
+
+static void reply_quarantined(struct bf_call *call)
+{
+    reply_errorf(call->reply, "ERR the filter could not be loaded and is quarantined: %s",
+                 entry_quarantine_reason(call->entry));
+}
+
+/* Whether queries of a filter whose bits cannot be trusted are answered "maybe" (Cassandra's way) instead of an error. */
+static bool quarantined_says_maybe(const struct bf_call *call)
+{
+    return server_config(call->server)->quarantined_filters == QUARANTINE_MAYBE;
+}
+
+static void bf_look(struct bf_call *call)
+{
+    if (!call->entry)
+        call->entry = registry_find(call->server->registry, call->name_hash, call->name);
+}
+
+struct bloom_filter *bf_filter(struct bf_call *call, bool *replied_out)
+{
+    *replied_out = false;
+    bf_look(call);
+    if (!call->entry)
+        return NULL;
+    struct bloom_filter *filter = entry_filter(call->entry);
+    if (!filter) {
+        reply_quarantined(call);
+        *replied_out = true;
+    }
+    return filter;
+}
+
+struct bloom_params bf_default_params(const struct server *server)
+{
+    const struct config *config = server_config(server);
+    return (struct bloom_params){
+        .capacity = (uint64_t)config->bf_initial_size,
+        .error_rate = config->bf_error_rate,
+        .expansion = (uint32_t)config->bf_expansion_factor,
+    };
+}
+
+bool bf_create(struct bf_call *call, const struct bloom_params *params, bool *existed_out)
+{
+    struct errbuf err = {""};
+    struct bloom_class *class;
+    *existed_out = false;
+    int status = bloom_class_get(call->server->pool, params, NULL, &class, &err);
+    if (status == 0) {
+        status = registry_create_filter(call->server->registry, call->name, 0, class, &call->entry, &err);
+        bloom_class_release(class);
+        if (status == REGISTRY_OK) {
+            stats_add(&call->stats->changes, 1);
+            return true;
+        }
+        if (status == REGISTRY_EXISTS) {
+            *existed_out = true;
+            return true;
+        }
+    }
+    if (status == -ENOMEM)
+        errbuf_set(&err, "could not create filter: out of memory");
+    reply_errorf(call->reply, "ERR %s", err.text);
+    return false;
+}
+
+/* The filter of a call for adding, created with the default parameters if there is none. NULL: the reason is replied. */
+static struct bloom_filter *bf_filter_for_add(struct bf_call *call)
+{
+    bool replied, existed;
+    struct bloom_filter *filter = bf_filter(call, &replied);
+    if (filter || replied)
+        return filter;
+    struct bloom_params params = bf_default_params(call->server);
+    if (!bf_create(call, &params, &existed))
+        return NULL;
+    return bf_filter(call, &replied);
+}
+
+/* ---- one item -------------------------------------------------------------------------------------------------------- */
+
+static void reply_query(struct bf_call *call, bool present)
+{
+    stats_add(present ? &call->stats->query_hits : &call->stats->query_misses, 1);
+    reply_bool(call->reply, present);
+}
+
+/* Replies to an add; false if it was refused. */
+static bool reply_add(struct bf_call *call, enum bloom_add result, const struct errbuf *err)
+{
+    switch (result) {
+    case BLOOM_PRESENT:
+        stats_add(&call->stats->items_present, 1);
+        reply_bool(call->reply, false);
+        return true;
+    case BLOOM_ADDED:
+        entry_mark_dirty(call->entry);
+        stats_add(&call->stats->items_added, 1);
+        stats_add(&call->stats->changes, 1);
+        reply_bool(call->reply, true);
+        return true;
+    case BLOOM_FULL:
+        reply_error(call->reply, "ERR non scaling filter is full");
+        return false;
+    case BLOOM_NO_ROOM:
+        reply_errorf(call->reply, "ERR problem inserting into filter: %s", err->text);
+        return false;
+    }
+    return false;
+}
+
+void bf_finish_query(struct bf_call *call, struct slice item, const struct bloom_probe *probe)
+{
+    struct bloom_filter *filter = call->entry ? entry_filter(call->entry) : NULL;
+    if (filter) {
+        reply_query(call, bloom_probe_query(probe, filter));
+        return;
+    }
+    bool replied;
+    bf_look(call);
+    if (call->entry && !entry_filter(call->entry) && quarantined_says_maybe(call)) {
+        reply_query(call, true);
+        return;
+    }
+    filter = bf_filter(call, &replied);
+    if (!replied)
+        reply_query(call, filter && bloom_filter_query(filter, murmur3_hash(item.ptr, item.len)));
+}
+
+void bf_finish_add(struct bf_call *call, struct slice item, const struct bloom_probe *probe)
+{
+    struct errbuf err = {""};
+    struct bloom_filter *filter = call->entry ? entry_filter(call->entry) : NULL;
+    enum bloom_add result;
+    if (filter) {
+        result = bloom_probe_add(probe, filter, &err);
+    } else {
+        filter = bf_filter_for_add(call);
+        if (!filter)
+            return;
+        result = bloom_filter_add(filter, murmur3_hash(item.ptr, item.len), &err);
+    }
+    reply_add(call, result, &err);
+}
+
+/* ---- many items ------------------------------------------------------------------------------------------------------ */
+
+void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx)
+{
+    bool replied, maybe = false;
+    bf_look(call);
+    if (call->entry && !entry_filter(call->entry))
+        maybe = quarantined_says_maybe(call);
+    struct bloom_filter *filter = maybe ? NULL : bf_filter(call, &replied);
+    if (!filter && !maybe && replied)
+        return;
+
+    struct bloom_probe probes[BATCH];
+    reply_array(call->reply, n);
+    for (size_t start = 0; start < n; start += BATCH) {
+        size_t batch = n - start < BATCH ? n - start : BATCH;
+        for (size_t i = 0; filter && i < batch; i++) {
+            struct slice it = item(ctx, start + i);
+            bloom_probe_start(&probes[i], filter, murmur3_hash(it.ptr, it.len));
+        }
+        for (size_t i = 0; i < batch; i++)
+            reply_query(call, maybe || (filter && bloom_probe_query(&probes[i], filter)));
+    }
+}
+
+void bf_add_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx)
+{
+    struct bloom_filter *filter = bf_filter_for_add(call);
+    if (!filter)
+        return;
+
+    struct bloom_probe probes[BATCH];
+    struct errbuf err = {""};
+    size_t token = reply_array_begin(call->reply);
+    size_t replies = 0;
+    bool going = true;
+    for (size_t start = 0; start < n && going; start += BATCH) {
+        size_t batch = n - start < BATCH ? n - start : BATCH;
+        for (size_t i = 0; i < batch; i++) {
+            struct slice it = item(ctx, start + i);
+            bloom_probe_start(&probes[i], filter, murmur3_hash(it.ptr, it.len));
+        }
+        for (size_t i = 0; i < batch && going; i++, replies++)
+            going = reply_add(call, bloom_probe_add(&probes[i], filter, &err), &err);
+    }
+    reply_array_end(call->reply, token, replies);
+}

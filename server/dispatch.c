@@ -1,0 +1,198 @@
+#include "dispatch.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "command.h"
+#include "conn.h"
+#include "log.h"
+#include "worker.h"
+
+#define ECHO_LIMIT 128 /* most of a client's words that an error repeats, as in Redis */
+
+/* `command` NULL: there is no such command. */
+static void reject(struct conn *conn, const struct command *command, const char *text)
+{
+    struct stats *stats = &conn->worker->stats;
+    reply_error(&conn->reply, text);
+    stats_add(&stats->error_replies, 1);
+    if (command)
+        stats_add(&stats->rejected[command_index(command)], 1);
+}
+
+/* An argument as far as a C string would go: what Redis repeats of it. */
+static int printable_len(struct slice arg, size_t limit)
+{
+    const char *nul = arg.len ? memchr(arg.ptr, '\0', arg.len) : NULL;
+    size_t len = nul ? (size_t)(nul - arg.ptr) : arg.len;
+    return (int)(len < limit ? len : limit);
+}
+
+static void reject_unknown(struct conn *conn, const struct resp_command *cmd)
+{
+    struct slice name = resp_arg(cmd, 0);
+    char text[ECHO_LIMIT * 2 + 128];
+    char words[ECHO_LIMIT + 8];
+    size_t used = 0;
+    words[0] = '\0';
+    for (size_t i = 1; i < cmd->argc && used < ECHO_LIMIT; i++) {
+        struct slice arg = resp_arg(cmd, i);
+        int len = printable_len(arg, ECHO_LIMIT - used);
+        used += (size_t)snprintf(words + used, sizeof(words) - used, "'%.*s' ", len, len ? arg.ptr : "");
+    }
+    int len = printable_len(name, ECHO_LIMIT);
+    snprintf(text, sizeof(text), "ERR unknown command '%.*s', with args beginning with: %s", len, len ? name.ptr : "",
+             words);
+    stats_add(&conn->worker->stats.unknown_commands, 1);
+    reject(conn, NULL, text);
+}
+
+static void reject_subcommand(struct conn *conn, const struct command *container, struct slice word)
+{
+    char text[ECHO_LIMIT + 128], upper[32];
+    size_t n = 0;
+    for (; container->name[n] && n < sizeof(upper) - 1; n++)
+        upper[n] = (char)toupper((unsigned char)container->name[n]);
+    upper[n] = '\0';
+    int len = printable_len(word, ECHO_LIMIT);
+    snprintf(text, sizeof(text), "ERR unknown subcommand '%.*s'. Try %s HELP.", len, len ? word.ptr : "", upper);
+    reject(conn, container, text);
+}
+
+static void reject_arity(struct conn *conn, const struct command *command)
+{
+    char text[128];
+    snprintf(text, sizeof(text), "ERR wrong number of arguments for '%s' command", command->full_name);
+    reject(conn, command, text);
+}
+
+/* Browsers and other HTTP clients that were made to talk to this port must not get a command through in their body. */
+static bool is_http(struct conn *conn, const struct resp_command *cmd)
+{
+    struct slice name = resp_arg(cmd, 0);
+    if (!slice_is(name, "post") && !slice_is(name, "host:"))
+        return false;
+    struct server *server = conn->worker->server;
+    log_limited(&server->log, &server->limits.attack, conn->worker->now_ms, LOG_LEVEL_WARNING,
+                "possible cross-protocol attack: %s sent an HTTP request; the connection is closed", conn->session.addr);
+    conn->session.close_after_reply = true;
+    return true;
+}
+
+static bool arity_fits(const struct command *command, size_t argc)
+{
+    return command->arity >= 0 ? argc == (size_t)command->arity : argc >= (size_t)-command->arity;
+}
+
+/* The row to run, after all checks; NULL when the command has been answered with an error. */
+static const struct command *check(struct conn *conn, const struct resp_command *cmd, const struct command *command)
+{
+    if (command->nsubcommands && cmd->argc > 1) {
+        const struct command *container = command;
+        command = command_find_sub(container, resp_arg(cmd, 1));
+        if (!command) {
+            reject_subcommand(conn, container, resp_arg(cmd, 1));
+            return NULL;
+        }
+    }
+    if (!command->handler || !arity_fits(command, cmd->argc)) {
+        reject_arity(conn, command);
+        return NULL;
+    }
+    if (!conn->session.authenticated && !(command->flags & CMD_NOAUTH)) {
+        reject(conn, command, "NOAUTH Authentication required.");
+        return NULL;
+    }
+    if (conn->worker->over_memory && (command->flags & CMD_DENYOOM)) {
+        reject(conn, command, "OOM command not allowed when used memory > 'maxmemory'.");
+        return NULL;
+    }
+    return command;
+}
+
+void dispatch_count_error(struct conn *conn, size_t before, size_t counter)
+{
+    if (buf_failed(&conn->out) || buf_len(&conn->out) <= before || buf_head(&conn->out)[before] != '-')
+        return;
+    stats_add(&conn->worker->stats.failed[counter], 1);
+    stats_add(&conn->worker->stats.error_replies, 1);
+}
+
+static void run(struct conn *conn, const struct resp_command *cmd, const struct command *command)
+{
+    struct worker *worker = conn->worker;
+    size_t counter = command_index(command);
+    struct command_ctx ctx = {
+        .server = worker->server,
+        .worker = worker,
+        .session = &conn->session,
+        .stats = &worker->stats,
+        .command = command,
+        .args = cmd,
+        .reply = &conn->reply,
+    };
+    size_t before = buf_len(&conn->out);
+    command->handler(&ctx);
+    stats_add(&worker->stats.calls[counter], 1);
+    dispatch_count_error(conn, before, counter);
+}
+
+/* The two commands that the window takes. They are most of the traffic, so they are recognised before the table is asked:
+ * eight bytes at a time, letters made lower case by setting their bit. */
+#define LOWER UINT64_C(0x2020202020202020)
+
+static bool take_into_window(struct conn *conn, const struct resp_command *cmd)
+{
+    struct worker *worker = conn->worker;
+    struct slice name = resp_arg(cmd, 0);
+    static const char exists[8] = "bf.exist", add[8] = "bf.add\0";
+    uint64_t word = 0, want;
+    enum window_kind kind;
+
+    if (cmd->argc != 3 || !atomic_load_explicit(&conn->session.authenticated, memory_order_relaxed))
+        return false;
+    if (name.len == 9) {
+        memcpy(&word, name.ptr, 8);
+        memcpy(&want, exists, 8);
+        if ((word | LOWER) != (want | LOWER) || (name.ptr[8] | 0x20) != 's' || name.ptr[2] != '.')
+            return false;
+        kind = WINDOW_QUERY;
+    } else if (name.len == 6) {
+        memcpy(&word, name.ptr, 6);
+        memcpy(&want, add, 8);
+        if ((word | LOWER) != (want | LOWER) || name.ptr[2] != '.' || worker->over_memory)
+            return false;
+        kind = WINDOW_ADD;
+    } else {
+        return false;
+    }
+    stats_add(&worker->stats.calls[kind == WINDOW_QUERY ? worker->counter_bf_exists : worker->counter_bf_add], 1);
+    window_push(worker, kind, conn, resp_arg(cmd, 1), resp_arg(cmd, 2));
+    return true;
+}
+
+void dispatch(struct conn *conn, const struct resp_command *cmd)
+{
+    struct worker *worker = conn->worker;
+    stats_add(&worker->stats.commands_processed, 1);
+    stats_add(&conn->session.commands, 1);
+    atomic_store_explicit(&conn->session.last_ms, worker->now_ms, memory_order_relaxed);
+    if (take_into_window(conn, cmd))
+        return;
+
+    window_flush(worker);
+    conn_will_reply(conn);
+    int row = command_find(resp_arg(cmd, 0));
+    if (row < 0) {
+        if (!is_http(conn, cmd))
+            reject_unknown(conn, cmd);
+        return;
+    }
+    const struct command *command = check(conn, cmd, &command_table(NULL)[row]);
+    if (!command)
+        return;
+    atomic_store_explicit(&conn->session.command, command->full_name, memory_order_relaxed);
+    run(conn, cmd, command);
+    conn->reply.version = atomic_load_explicit(&conn->session.resp, memory_order_relaxed);
+}

@@ -1,0 +1,88 @@
+#include "entry.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct entry *entry_alloc(enum entry_kind kind, struct slice name, size_t body)
+{
+    size_t padded = (name.len + 7) & ~(size_t)7;
+    struct entry *entry = calloc(1, sizeof(*entry) + padded + body);
+    if (!entry)
+        return NULL;
+    entry->kind = (uint8_t)kind;
+    entry->name_len = (uint16_t)name.len;
+    if (name.len)
+        memcpy(entry + 1, name.ptr, name.len);
+    return entry;
+}
+
+struct bloom_filter *entry_filter(struct entry *entry)
+{
+    return entry->kind == ENTRY_FILTER ? entry_body(entry) : NULL;
+}
+
+struct slice entry_created_name(const struct entry *entry)
+{
+    return entry_name(entry);
+}
+
+const char *entry_quarantine_reason(struct entry *entry)
+{
+    return entry->kind == ENTRY_QUARANTINED ? entry_body(entry) : NULL;
+}
+
+/* The saver clears the flag and then reads bits; an add sets bits and then reads the flag. Both sides are sequentially
+ * consistent, so that either the saver sees the bits or the flag is seen cleared and set again: no change is forgotten. */
+void entry_mark_dirty(struct entry *entry)
+{
+    if (!(atomic_load(&entry->state) & ENTRY_DIRTY))
+        atomic_fetch_or(&entry->state, ENTRY_DIRTY);
+}
+
+void entry_mark_clean(struct entry *entry)
+{
+    atomic_fetch_and(&entry->state, ~ENTRY_DIRTY);
+}
+
+void entry_pin(struct entry *entry)
+{
+    atomic_fetch_add(&entry->state, ENTRY_PIN_ONE);
+}
+
+void entry_unpin(struct entry *entry)
+{
+    atomic_fetch_sub(&entry->state, ENTRY_PIN_ONE);
+}
+
+static bool entry_pinned(const struct entry *entry)
+{
+    return atomic_load(&entry->state) >= ENTRY_PIN_ONE;
+}
+
+static void entry_free(struct entry *entry)
+{
+    if (entry->kind == ENTRY_FILTER)
+        bloom_filter_deinit(entry_body(entry));
+    free(entry);
+}
+
+int entry_reclaim(void *object)
+{
+    struct entry *entry = object;
+    struct entry *owner = entry_owner(entry);
+    if (entry_pinned(entry) || entry_pinned(owner))
+        return 1;
+    if (owner != entry)
+        entry_free(owner);
+    entry_free(entry);
+    return 0;
+}
+
+int entry_reclaim_alias(void *object)
+{
+    struct entry *alias = object;
+    if (entry_pinned(alias))
+        return 1;
+    free(alias);
+    return 0;
+}

@@ -1,0 +1,47 @@
+/* entry: what a name in the registry stands for. Internal to the registry (registry.c, registry_walk.c).
+ *
+ * One allocation: the header (struct entry, registry.h), the name, padding to 8, and then, by kind: a bloom_filter; the
+ * reason why a filter could not be loaded; or, in an alias, a pointer to the entry that owns the filter. A rename makes
+ * an alias instead of moving anything, because others may be adding to the filter at that moment; the owner's own name
+ * is then out of use, and the two are freed together. */
+#ifndef BLOOMERY_ENTRY_H
+#define BLOOMERY_ENTRY_H
+
+#include "registry.h"
+
+enum entry_kind { ENTRY_FILTER, ENTRY_QUARANTINED, ENTRY_ALIAS };
+
+#define ENTRY_DIRTY   UINT32_C(1)        /* changed since the last save took it */
+#define ENTRY_GONE    UINT32_C(2)        /* removed from the registry while a walk was under way */
+#define ENTRY_PIN_ONE UINT32_C(256)      /* the pins are counted in the upper 24 bits */
+
+/* A zeroed entry with room for `body` bytes behind the name, or NULL. */
+struct entry *entry_alloc(enum entry_kind kind, struct slice name, size_t body);
+
+static inline struct slice entry_name(const struct entry *entry)
+{
+    return (struct slice){(const char *)(entry + 1), entry->name_len};
+}
+
+static inline void *entry_body(const struct entry *entry)
+{
+    return (char *)(entry + 1) + (((size_t)entry->name_len + 7) & ~(size_t)7);
+}
+
+/* The entry that owns the filter: itself, or the target of an alias. */
+static inline struct entry *entry_owner(struct entry *entry)
+{
+    return entry->kind == ENTRY_ALIAS ? *(struct entry **)entry_body(entry) : entry;
+}
+
+/* Keeps an entry alive beyond RCU. To be called while it is certainly in the registry (under its mutex). */
+void entry_pin(struct entry *entry);
+void entry_unpin(struct entry *entry);
+
+/* For reclaimer_defer(): frees an entry, and with an alias its target; nonzero while one of them is pinned. */
+int entry_reclaim(void *entry);
+
+/* The same for an alias whose target lives on under another name. */
+int entry_reclaim_alias(void *alias);
+
+#endif

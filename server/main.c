@@ -1,0 +1,241 @@
+/* bloomeryd: arguments, settings, set-up, run, tear-down; nothing else. What is set up last is torn down first. */
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "main_loop.h"
+#include "load.h"
+#include "saver.h"
+#include "server.h"
+#include "store.h"
+#include "version.h"
+#include "worker.h"
+
+#define RESERVED_DESCRIPTORS 64 /* beside those of clients: files, listening sockets, the loops' own */
+
+static int complain(const char *what, const char *why)
+{
+    fprintf(stderr, "bloomeryd: %s: %s\n", what, why);
+    return 1;
+}
+
+static int print_and_exit(struct buf *text)
+{
+    int failed = buf_failed(text) || fwrite(buf_head(text), 1, buf_len(text), stdout) != buf_len(text);
+    buf_deinit(text);
+    return failed || fflush(stdout) != 0;
+}
+
+/* Descriptors for as many clients as the settings allow, as far as the system lets us. */
+static void raise_descriptor_limit(struct server *server)
+{
+    struct rlimit limit;
+    rlim_t want = (rlim_t)server_config(server)->maxclients + RESERVED_DESCRIPTORS;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= want)
+        return;
+    rlim_t hard = limit.rlim_max;
+    limit.rlim_cur = want;
+    if (limit.rlim_max < want)
+        limit.rlim_max = want;
+    if (setrlimit(RLIMIT_NOFILE, &limit) == 0)
+        return;
+    limit.rlim_cur = limit.rlim_max = hard;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    log_warning(&server->log, "maxclients is %lld, but this process may only have %llu descriptors (ulimit -n)",
+                (long long)server_config(server)->maxclients, (unsigned long long)hard);
+}
+
+static void make_run_id(char *run_id_out)
+{
+    unsigned char random[20] = {0};
+    if (getrandom(random, sizeof(random), 0) < 0)
+        snprintf((char *)random, sizeof(random), "%ld%lld", (long)getpid(), (long long)server_unix_ms());
+    for (size_t i = 0; i < sizeof(random); i++)
+        snprintf(run_id_out + 2 * i, 3, "%02x", random[i]);
+}
+
+static void write_pidfile(struct server *server)
+{
+    const char *path = server_config(server)->pidfile;
+    FILE *file = path[0] ? fopen(path, "w") : NULL;
+    if (file) {
+        fprintf(file, "%ld\n", (long)getpid());
+        fclose(file);
+    } else if (path[0]) {
+        log_warning(&server->log, "cannot write pidfile %s: %s", path, strerror(errno));
+    }
+}
+
+static unsigned processors(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (unsigned)n : 1;
+}
+
+/* ---- set-up ---------------------------------------------------------------------------------------------------------- */
+
+static int start_workers(struct server *server, unsigned n)
+{
+    server->workers = calloc(n, sizeof(*server->workers));
+    if (!server->workers)
+        return -ENOMEM;
+    for (unsigned i = 0; i < n; i++) {
+        int err = worker_start(&server->workers[i], server, i);
+        if (err)
+            return err;
+        server->nworkers++;
+    }
+    return 0;
+}
+
+static void stop_workers(struct server *server)
+{
+    while (server->nworkers)
+        worker_stop(server->workers[--server->nworkers]);
+    free(server->workers);
+}
+
+static void log_ready(struct main_loop *ml)
+{
+    struct server *server = ml->server;
+    char where[512] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < ml->nlisteners && used < sizeof(where); i++)
+        used += (size_t)snprintf(where + used, sizeof(where) - used, "%s%s", i ? ", " : "", ml->listeners[i].name);
+    log_notice(&server->log, "ready: listening on %s; %zu filters, %u threads", where, registry_count(server->registry),
+               server->nworkers);
+}
+
+/* Everything above the registry: data, workers, sockets; and the run itself. */
+static int serve(struct server *server, struct main_loop *ml)
+{
+    const struct config *config = server_config(server);
+    struct errbuf err = {""};
+    unsigned nthreads = config->threads ? (unsigned)config->threads : processors();
+
+    if (load_data(server, &err) != 0)
+        return complain("cannot start", err.text);
+    /* Only from here on: what was there before the limits is not turned away by them. */
+    bloom_pool_set_limits(server->pool, config->bf_max_filter_bytes, config->maxmemory);
+    int status = saver_create(&server->saver, server, server->store);
+    if (!status)
+        status = start_workers(server, nthreads);
+    if (status)
+        return complain("cannot start threads", strerror(-status));
+    if (main_loop_listen(ml, &err) != 0)
+        return complain("cannot start", err.text);
+    write_pidfile(server);
+    log_ready(ml);
+    main_loop_run(ml);
+    return 0;
+}
+
+static int run(struct server *server)
+{
+    struct errbuf err = {""};
+    struct main_loop ml;
+    int status = bloom_pool_create(&server->pool);
+    if (!status)
+        status = reclaimer_create(&server->reclaimer);
+    if (!status)
+        status = registry_create(&server->registry, server->pool, server->reclaimer);
+    if (!status)
+        status = sessions_create(&server->sessions);
+    if (!status)
+        status = main_loop_init(&ml, server);
+    if (status)
+        return complain("cannot start", strerror(-status));
+    server->main_loop = &ml;
+    const struct config *config = server_config(server);
+    raise_descriptor_limit(server);
+    log_notice(&server->log, "bloomeryd %s, process %ld, data in %s", BLOOMERY_VERSION, (long)getpid(), config->dir);
+
+    struct store_options options = {.report = load_report, .report_ctx = server};
+    status = store_open(config->dir, &options, &server->store, &err);
+    if (status)
+        status = complain("cannot start", err.text);
+    else
+        status = serve(server, &ml);
+
+    char *pidfile = strdup(config->pidfile);
+    stop_workers(server);
+    main_loop_deinit(&ml);
+    saver_destroy(server->saver);
+    store_close(server->store);
+    sessions_destroy(server->sessions);
+    registry_destroy(server->registry);
+    server_config_free(server);
+    reclaimer_destroy(server->reclaimer);
+    bloom_pool_destroy(server->pool);
+    if (status == 0 && pidfile && pidfile[0])
+        unlink(pidfile);
+    free(pidfile);
+    return status;
+}
+
+/* Reads the arguments. Returns -1 to go on, or the exit status. */
+static int read_arguments(struct config *config, int argc, char **argv, struct config_start *start)
+{
+    struct errbuf err = {""};
+    struct buf text;
+    buf_init(&text, 1024 * 1024);
+    if (config_load_args(config, argc, argv, start, &err) != CONFIG_OK)
+        return complain("wrong settings", err.text);
+    switch (start->action) {
+    case CONFIG_RUN:
+        return -1;
+    case CONFIG_SHOW_HELP:
+        config_help(&text);
+        break;
+    case CONFIG_SHOW_VERSION:
+        buf_append(&text, "bloomeryd " BLOOMERY_VERSION "\n", strlen("bloomeryd " BLOOMERY_VERSION "\n"));
+        break;
+    case CONFIG_SHOW_CONFIG:
+        config_print(config, &text);
+        break;
+    }
+    return print_and_exit(&text);
+}
+
+int main(int argc, char **argv)
+{
+    static struct server server; /* zeroed; large for the stack */
+    struct config_start start = {.action = CONFIG_RUN};
+    struct errbuf err = {""};
+    struct config *config = calloc(1, sizeof(*config));
+    if (!config || config_init(config) != 0)
+        return complain("cannot start", strerror(ENOMEM));
+    int status = read_arguments(config, argc, argv, &start);
+    if (status < 0 && log_init(&server.log, config->logfile, (enum log_level)config->loglevel, &err) != 0)
+        status = complain("cannot open the log", err.text);
+    if (status >= 0) {
+        config_deinit(config);
+        free(config);
+        return status;
+    }
+
+    signal(SIGPIPE, SIG_IGN);
+    server.limits = (struct server_log_limits){{.per_second = 2}, {.per_second = 5}, {.per_second = 1}};
+    pthread_mutex_init(&server.config_lock, NULL);
+    pthread_mutex_init(&server.stats_lock, NULL);
+    atomic_store(&server.config, config);
+    server.started_ms = server_now_ms();
+    server.started_unix_ms = server_unix_ms();
+    make_run_id(server.run_id);
+    if (start.file && !realpath(start.file, server.config_file))
+        server.config_file[0] = '\0';
+    if (readlink("/proc/self/exe", server.executable, sizeof(server.executable) - 1) < 0)
+        server.executable[0] = '\0';
+
+    status = run(&server);
+    if (status == 0)
+        log_notice(&server.log, "bye");
+    log_deinit(&server.log);
+    return status;
+}

@@ -1,0 +1,259 @@
+#include "main_loop.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "saver.h"
+#include "worker.h"
+
+#define TICK_MS      100
+#define ACCEPT_BURST 64 /* connections taken before other events are looked at */
+
+/* ---- accepting ------------------------------------------------------------------------------------------------------- */
+
+static void on_connection(uv_poll_t *poll, int status, int events);
+
+static void accept_all(struct main_loop *ml, bool yes)
+{
+    ml->accepting = yes;
+    for (size_t i = 0; i < ml->nlisteners; i++) {
+        if (yes)
+            uv_poll_start(&ml->listeners[i].poll, UV_READABLE, on_connection);
+        else
+            uv_poll_stop(&ml->listeners[i].poll);
+    }
+}
+
+/* The worker with the fewest connections, so that they stay evenly spread also when clients come and go. */
+static struct worker *least_loaded(struct server *server)
+{
+    struct worker *best = server->workers[0];
+    for (unsigned i = 1; i < server->nworkers; i++)
+        if (worker_nconns(server->workers[i]) < worker_nconns(best))
+            best = server->workers[i];
+    return best;
+}
+
+static void on_connection(uv_poll_t *poll, int status, int events)
+{
+    struct listener *listener = poll->data;
+    struct main_loop *ml = listener->main_loop;
+    struct server *server = ml->server;
+    (void)status, (void)events;
+    for (int i = 0; i < ACCEPT_BURST; i++) {
+        int fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
+            continue;
+        if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return;
+        if (fd < 0) {
+            /* Out of descriptors or memory: the event would come back at once, for ever. */
+            log_limited(&server->log, &server->limits.accept, server_now_ms(), LOG_LEVEL_WARNING,
+                        "cannot take a connection on %s: %s", listener->name, strerror(errno));
+            accept_all(ml, false);
+            return;
+        }
+        if (worker_post_connection(least_loaded(server), fd) != 0)
+            close(fd);
+    }
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    struct main_loop *ml = timer->data;
+    if (!ml->accepting)
+        accept_all(ml, true);
+    rcu_reader_online();
+    saver_tick(ml->server->saver);
+    rcu_reader_offline();
+    server_sample(ml->server);
+}
+
+/* ---- the end --------------------------------------------------------------------------------------------------------- */
+
+struct shutdown_waiter {
+    struct shutdown_waiter *next;
+    struct shutdown_request request;
+    struct errbuf *err;
+    bool done;
+    bool ends;
+};
+
+/* All workers stand still between gate_close() and gate_open(): nothing is added, everything acknowledged is in memory. */
+static void gate_close(struct server *server, struct worker_gate *gate)
+{
+    pthread_mutex_init(&gate->lock, NULL);
+    pthread_cond_init(&gate->changed, NULL);
+    for (unsigned i = 0; i < server->nworkers; i++)
+        while (worker_post_gate(server->workers[i], gate) != 0)
+            usleep(1000);
+    pthread_mutex_lock(&gate->lock);
+    while (gate->arrived < server->nworkers)
+        pthread_cond_wait(&gate->changed, &gate->lock);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+static void gate_open(struct worker_gate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    gate->open = true;
+    pthread_cond_broadcast(&gate->changed);
+    while (gate->arrived)
+        pthread_cond_wait(&gate->changed, &gate->lock);
+    pthread_mutex_unlock(&gate->lock);
+    pthread_cond_destroy(&gate->changed);
+    pthread_mutex_destroy(&gate->lock);
+}
+
+static void on_signal(uv_signal_t *handle, int signum);
+
+static void watch_signals(struct main_loop *ml)
+{
+    uv_signal_start(&ml->sigterm, on_signal, SIGTERM);
+    uv_signal_start(&ml->sigint, on_signal, SIGINT);
+}
+
+/* Ends the daemon, or does not if the last save fails and nobody insists. */
+static bool end(struct main_loop *ml, const struct shutdown_request *request, struct errbuf *err)
+{
+    struct server *server = ml->server;
+    rcu_reader_online();
+    bool rules = server_config(server)->save.count > 0;
+    rcu_reader_offline();
+    bool save = request->save == SHUTDOWN_SAVE || (request->save == SHUTDOWN_SAVE_BY_RULES && rules);
+    struct worker_gate gate = {.arrived = 0};
+    gate_close(server, &gate);
+    if (save) {
+        /* While the main thread waits for the disk a second signal has its default effect: whoever insists gets out. The
+         * data directory is safe then: it holds the save before. */
+        uv_signal_stop(&ml->sigterm);
+        uv_signal_stop(&ml->sigint);
+        log_notice(&server->log, "saving before the end");
+        if (saver_run_final(server->saver, err) != 0) {
+            log_warning(&server->log, "the last save failed: %s", err->text);
+            if (!request->force) {
+                watch_signals(ml);
+                gate_open(&gate);
+                return false;
+            }
+        }
+    }
+    ml->ended = true;
+    gate_open(&gate);
+    uv_stop(&ml->loop);
+    return true;
+}
+
+static void decide(struct main_loop *ml, struct shutdown_waiter *waiter)
+{
+    bool ends = ml->ended || end(ml, &waiter->request, waiter->err);
+    pthread_mutex_lock(&ml->lock);
+    waiter->ends = ends;
+    waiter->done = true;
+    pthread_cond_broadcast(&ml->decided);
+    pthread_mutex_unlock(&ml->lock);
+}
+
+static void on_wake(uv_async_t *async)
+{
+    struct main_loop *ml = async->data;
+    for (;;) {
+        pthread_mutex_lock(&ml->lock);
+        struct shutdown_waiter *waiter = ml->waiters;
+        if (waiter)
+            ml->waiters = waiter->next;
+        pthread_mutex_unlock(&ml->lock);
+        if (!waiter)
+            return;
+        decide(ml, waiter);
+    }
+}
+
+bool server_shutdown(struct server *server, const struct shutdown_request *request, struct errbuf *err)
+{
+    struct main_loop *ml = server->main_loop;
+    struct shutdown_waiter waiter = {.request = *request, .err = err};
+    pthread_mutex_lock(&ml->lock);
+    waiter.next = ml->waiters;
+    ml->waiters = &waiter;
+    uv_async_send(&ml->wake);
+    while (!waiter.done)
+        pthread_cond_wait(&ml->decided, &ml->lock);
+    pthread_mutex_unlock(&ml->lock);
+    return waiter.ends;
+}
+
+static void on_signal(uv_signal_t *handle, int signum)
+{
+    struct main_loop *ml = handle->data;
+    struct errbuf err = {""};
+    if (signum == SIGHUP) {
+        if (log_reopen(&ml->server->log, &err) != 0)
+            log_warning(&ml->server->log, "cannot reopen the log: %s", err.text);
+        return;
+    }
+    log_notice(&ml->server->log, "%s received", signum == SIGTERM ? "SIGTERM" : "SIGINT");
+    if (!ml->ended && !end(ml, &(struct shutdown_request){.save = SHUTDOWN_SAVE_BY_RULES}, &err))
+        log_warning(&ml->server->log, "not stopping, to lose nothing; SHUTDOWN NOSAVE would");
+}
+
+/* ---- the loop -------------------------------------------------------------------------------------------------------- */
+
+int main_loop_init(struct main_loop *ml, struct server *server)
+{
+    *ml = (struct main_loop){.server = server};
+    int status = uv_loop_init(&ml->loop);
+    if (status)
+        return status;
+    pthread_mutex_init(&ml->lock, NULL);
+    pthread_cond_init(&ml->decided, NULL);
+    status = uv_async_init(&ml->loop, &ml->wake, on_wake);
+    if (status)
+        return status;
+    uv_signal_init(&ml->loop, &ml->sigterm);
+    uv_signal_init(&ml->loop, &ml->sigint);
+    uv_signal_init(&ml->loop, &ml->sighup);
+    uv_timer_init(&ml->loop, &ml->tick);
+    ml->wake.data = ml->sigterm.data = ml->sigint.data = ml->sighup.data = ml->tick.data = ml;
+    return 0;
+}
+
+void main_loop_run(struct main_loop *ml)
+{
+    rcu_reader_begin(); /* for looking at the settings */
+    rcu_reader_offline();
+    watch_signals(ml);
+    uv_signal_start(&ml->sighup, on_signal, SIGHUP);
+    uv_timer_start(&ml->tick, on_tick, TICK_MS, TICK_MS);
+    accept_all(ml, true);
+    uv_run(&ml->loop, UV_RUN_DEFAULT);
+    accept_all(ml, false);
+    on_wake(&ml->wake); /* whoever asked for the end meanwhile gets it */
+    rcu_reader_end();
+}
+
+static void close_handle(uv_handle_t *handle, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+void main_loop_deinit(struct main_loop *ml)
+{
+    uv_walk(&ml->loop, close_handle, NULL);
+    uv_run(&ml->loop, UV_RUN_DEFAULT);
+    for (size_t i = 0; i < ml->nlisteners; i++)
+        close(ml->listeners[i].fd);
+    if (ml->unixsocket)
+        unlink(ml->unixsocket);
+    free(ml->unixsocket);
+    int status = uv_loop_close(&ml->loop);
+    if (status)
+        log_warning(&ml->server->log, "the main loop did not close: %s", uv_strerror(status));
+    pthread_cond_destroy(&ml->decided);
+    pthread_mutex_destroy(&ml->lock);
+}

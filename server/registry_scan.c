@@ -1,0 +1,75 @@
+/* A sweep in the order of the hashes. The cursor is the next position in that order, as the upper 48 bits of a hash, and
+ * means the same in a table of any size; an entry has one position for its whole life, so whoever is present throughout a
+ * sweep is met exactly once. */
+#include "registry_internal.h"
+
+#define POSITION_BITS 48
+#define RANGE_MIN     64 /* homes looked through between two looks at the count */
+
+static uint64_t hash_position(uint64_t hash)
+{
+    return hash >> (64 - POSITION_BITS);
+}
+
+static uint64_t shard_position(unsigned shard)
+{
+    return (uint64_t)shard << (POSITION_BITS - SHARD_BITS);
+}
+
+struct sweep {
+    const struct registry *registry;
+    const struct table *table;
+    uint64_t from;        /* positions before this one have been visited */
+    size_t visited;
+    void (*visit)(void *ctx, struct slice name, struct entry *entry);
+    void *ctx;
+};
+
+/* Visits the entries whose homes are in [home, end). They lie between `home` and the first empty slot at or after `end`,
+ * mixed with others, displaced from before or belonging behind. */
+static void sweep_homes(struct sweep *s, uint64_t home, uint64_t end)
+{
+    uint64_t mask = table_mask(s->table);
+    for (uint64_t i = home; i - home <= mask; i++) {
+        uint64_t slot = atomic_load_explicit(&s->table->slots[i & mask], memory_order_acquire);
+        if (slot == SLOT_EMPTY && i >= end)
+            return;
+        if (!slot_holds_entry(slot))
+            continue;
+        struct slice name = entry_name(slot_entry(slot));
+        uint64_t hash = registry_hash(s->registry, name);
+        uint64_t entry_home = table_home(s->table, hash);
+        if (entry_home < home || entry_home >= end || hash_position(hash) < s->from)
+            continue;
+        s->visit(s->ctx, name, entry_owner(slot_entry(slot)));
+        s->visited++;
+    }
+}
+
+uint64_t registry_scan(const struct registry *r, uint64_t cursor, size_t count,
+                       void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx)
+{
+    struct sweep s = {.registry = r, .from = cursor, .visit = visit, .ctx = ctx};
+    unsigned shard = (unsigned)(cursor >> (POSITION_BITS - SHARD_BITS));
+
+    while (shard < SHARD_COUNT) {
+        s.table = atomic_load_explicit(&r->shards[shard], memory_order_acquire);
+        if (!s.table) {
+            s.from = shard_position(++shard);
+            continue;
+        }
+        unsigned shift = POSITION_BITS - SHARD_BITS - s.table->bits; /* positions per home, as a power of two */
+        uint64_t size = UINT64_C(1) << s.table->bits;
+        uint64_t home = (s.from >> shift) & (size - 1);
+        uint64_t end = home + (count > RANGE_MIN ? count : RANGE_MIN);
+        if (end > size)
+            end = size;
+        sweep_homes(&s, home, end);
+        s.from = shard_position(shard) + (end << shift);
+        if (end == size)
+            shard++;
+        if (s.visited >= count)
+            return shard < SHARD_COUNT ? s.from : 0;
+    }
+    return 0;
+}

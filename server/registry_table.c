@@ -1,0 +1,127 @@
+#include "registry_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#define TABLE_MIN_BITS 3 /* a cache line of slots */
+
+uint64_t name_hash(uint64_t seed, struct slice name)
+{
+    return XXH3_64bits_withSeed(name.ptr, name.len, seed);
+}
+
+static uint64_t slot_make(uint64_t hash, struct entry *entry)
+{
+    return (uint64_t)(uintptr_t)entry | (hash & 0xffff) << 48;
+}
+
+_Atomic uint64_t *table_find(struct table *table, uint64_t hash, struct slice name, uint64_t *value_out)
+{
+    if (!table)
+        return NULL;
+    uint64_t mask = table_mask(table);
+    for (uint64_t i = table_home(table, hash);; i = (i + 1) & mask) {
+        uint64_t slot = atomic_load_explicit(&table->slots[i], memory_order_acquire);
+        if (slot == SLOT_EMPTY)
+            return NULL;
+        if (!slot_holds_entry(slot) || !slot_has_tag(slot, hash))
+            continue;
+        struct slice found = entry_name(slot_entry(slot));
+        if (found.len == name.len && (name.len == 0 || memcmp(found.ptr, name.ptr, name.len) == 0)) {
+            *value_out = slot;
+            return &table->slots[i];
+        }
+    }
+}
+
+static struct table *table_create(uint32_t bits)
+{
+    struct table *table = calloc(1, sizeof(*table) + (sizeof(uint64_t) << bits));
+    if (table)
+        table->bits = bits;
+    return table;
+}
+
+int table_reclaim(void *table)
+{
+    free(table);
+    return 0;
+}
+
+/* Puts a slot's value at the first free place from its home on. The table has one. */
+static void table_place(struct table *table, uint64_t hash, uint64_t value)
+{
+    uint64_t mask = table_mask(table);
+    uint64_t i = table_home(table, hash);
+    for (;; i = (i + 1) & mask) {
+        uint64_t slot = atomic_load_explicit(&table->slots[i], memory_order_relaxed);
+        if (slot_holds_entry(slot))
+            continue;
+        if (slot == SLOT_DELETED)
+            table->deleted--;
+        break;
+    }
+    table->used++;
+    atomic_store_explicit(&table->slots[i], value, memory_order_release);
+}
+
+/* Replaces the table by one of 2^bits slots with the same entries; readers go on in the old one until they see it. */
+static bool shard_resize(shard_t *shard, const struct table_env *env, uint32_t bits)
+{
+    struct table *old = atomic_load_explicit(shard, memory_order_relaxed);
+    struct table *table = table_create(bits);
+    if (!table)
+        return false;
+    for (uint64_t i = 0; old && i <= table_mask(old); i++) {
+        uint64_t slot = atomic_load_explicit(&old->slots[i], memory_order_relaxed);
+        if (slot_holds_entry(slot))
+            table_place(table, name_hash(env->seed, entry_name(slot_entry(slot))), slot);
+    }
+    atomic_store_explicit(shard, table, memory_order_release);
+    if (old)
+        reclaimer_defer(env->reclaimer, table_reclaim, old);
+    return true;
+}
+
+bool shard_reserve(shard_t *shard, const struct table_env *env)
+{
+    struct table *table = atomic_load_explicit(shard, memory_order_relaxed);
+    if (!table)
+        return shard_resize(shard, env, TABLE_MIN_BITS);
+    uint64_t size = UINT64_C(1) << table->bits;
+    if ((uint64_t)table->used + table->deleted + 1 <= size - size / 4)
+        return true;
+    /* Full of deleted slots: the same size will do. Otherwise the double. */
+    uint32_t bits = (uint64_t)table->used + 1 <= size / 2 ? table->bits : table->bits + 1;
+    return shard_resize(shard, env, bits);
+}
+
+bool shard_insert(shard_t *shard, const struct table_env *env, uint64_t hash, struct entry *entry)
+{
+    if (!shard_reserve(shard, env))
+        return false;
+    table_place(atomic_load_explicit(shard, memory_order_relaxed), hash, slot_make(hash, entry));
+    return true;
+}
+
+void slot_replace(_Atomic uint64_t *slot, uint64_t hash, struct entry *entry)
+{
+    atomic_store_explicit(slot, slot_make(hash, entry), memory_order_release);
+}
+
+void shard_remove(shard_t *shard, const struct table_env *env, _Atomic uint64_t *slot)
+{
+    struct table *table = atomic_load_explicit(shard, memory_order_relaxed);
+    atomic_store_explicit(slot, SLOT_DELETED, memory_order_release);
+    table->used--;
+    table->deleted++;
+    if (table->used == 0) {
+        atomic_store_explicit(shard, NULL, memory_order_release);
+        reclaimer_defer(env->reclaimer, table_reclaim, table);
+    } else if (table->bits > TABLE_MIN_BITS && table->used < UINT64_C(1) << (table->bits - 3)) {
+        (void)shard_resize(shard, env, table->bits - 2); /* without memory the large one serves as well */
+    }
+}

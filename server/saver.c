@@ -1,0 +1,280 @@
+#include "saver.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server.h"
+#include "store.h"
+
+#define RETRY_DELAY_MS 5000 /* between attempts by rules when saving fails, as in Redis */
+
+struct saver {
+    struct server *server;
+    struct store *store;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;     /* something is requested, or stop */
+    pthread_cond_t finished; /* a save has ended */
+    bool stop;
+    bool requested;          /* a save is to begin */
+    bool again;              /* and another one after it */
+    bool running;
+    uint64_t ended;          /* saves that have ended, good or not */
+    uint64_t good;
+    int64_t running_since_ms;
+    int64_t last_end_ms;     /* monotonic; of the last good save, or of the start */
+    int64_t last_try_ms;
+    int64_t last_save_unix;
+    int64_t last_duration_ms;
+    uint64_t saved_changes;  /* server_changes() when the last good save began */
+    bool last_ok;
+    struct errbuf last_error;
+};
+
+/* ---- one save -------------------------------------------------------------------------------------------------------- */
+
+static int source_next(void *ctx, struct store_item *item_out)
+{
+    struct server *server = ctx;
+    struct registry_item *item = malloc(sizeof(*item));
+    if (!item)
+        return -ENOMEM;
+    int status = registry_walk_next(server->registry, item);
+    if (status != 1) {
+        free(item);
+        return status;
+    }
+    *item_out = (struct store_item){
+        .id = item->id,
+        .name = item->name.ptr,
+        .name_len = item->name.len,
+        .filter = item->entry ? entry_filter(item->entry) : NULL,
+        .dirty = item->dirty,
+        .user = item,
+    };
+    return 1;
+}
+
+static void source_release(void *ctx, struct store_item *item)
+{
+    struct server *server = ctx;
+    registry_walk_release(server->registry, item->user);
+    free(item->user);
+}
+
+static uint64_t source_next_id(void *ctx)
+{
+    struct server *server = ctx;
+    return registry_next_id(server->registry);
+}
+
+static int save_once(struct saver *saver, struct errbuf *err)
+{
+    struct server *server = saver->server;
+    struct store_source source = {
+        .next = source_next, .release = source_release, .next_id = source_next_id, .ctx = server};
+    struct store_save_summary summary;
+    int64_t start = server_now_ms();
+    memset(&summary, 0, sizeof(summary));
+    registry_walk_begin(server->registry);
+    int status = store_save(saver->store, &source, &summary, err);
+    registry_walk_end(server->registry);
+    if (status) {
+        log_warning(&server->log, "saving failed: %s", err->text);
+        return -EIO;
+    }
+    log_notice(&server->log, "saved %" PRIu64 " filters (%" PRIu64 " layers and %" PRIu64 " bytes written) in %" PRId64 " ms",
+               summary.filters, summary.layers_written, summary.bytes, server_now_ms() - start);
+    if (summary.refused) {
+        errbuf_set(err, "%" PRIu64 " filters were not saved: %s", summary.refused, summary.refusal.text);
+        return -EIO;
+    }
+    return 0;
+}
+
+/* ---- the thread ------------------------------------------------------------------------------------------------------ */
+
+static void note_end(struct saver *saver, int status, const struct errbuf *err, uint64_t changes)
+{
+    int64_t now = server_now_ms();
+    saver->running = false;
+    saver->ended++;
+    saver->last_try_ms = now;
+    saver->last_duration_ms = now - saver->running_since_ms;
+    saver->last_ok = status == 0;
+    saver->last_error = *err;
+    if (status == 0) {
+        saver->good++;
+        saver->last_end_ms = now;
+        saver->last_save_unix = server_unix_ms() / 1000;
+        saver->saved_changes = changes;
+        saver->last_error.text[0] = '\0';
+    }
+    if (saver->again) {
+        saver->again = false;
+        saver->requested = true;
+    }
+    pthread_cond_broadcast(&saver->finished);
+}
+
+static void *saver_main(void *arg)
+{
+    struct saver *saver = arg;
+    pthread_mutex_lock(&saver->lock);
+    while (!saver->stop) {
+        if (!saver->requested) {
+            pthread_cond_wait(&saver->wake, &saver->lock);
+            continue;
+        }
+        struct errbuf err = {""};
+        saver->requested = false;
+        saver->running = true;
+        saver->running_since_ms = server_now_ms();
+        pthread_mutex_unlock(&saver->lock);
+
+        uint64_t changes = server_changes(saver->server);
+        int status = save_once(saver, &err);
+
+        pthread_mutex_lock(&saver->lock);
+        note_end(saver, status, &err, changes);
+    }
+    pthread_mutex_unlock(&saver->lock);
+    return NULL;
+}
+
+int saver_create(struct saver **saver_out, struct server *server, struct store *store)
+{
+    struct saver *saver = calloc(1, sizeof(*saver));
+    if (!saver)
+        return -ENOMEM;
+    saver->server = server;
+    saver->store = store;
+    saver->last_ok = true;
+    saver->last_duration_ms = -1;
+    saver->last_end_ms = server_now_ms();
+    saver->last_try_ms = saver->last_end_ms - RETRY_DELAY_MS;
+    saver->last_save_unix = server_unix_ms() / 1000;
+    pthread_mutex_init(&saver->lock, NULL);
+    pthread_cond_init(&saver->wake, NULL);
+    pthread_cond_init(&saver->finished, NULL);
+    int err = pthread_create(&saver->thread, NULL, saver_main, saver);
+    if (err) {
+        free(saver);
+        return -err;
+    }
+    *saver_out = saver;
+    return 0;
+}
+
+void saver_destroy(struct saver *saver)
+{
+    if (!saver)
+        return;
+    pthread_mutex_lock(&saver->lock);
+    saver->stop = true;
+    pthread_cond_signal(&saver->wake);
+    pthread_mutex_unlock(&saver->lock);
+    pthread_join(saver->thread, NULL);
+    pthread_cond_destroy(&saver->finished);
+    pthread_cond_destroy(&saver->wake);
+    pthread_mutex_destroy(&saver->lock);
+    free(saver);
+}
+
+/* ---- requests, under the lock ---------------------------------------------------------------------------------------- */
+
+static bool busy(const struct saver *saver)
+{
+    return saver->running || saver->requested;
+}
+
+static void request(struct saver *saver)
+{
+    saver->requested = true;
+    pthread_cond_signal(&saver->wake);
+}
+
+static int request_and_wait(struct saver *saver, struct errbuf *err)
+{
+    uint64_t mine = saver->ended + 1;
+    request(saver);
+    while (saver->ended < mine)
+        pthread_cond_wait(&saver->finished, &saver->lock);
+    if (saver->last_ok)
+        return 0;
+    if (err)
+        *err = saver->last_error;
+    return -EIO;
+}
+
+enum saver_request saver_start(struct saver *saver, bool schedule)
+{
+    enum saver_request result = SAVER_STARTED;
+    pthread_mutex_lock(&saver->lock);
+    if (!busy(saver)) {
+        request(saver);
+    } else if (schedule) {
+        saver->again = true;
+        result = SAVER_SCHEDULED;
+    } else {
+        result = SAVER_BUSY;
+    }
+    pthread_mutex_unlock(&saver->lock);
+    return result;
+}
+
+int saver_run(struct saver *saver, struct errbuf *err)
+{
+    pthread_mutex_lock(&saver->lock);
+    int status = busy(saver) ? SAVER_BUSY : request_and_wait(saver, err);
+    pthread_mutex_unlock(&saver->lock);
+    return status;
+}
+
+int saver_run_final(struct saver *saver, struct errbuf *err)
+{
+    pthread_mutex_lock(&saver->lock);
+    while (busy(saver))
+        pthread_cond_wait(&saver->finished, &saver->lock);
+    int status = request_and_wait(saver, err);
+    pthread_mutex_unlock(&saver->lock);
+    return status;
+}
+
+void saver_tick(struct saver *saver)
+{
+    const struct config_rules *rules = &server_config(saver->server)->save;
+    int64_t now = server_now_ms();
+    uint64_t changes = server_changes(saver->server);
+    pthread_mutex_lock(&saver->lock);
+    bool wait = busy(saver) || (!saver->last_ok && now - saver->last_try_ms < RETRY_DELAY_MS);
+    for (size_t i = 0; i < rules->count && !wait; i++) {
+        const struct config_rule *rule = &rules->items[i];
+        if (changes - saver->saved_changes < rule->changes || now - saver->last_end_ms < rule->seconds * 1000)
+            continue;
+        log_notice(&saver->server->log, "%" PRIu64 " changes in %" PRId64 " seconds: saving", rule->changes, rule->seconds);
+        request(saver);
+        wait = true;
+    }
+    pthread_mutex_unlock(&saver->lock);
+}
+
+void saver_info(struct saver *saver, struct saver_info *info_out)
+{
+    uint64_t changes = server_changes(saver->server);
+    pthread_mutex_lock(&saver->lock);
+    *info_out = (struct saver_info){
+        .running = busy(saver),
+        .last_ok = saver->last_ok,
+        .last_save_unix = saver->last_save_unix,
+        .last_duration_ms = saver->last_duration_ms,
+        .running_ms = saver->running ? server_now_ms() - saver->running_since_ms : -1,
+        .changes = changes - saver->saved_changes,
+        .saves = saver->good,
+    };
+    strcpy(info_out->last_error, saver->last_error.text);
+    pthread_mutex_unlock(&saver->lock);
+}

@@ -1,0 +1,281 @@
+#include "worker.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "conn.h"
+#include "log.h"
+#include "rcu.h"
+
+/* ---- mailbox --------------------------------------------------------------------------------------------------------- */
+
+enum message_kind { MESSAGE_CONNECTION, MESSAGE_GATE, MESSAGE_STOP };
+
+struct worker_message {
+    struct worker_message *next;
+    enum message_kind kind;
+    int fd;
+    struct worker_gate *gate;
+};
+
+static int post(struct worker *worker, struct worker_message message)
+{
+    struct worker_message *m = malloc(sizeof(*m));
+    if (!m)
+        return -ENOMEM;
+    *m = message;
+    pthread_mutex_lock(&worker->mail_lock);
+    m->next = worker->mail;
+    worker->mail = m;
+    pthread_mutex_unlock(&worker->mail_lock);
+    uv_async_send(&worker->wake);
+    return 0;
+}
+
+int worker_post_connection(struct worker *worker, int fd)
+{
+    /* Counted from here on, so that a burst of connections is spread evenly too. */
+    atomic_fetch_add_explicit(&worker->nconns, 1, memory_order_relaxed);
+    int err = post(worker, (struct worker_message){.kind = MESSAGE_CONNECTION, .fd = fd});
+    if (err)
+        atomic_fetch_sub_explicit(&worker->nconns, 1, memory_order_relaxed);
+    return err;
+}
+
+int worker_post_gate(struct worker *worker, struct worker_gate *gate)
+{
+    return post(worker, (struct worker_message){.kind = MESSAGE_GATE, .gate = gate});
+}
+
+static void wait_at_gate(struct worker *worker, struct worker_gate *gate)
+{
+    worker_finish(worker);
+    pthread_mutex_lock(&gate->lock);
+    gate->arrived++;
+    pthread_cond_broadcast(&gate->changed);
+    while (!gate->open)
+        pthread_cond_wait(&gate->changed, &gate->lock);
+    gate->arrived--;
+    pthread_cond_broadcast(&gate->changed);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+static void close_everything(struct worker *worker)
+{
+    worker->stopping = true;
+    worker_finish(worker); /* replies that are ready leave first */
+    while (worker->conns)
+        conn_close(worker->conns);
+    uv_close((uv_handle_t *)&worker->wake, NULL);
+    uv_close((uv_handle_t *)&worker->before_poll, NULL);
+    uv_close((uv_handle_t *)&worker->after_poll, NULL);
+    uv_close((uv_handle_t *)&worker->second, NULL);
+}
+
+static void open_connection(struct worker *worker, int fd)
+{
+    int err = UV_ECANCELED;
+    if (worker->stopping)
+        close(fd);
+    else
+        err = conn_open(worker, fd);
+    if (err)
+        atomic_fetch_sub_explicit(&worker->nconns, 1, memory_order_relaxed);
+    if (err && !worker->stopping)
+        log_limited(&worker->server->log, &worker->server->limits.accept, worker->now_ms, LOG_LEVEL_WARNING,
+                    "cannot take a connection: %s", uv_strerror(err));
+}
+
+static void on_mail(uv_async_t *async)
+{
+    struct worker *worker = async->data;
+    struct worker_message *mail, *in_order = NULL;
+
+    pthread_mutex_lock(&worker->mail_lock);
+    mail = worker->mail;
+    worker->mail = NULL;
+    pthread_mutex_unlock(&worker->mail_lock);
+    while (mail) {
+        struct worker_message *next = mail->next;
+        mail->next = in_order;
+        in_order = mail;
+        mail = next;
+    }
+    while (in_order) {
+        struct worker_message *m = in_order;
+        in_order = m->next;
+        worker_enter(worker);
+        if (m->kind == MESSAGE_CONNECTION)
+            open_connection(worker, m->fd);
+        else if (m->kind == MESSAGE_GATE)
+            wait_at_gate(worker, m->gate);
+        else
+            close_everything(worker);
+        free(m);
+    }
+}
+
+/* ---- the iteration --------------------------------------------------------------------------------------------------- */
+
+void worker_enter(struct worker *worker)
+{
+    if (worker->online)
+        return;
+    rcu_reader_online();
+    worker->online = true;
+    worker->now_ms = (int64_t)uv_now(&worker->loop);
+
+    const struct config *config = server_config(worker->server);
+    worker->limits = (struct resp_limits){
+        .max_args = (size_t)config->proto_max_args,
+        .max_bulk = (size_t)config->proto_max_bulk_len,
+        .max_inline = (size_t)config->proto_inline_max_size,
+    };
+    worker->limits_noauth = (struct resp_limits){
+        .max_args = RESP_MAX_ARGS_NOAUTH,
+        .max_bulk = RESP_MAX_BULK_NOAUTH,
+        .max_inline = worker->limits.max_inline,
+    };
+    worker->high_water = (size_t)config->reply_buffer_high_water;
+    worker->over_memory = config->maxmemory && bloom_pool_bytes(worker->server->pool) >= config->maxmemory;
+}
+
+void worker_finish(struct worker *worker)
+{
+    if (!worker->online)
+        return;
+    window_flush(worker);
+    while (worker->with_replies) {
+        struct conn *conn = worker->with_replies;
+        worker->with_replies = conn->next_with_replies;
+        conn->in_reply_list = false;
+        conn_flush(conn);
+        window_flush(worker); /* what was held back and could run now */
+    }
+    worker->arena_used = 0;
+    worker->online = false;
+    rcu_reader_offline();
+}
+
+static void on_before_poll(uv_prepare_t *handle)
+{
+    worker_finish(handle->data);
+}
+
+static void on_after_poll(uv_check_t *handle)
+{
+    worker_finish(handle->data);
+}
+
+/* Closes clients that have said nothing for longer than `timeout`. */
+static void on_second(uv_timer_t *timer)
+{
+    struct worker *worker = timer->data;
+    worker_enter(worker);
+    int64_t timeout_ms = server_config(worker->server)->timeout * 1000;
+    for (struct conn *conn = worker->conns, *next; conn && timeout_ms > 0; conn = next) {
+        next = conn->next;
+        if (!conn->waiting && worker->now_ms - conn->session.last_ms > timeout_ms)
+            conn_close(conn);
+    }
+}
+
+char *worker_buf_get(struct worker *worker)
+{
+    return worker->nspare ? worker->spare_bufs[--worker->nspare] : malloc(WORKER_BUF_SIZE);
+}
+
+void worker_buf_put(struct worker *worker, char *mem)
+{
+    if (worker->nspare < WORKER_SPARE_BUFS)
+        worker->spare_bufs[worker->nspare++] = mem;
+    else
+        free(mem);
+}
+
+unsigned worker_nconns(const struct worker *worker)
+{
+    return atomic_load_explicit(&worker->nconns, memory_order_relaxed);
+}
+
+/* ---- start and stop -------------------------------------------------------------------------------------------------- */
+
+static void worker_main(void *arg)
+{
+    struct worker *worker = arg;
+    rcu_reader_begin();
+    rcu_reader_offline();
+    uv_run(&worker->loop, UV_RUN_DEFAULT);
+    rcu_reader_end();
+}
+
+static void worker_free(struct worker *worker)
+{
+    while (worker->nspare)
+        free(worker->spare_bufs[--worker->nspare]);
+    resp_args_deinit(&worker->args);
+    free(worker->arena);
+    pthread_mutex_destroy(&worker->mail_lock);
+    free(worker);
+}
+
+static void init_handles(struct worker *worker)
+{
+    uv_prepare_init(&worker->loop, &worker->before_poll);
+    uv_check_init(&worker->loop, &worker->after_poll);
+    uv_timer_init(&worker->loop, &worker->second);
+    worker->before_poll.data = worker->after_poll.data = worker->second.data = worker->wake.data = worker;
+    uv_prepare_start(&worker->before_poll, on_before_poll);
+    uv_check_start(&worker->after_poll, on_after_poll);
+    uv_timer_start(&worker->second, on_second, 1000, 1000);
+}
+
+static size_t counter_of(const char *name)
+{
+    return command_index(&command_table(NULL)[command_find((struct slice){name, strlen(name)})]);
+}
+
+int worker_start(struct worker **worker_out, struct server *server, unsigned index)
+{
+    struct worker *worker = NULL;
+    if (posix_memalign((void **)&worker, 64, sizeof(*worker)) != 0)
+        return -ENOMEM;
+    *worker = (struct worker){.server = server, .index = index};
+    pthread_mutex_init(&worker->mail_lock, NULL);
+    worker->counter_bf_exists = counter_of("bf.exists");
+    worker->counter_bf_add = counter_of("bf.add");
+    worker->arena = malloc(WORKER_ARENA_SIZE);
+    int err = worker->arena ? uv_loop_init(&worker->loop) : -ENOMEM;
+    if (err) {
+        worker_free(worker);
+        return err;
+    }
+    err = uv_async_init(&worker->loop, &worker->wake, on_mail);
+    if (!err) {
+        init_handles(worker);
+        err = uv_thread_create(&worker->thread, worker_main, worker);
+        if (!err) {
+            *worker_out = worker;
+            return 0;
+        }
+        close_everything(worker);
+        uv_run(&worker->loop, UV_RUN_DEFAULT);
+    }
+    uv_loop_close(&worker->loop);
+    worker_free(worker);
+    return err;
+}
+
+void worker_stop(struct worker *worker)
+{
+    while (post(worker, (struct worker_message){.kind = MESSAGE_STOP}) != 0)
+        usleep(1000);
+    uv_thread_join(&worker->thread);
+    int err = uv_loop_close(&worker->loop);
+    if (err) /* a handle was left open: a bug, and worth a loud word */
+        log_warning(&worker->server->log, "worker %u: loop did not close: %s", worker->index, uv_strerror(err));
+    worker_free(worker);
+}

@@ -1,0 +1,402 @@
+/* What survives: saves on request, by rule and at the end; restarts; kill -9; damaged directories; and that what is on
+ * disk is what Cassandra would have written. */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+
+static struct daemon daemon_under_test;
+#define PORT (daemon_under_test.port)
+
+static void start(void)
+{
+    daemon_start(&daemon_under_test, NULL);
+}
+
+static void stop(void)
+{
+    daemon_deinit(&daemon_under_test);
+}
+
+TestSuite(persistence, .init = start, .fini = stop, .timeout = 300);
+
+static void path_in_data(char *path_out, size_t size, const char *relative)
+{
+    snprintf(path_out, size, "%s/%s", daemon_under_test.data, relative);
+}
+
+static void add_range(redisContext *client, const char *filter, int from, int to)
+{
+    for (int i = from; i < to; i++)
+        redisAppendCommand(client, "BF.ADD %s item:%d", filter, i);
+    for (int i = from; i < to; i++) {
+        redisReply *reply = NULL;
+        cr_assert_eq(redisGetReply(client, (void **)&reply), REDIS_OK);
+        cr_assert_eq(reply->type, REDIS_REPLY_INTEGER, "%s", reply->str);
+        freeReplyObject(reply);
+    }
+}
+
+static void expect_range(redisContext *client, const char *filter, int from, int to)
+{
+    for (int i = from; i < to; i++)
+        redisAppendCommand(client, "BF.EXISTS %s item:%d", filter, i);
+    for (int i = from; i < to; i++) {
+        redisReply *reply = NULL;
+        cr_assert_eq(redisGetReply(client, (void **)&reply), REDIS_OK);
+        cr_assert(reply->type == REDIS_REPLY_INTEGER && reply->integer == 1, "item:%d of %s is absent", i, filter);
+        freeReplyObject(reply);
+    }
+}
+
+/* ---- what survives
+ * ---------------------------------------------------------------------------------------------------- */
+
+/* Scaled, fixed, empty and strangely named filters are there after SAVE and kill -9, with parameters and counts. */
+Test(persistence, save_and_kill)
+{
+    redisContext *client = client_open(PORT);
+    expect(client, "+OK", "BF.RESERVE scaled 0.001 100 EXPANSION 3");
+    add_range(client, "scaled", 0, 5000);
+    expect(client, "+OK", "BF.RESERVE fixed 0.01 1000 NONSCALING");
+    add_range(client, "fixed", 0, 500);
+    expect(client, "+OK", "BF.RESERVE empty 0.01 100");
+    expect(client, ":1", "BF.ADD %b x", "a/b\0..%\xff", (size_t)7);
+    expect(client, ":1", "BF.ADD %b x", "", (size_t)0);
+    char name[3000];
+    memset(name, 'n', sizeof(name));
+    expect(client, ":1", "BF.ADD %b x", name, sizeof(name));
+    long long scaled = client_number(client, "BF.CARD scaled"), fixed = client_number(client, "BF.CARD fixed");
+    char *info = strdup(client_ask(client, "BF.INFO scaled"));
+    expect(client, "+OK", "SAVE");
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+    daemon_restart(&daemon_under_test);
+
+    client = client_open(PORT);
+    expect(client, ":6", "DBSIZE");
+    expect_range(client, "scaled", 0, 5000);
+    expect_range(client, "fixed", 0, 500);
+    cr_expect_eq(client_number(client, "BF.CARD scaled"), scaled);
+    cr_expect_eq(client_number(client, "BF.CARD fixed"), fixed);
+    expect(client, info, "BF.INFO scaled");
+    expect(client, "[nil]", "BF.INFO fixed EXPANSION");
+    expect(client, ":1", "BF.EXISTS %b x", "a/b\0..%\xff", (size_t)7);
+    expect(client, ":1", "BF.EXISTS %b x", "", (size_t)0);
+    expect(client, ":1", "BF.EXISTS %b x", name, sizeof(name));
+    /* It goes on: the loaded chain grows further and is saved again. */
+    add_range(client, "scaled", 5000, 20000);
+    expect(client, "+OK", "SAVE");
+    redisFree(client);
+    free(info);
+    daemon_kill(&daemon_under_test);
+    daemon_restart(&daemon_under_test);
+    client = client_open(PORT);
+    expect_range(client, "scaled", 0, 20000);
+    redisFree(client);
+}
+
+/* Deleted filters stay deleted, renamed ones are found under the new name, recreated ones are the new ones. */
+Test(persistence, delete_rename_recreate)
+{
+    redisContext *client = client_open(PORT);
+    add_range(client, "gone", 0, 10);
+    add_range(client, "old", 0, 10);
+    add_range(client, "again", 0, 10);
+    expect(client, "+OK", "SAVE");
+    expect(client, ":1", "DEL gone");
+    expect(client, "+OK", "RENAME old new");
+    expect(client, ":1", "DEL again");
+    add_range(client, "again", 100, 110);
+    expect(client, "+OK", "SAVE");
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+    daemon_restart(&daemon_under_test);
+    client = client_open(PORT);
+    expect(client, ":2", "DBSIZE");
+    expect_range(client, "new", 0, 10);
+    expect_range(client, "again", 100, 110);
+    expect(client, ":10", "BF.CARD again");
+    redisFree(client);
+}
+
+/* BGSAVE works beside everything else and LASTSAVE and INFO tell of it. */
+Test(persistence, bgsave)
+{
+    redisContext *client = client_open(PORT);
+    add_range(client, "f", 0, 1000);
+    long long before = client_number(client, "LASTSAVE");
+    sleep(1);
+    expect(client, "+Background saving started", "BGSAVE");
+    for (int i = 0; i < 100 && client_number(client, "LASTSAVE") == before; i++)
+        usleep(50000);
+    cr_expect_gt(client_number(client, "LASTSAVE"), before);
+    const char *info = client_ask(client, "INFO persistence");
+    cr_expect_not_null(strstr(info, "rdb_last_bgsave_status:ok"), "%s", info);
+    cr_expect_not_null(strstr(info, "rdb_changes_since_last_save:0"), "%s", info);
+    redisFree(client);
+}
+
+/* A `save` rule saves by itself; the rules can be changed at run time. */
+Test(persistence, save_rules)
+{
+    redisContext *client = client_open(PORT);
+    expect(client, "+OK", "CONFIG SET save %s", "1 100");
+    add_range(client, "f", 0, 1000);
+    daemon_wait_output(&daemon_under_test, "saved 1 filters");
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+    daemon_restart(&daemon_under_test);
+    client = client_open(PORT);
+    expect_range(client, "f", 0, 1000);
+    redisFree(client);
+}
+
+/* SIGTERM, SIGINT and SHUTDOWN save when there are rules, and end with status 0. */
+Test(persistence, the_end_saves)
+{
+    const char *const args[] = {"--save", "3600 1000000", NULL};
+    daemon_stop(&daemon_under_test);
+    for (int how = 0; how < 4; how++) {
+        char filter[16];
+        sprintf(filter, "f%d", how);
+        daemon_start(&daemon_under_test, args);
+        redisContext *client = client_open(PORT);
+        add_range(client, filter, 0, 100);
+        if (how == 0) {
+            daemon_stop(&daemon_under_test);
+        } else if (how == 1) {
+            kill(daemon_under_test.pid, SIGINT);
+            daemon_wait(&daemon_under_test);
+        } else {
+            redisReply *reply = redisCommand(client, how == 2 ? "SHUTDOWN" : "SHUTDOWN NOSAVE");
+            cr_expect_null(reply, "SHUTDOWN answered %s", reply ? reply->str : "");
+            daemon_wait(&daemon_under_test);
+        }
+        redisFree(client);
+    }
+    daemon_start(&daemon_under_test, args);
+    redisContext *client = client_open(PORT);
+    for (int how = 0; how < 3; how++) {
+        char filter[16];
+        sprintf(filter, "f%d", how);
+        expect_range(client, filter, 0, 100);
+    }
+    expect(client, ":0", "EXISTS f3");
+    redisFree(client);
+}
+
+/* ---- saves under load
+ * ------------------------------------------------------------------------------------------------- */
+
+static _Atomic int acknowledged; /* items 0..acknowledged-1 have been answered */
+static _Atomic bool going;
+
+static void *add_on(void *arg)
+{
+    redisContext *client = client_open(PORT);
+    (void)arg;
+    for (int i = 0; atomic_load(&going); i += 100) {
+        add_range(client, "busy", i, i + 100);
+        atomic_store(&acknowledged, i + 100);
+    }
+    redisFree(client);
+    return NULL;
+}
+
+/* Whatever was acknowledged before a SAVE began is there after a kill -9 at any later moment, while adds go on through
+ * the save and the filter grows. */
+Test(persistence, save_under_load)
+{
+    for (int round = 0; round < 5; round++) {
+        pthread_t adder;
+        redisContext *client = client_open(PORT);
+        expect(client, "+OK", "FLUSHALL");
+        atomic_store(&acknowledged, 0);
+        atomic_store(&going, true);
+        cr_assert_eq(pthread_create(&adder, NULL, add_on, NULL), 0);
+        int covered = 0;
+        for (int i = 0; i < 8; i++) {
+            usleep(20000);
+            int before = atomic_load(&acknowledged);
+            expect(client, "+OK", "SAVE");
+            covered = before;
+        }
+        atomic_store(&going, false);
+        pthread_join(adder, NULL);
+        redisFree(client);
+        daemon_kill(&daemon_under_test);
+        daemon_restart(&daemon_under_test);
+        client = client_open(PORT);
+        cr_assert_gt(covered, 0);
+        expect_range(client, "busy", 0, covered);
+        redisFree(client);
+    }
+}
+
+/* ---- damaged directories
+ * ---------------------------------------------------------------------------------------------- */
+
+static void save_two(void)
+{
+    redisContext *client = client_open(PORT);
+    add_range(client, "good", 0, 50);
+    add_range(client, "bad", 0, 50);
+    expect(client, "+OK", "SAVE");
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+}
+
+/* After the restart: commands on 'bad' say what is wrong, 'good' serves, a save changes nothing of it, and deleting it
+ * makes the name free. */
+static void expect_quarantined(const char *reason)
+{
+    redisContext *client = client_open(PORT);
+    expect_range(client, "good", 0, 50);
+    static const char *const commands[] = {"BF.EXISTS bad item:1", "BF.ADD bad new",        "BF.MEXISTS bad a b",
+                                           "BF.MADD bad a b",      "BF.INSERT bad ITEMS a", "BF.INFO bad",
+                                           "BF.CARD bad",          "RENAME bad other"};
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        const char *reply = client_ask(client, commands[i]);
+        cr_expect(reply[0] == '-' && strstr(reply, "quarantined") && strstr(reply, "bad/0-Filter.db") &&
+                      strstr(reply, reason),
+                  "%s: %s", commands[i], reply);
+    }
+    expect(client, ":2", "DBSIZE");
+    expect(client, "-ERR item exists", "BF.RESERVE bad 0.01 100");
+    expect(client, "+OK", "CONFIG SET quarantined-filters maybe");
+    expect(client, ":1", "BF.EXISTS bad whatever");
+    expect(client, "[:1,:1]", "BF.MEXISTS bad whatever item:1");
+    expect(client, "+OK", "CONFIG SET quarantined-filters error");
+    expect(client, "+OK", "SAVE");
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+    daemon_restart(&daemon_under_test);
+    client = client_open(PORT);
+    cr_expect_not_null(strstr(client_ask(client, "BF.CARD bad"), reason), "a save has touched it");
+    expect(client, ":1", "DEL bad");
+    expect(client, ":1", "BF.ADD bad new");
+    expect(client, "+OK", "SAVE");
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+    daemon_restart(&daemon_under_test);
+    client = client_open(PORT);
+    expect(client, ":1", "BF.EXISTS bad new");
+    expect(client, ":1", "BF.CARD bad");
+    expect_range(client, "good", 0, 50);
+    redisFree(client);
+}
+
+static void damage(off_t size_change, bool flip, bool remove)
+{
+    char path[512];
+    struct stat st;
+    path_in_data(path, sizeof(path), "filters/bad/0-Filter.db");
+    cr_assert_eq(stat(path, &st), 0, "%s", path);
+    if (remove)
+        cr_assert_eq(unlink(path), 0);
+    else if (size_change)
+        cr_assert_eq(truncate(path, st.st_size + size_change), 0);
+    if (flip) {
+        unsigned char byte;
+        int fd = open(path, O_RDWR);
+        cr_assert_eq(pread(fd, &byte, 1, 20), 1);
+        byte ^= 4;
+        cr_assert_eq(pwrite(fd, &byte, 1, 20), 1);
+        close(fd);
+    }
+    daemon_restart(&daemon_under_test);
+}
+
+Test(persistence, missing_file)
+{
+    save_two();
+    damage(0, false, true);
+    expect_quarantined("");
+}
+
+Test(persistence, truncated_file)
+{
+    save_two();
+    damage(-8, false, false);
+    expect_quarantined("");
+}
+
+Test(persistence, enlarged_file)
+{
+    save_two();
+    damage(8, false, false);
+    expect_quarantined("");
+}
+
+Test(persistence, flipped_bit)
+{
+    save_two();
+    damage(0, true, false);
+    expect_quarantined("checksum");
+}
+
+/* A MANIFEST that cannot be trusted stops the start with an error that names it; nothing is changed. */
+Test(persistence, damaged_manifest)
+{
+    char path[512];
+    const char *output;
+    save_two();
+    path_in_data(path, sizeof(path), "MANIFEST");
+    struct stat st;
+    cr_assert_eq(stat(path, &st), 0);
+    cr_assert_eq(truncate(path, st.st_size / 2), 0);
+    const char *const args[] = {"--port", "0", "--unixsocket", "never.sock", "--dir", daemon_under_test.data, NULL};
+    cr_expect_neq(daemon_run(args, NULL, &output), 0);
+    cr_expect_not_null(strstr(output, "MANIFEST"), "%s", output);
+    struct stat after;
+    cr_assert_eq(stat(path, &after), 0);
+    cr_expect_eq(after.st_size, st.st_size / 2);
+}
+
+/* Two daemons do not work on one directory. */
+Test(persistence, second_daemon_is_refused)
+{
+    const char *output;
+    const char *const args[] = {"--port", "0", "--unixsocket", "never.sock", "--dir", daemon_under_test.data, NULL};
+    cr_expect_neq(daemon_run(args, NULL, &output), 0);
+    char pid[16];
+    sprintf(pid, "%d", (int)daemon_under_test.pid);
+    cr_expect_not_null(strstr(output, pid), "the refusal should say who holds the directory: %s", output);
+}
+
+/* A file that the daemon did not make is not overwritten: the save fails for that filter and says so. */
+Test(persistence, foreign_file_is_not_overwritten)
+{
+    char path[512], text[16] = {0};
+    redisContext *client = client_open(PORT);
+    path_in_data(path, sizeof(path), "filters/mine");
+    cr_assert_eq(mkdir(path, 0755), 0);
+    path_in_data(path, sizeof(path), "filters/mine/0-Filter.db");
+    FILE *file = fopen(path, "w");
+    fputs("precious", file);
+    fclose(file);
+    add_range(client, "mine", 0, 10);
+    add_range(client, "other", 0, 10);
+    const char *reply = client_ask(client, "SAVE");
+    cr_expect(reply[0] == '-' && strstr(reply, "mine/0-Filter.db"), "%s", reply);
+    redisFree(client);
+    file = fopen(path, "r");
+    cr_assert_not_null(fgets(text, sizeof(text), file));
+    fclose(file);
+    cr_expect_str_eq(text, "precious");
+    daemon_kill(&daemon_under_test);
+    daemon_restart(&daemon_under_test);
+    client = client_open(PORT);
+    expect_range(client, "other", 0, 10);
+    redisFree(client);
+}

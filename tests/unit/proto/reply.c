@@ -60,6 +60,7 @@ Test(reply, each_kind_has_the_form_of_its_version)
     WRITES_SAME(reply_status(r, ""), "+\r\n");
     WRITES_SAME(reply_error(r, "ERR no"), "-ERR no\r\n");
     WRITES_SAME(reply_errorf(r, "ERR %s of %d%%", "half", 50), "-ERR half of 50%\r\n");
+    WRITES_SAME(reply_errorf(r, "%s", ""), "-\r\n");
     WRITES(reply_bool(r, true), ":1\r\n", "#t\r\n");
     WRITES(reply_bool(r, false), ":0\r\n", "#f\r\n");
     WRITES(reply_null(r), "$-1\r\n", "_\r\n");
@@ -400,6 +401,53 @@ Test(reply, failures_are_noted_in_the_buffer)
     cr_assert(!buf_failed(r->buf));
     end();
     cr_assert_eq(alloc_live(), 0);
+}
+
+/* Each writer reserves at least what its longest reply takes, in a buffer that ends where the reservation ends. */
+static void write_longest(struct reply *r, int kind)
+{
+    size_t token;
+
+    switch (kind) {
+    case 0:
+        reply_array(r, SIZE_MAX);
+        break;
+    case 1:
+        reply_integer(r, INT64_MIN);
+        break;
+    case 2:
+        reply_double(r, -DBL_MIN);
+        break;
+    case 3:
+        reply_verbatim(r, "txt", "0123456789", 10);
+        break;
+    case 4:
+        reply_error(r, "ERR 0123456789");
+        break;
+    default:
+        token = reply_array_begin(r);
+        for (int i = 0; i < 10; i++)
+            reply_bool(r, true);
+        reply_array_end(r, token, 10);
+    }
+}
+
+Test(reply, longest_replies_stay_within_what_they_reserve)
+{
+    static const size_t exact[] = {23, 23, 27, 21, 17, 45};
+
+    for (int kind = 0; kind < 6; kind++) {
+        for (size_t cap = 1; cap < 80; cap++) {
+            struct reply *r = &replies[1];
+            begin();
+            buf_init(r->buf, cap);
+            write_longest(r, kind);
+            cr_assert_leq(r->buf->end, r->buf->size, "kind %d, cap %zu", kind, cap);
+            if (!buf_failed(r->buf))
+                cr_assert_eq(buf_len(r->buf), exact[kind], "kind %d, cap %zu", kind, cap);
+        }
+        cr_assert(!buf_failed(&bufs[1]));
+    }
 }
 
 /* A bulk of a length that cannot be added to fails, it does not wrap. */

@@ -163,7 +163,7 @@ static int run(struct server *server)
     else
         status = serve(server, &ml);
 
-    char *pidfile = strdup(config->pidfile);
+    char *pidfile = strdup(server_config(server)->pidfile); /* the settings may be others by now */
     stop_workers(server);
     main_loop_deinit(&ml);
     saver_destroy(server->saver);

@@ -54,6 +54,7 @@ static void conn_free(struct conn *conn)
 static void on_closed(uv_handle_t *handle)
 {
     struct conn *conn = handle->data;
+    close(conn->fd); /* not earlier: until here libuv may name the descriptor to the kernel, and it could be another's */
     conn->fd = -1;
     if (!conn->waiting)
         conn_free(conn);
@@ -92,8 +93,6 @@ void conn_close(struct conn *conn)
     conn->in = NULL;
     conn->in_len = conn->in_size = 0;
     buf_deinit(&conn->out);
-    uv_poll_stop(&conn->poll);
-    close(conn->fd);
     uv_close((uv_handle_t *)&conn->poll, on_closed);
 }
 

@@ -1,0 +1,40 @@
+# End-to-end tests: programs that talk to the real daemon over the network and link no room of the project. They are
+# never sanitized themselves, whatever the daemon is: Criterion cannot live with ThreadSanitizer, and a report must come
+# from the daemon alone.
+
+# bloomery_e2e_support(): the library e2e_support of the helpers in tests/support that need no room.
+function(bloomery_e2e_support)
+  set(BLOOMERY_SANITIZE "")
+  set(support ${PROJECT_SOURCE_DIR}/tests/support)
+  add_library(e2e_support STATIC
+    ${support}/client.c ${support}/compat.c ${support}/corpus.c ${support}/daemon.c ${support}/wire.c)
+  target_include_directories(e2e_support PUBLIC ${support})
+  target_compile_definitions(e2e_support PRIVATE BLOOMERYD_PATH="$<TARGET_FILE:bloomeryd>")
+  target_link_libraries(e2e_support PUBLIC PkgConfig::CRITERION PkgConfig::HIREDIS Threads::Threads)
+  bloomery_target(e2e_support)
+  add_dependencies(e2e_support bloomeryd)
+endfunction()
+
+# bloomery_e2e_test(<name> SOURCES ... [LABEL label]): a Criterion program, labelled e2e.
+function(bloomery_e2e_test name)
+  cmake_parse_arguments(t "" "LABEL" "SOURCES" ${ARGN})
+  set(BLOOMERY_SANITIZE "")
+  if(NOT t_LABEL)
+    set(t_LABEL e2e)
+  endif()
+  add_executable(${name} ${t_SOURCES})
+  bloomery_target(${name})
+  target_compile_definitions(${name} PRIVATE
+    BLOOMERY_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/tests/golden"
+    BLOOMERY_DOCS_DIR="${PROJECT_SOURCE_DIR}/docs"
+    BLOOMERY_CONF_FILE="${PROJECT_SOURCE_DIR}/conf/bloomery.conf"
+    BLOOMERY_SHARED_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/../shared/golden"
+    BLOOMERY_TOOL_PATH="$<$<TARGET_EXISTS:bloomery>:$<TARGET_FILE:bloomery>>"
+    BLOOMERY_VERSION="${PROJECT_VERSION}")
+  target_link_libraries(${name} PRIVATE e2e_support m)
+  if(TARGET bloomery)
+    add_dependencies(${name} bloomery)
+  endif()
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS ${t_LABEL} TIMEOUT 600)
+endfunction()

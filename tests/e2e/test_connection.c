@@ -1,0 +1,282 @@
+/* Connections: the commands about themselves, pipelines, both versions of the protocol, redis-cli, passwords, the end.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "wire.h"
+
+static struct daemon the_daemon;
+
+static void start(void)
+{
+    daemon_start(&the_daemon, NULL);
+}
+
+static void discard(void)
+{
+    daemon_discard(&the_daemon);
+}
+
+TestSuite(connection, .init = start, .fini = discard);
+
+static void ask(struct wire *wire, const char *expected, const char *command)
+{
+    const char *reply = wire_ask(wire, command);
+
+    cr_assert_str_eq(reply, expected, "%s: '%s' instead of '%s'", command, reply, expected);
+}
+
+/* The plainest exchange there is, through a real client library. */
+DAEMON_TEST(the_daemon, connection, answers_ping_and_echo)
+{
+    redisContext *client = client_open(the_daemon.port);
+
+    expect(client, "+PONG", "PING");
+    expect(client, "\"hello\"", "PING hello");
+    expect(client, "\"a\\x00\\xff\\x0d\\x0a\"", "ECHO %b", "a\0\xff\r\n", (size_t)5);
+    expect(client, "-ERR wrong number of arguments for 'echo' command", "ECHO");
+    expect(client, "-ERR unknown command 'NOSUCH', with args beginning with: 'a' ", "NOSUCH a");
+    expect(client, "+PONG", "PING");
+    redisFree(client);
+}
+
+/* HELLO changes the version of the protocol, and what a boolean looks like with it. */
+DAEMON_TEST(the_daemon, connection, hello_switches_the_protocol)
+{
+    struct wire wire;
+    const char *reply;
+
+    wire_open(&wire, the_daemon.port);
+    ask(&wire, ":1", "BF.ADD f a");
+    reply = wire_ask(&wire, "HELLO 3");
+    cr_assert_eq(reply[0], '{', "%s", reply);
+    cr_assert_not_null(strstr(reply, "\"proto\"::3"), "%s", reply);
+    ask(&wire, "#f", "BF.ADD f a");
+    ask(&wire, "[#t,#f]", "BF.MADD f b b");
+    reply = wire_ask(&wire, "HELLO 2");
+    cr_assert_not_null(strstr(reply, "\"proto\",:2"), "%s", reply);
+    ask(&wire, ":0", "BF.ADD f a");
+    ask(&wire, "-NOPROTO unsupported protocol version", "HELLO 4");
+    wire_close(&wire);
+}
+
+/* Replies come in the order of the commands, whatever the size of the pipeline. */
+DAEMON_TEST(the_daemon, connection, a_pipeline_is_answered_in_order)
+{
+    redisContext *client = client_open(the_daemon.port);
+    enum { COMMANDS = 5000 };
+
+    for (int i = 0; i < COMMANDS; i++) {
+        if (i % 3 == 0)
+            cr_assert_eq(redisAppendCommand(client, "ECHO %d", i), REDIS_OK);
+        else
+            cr_assert_eq(redisAppendCommand(client, "BF.ADD f item:%d", i / 3), REDIS_OK);
+    }
+    for (int i = 0; i < COMMANDS; i++) {
+        redisReply *reply;
+        char number[16];
+
+        cr_assert_eq(redisGetReply(client, (void **)&reply), REDIS_OK, "%s", client->errstr);
+        snprintf(number, sizeof(number), "%d", i);
+        if (i % 3 == 0) {
+            cr_assert_eq(reply->type, REDIS_REPLY_STRING);
+            cr_assert_str_eq(reply->str, number);
+        } else {
+            cr_assert_eq(reply->type, REDIS_REPLY_INTEGER, "%s", reply->str ? reply->str : "");
+            cr_assert(i % 3 == 1 || reply->integer == 0, "item %d was new twice", i / 3);
+        }
+        freeReplyObject(reply);
+    }
+    redisFree(client);
+}
+
+/* A command cut into single bytes, each in a packet of its own. */
+DAEMON_TEST(the_daemon, connection, a_command_may_come_byte_by_byte)
+{
+    const char command[] = "*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$4\r\nitem\r\n";
+    struct wire wire;
+
+    wire_open(&wire, the_daemon.port);
+    for (size_t i = 0; i < sizeof(command) - 1; i++)
+        cr_assert(wire_send(&wire, command + i, 1));
+    cr_assert_str_eq(wire_text(&wire), ":1");
+    wire_close(&wire);
+}
+
+/* QUIT answers, then the connection ends; what was sent behind it is not executed. */
+DAEMON_TEST(the_daemon, connection, quit_answers_and_closes)
+{
+    struct wire wire;
+
+    wire_open(&wire, the_daemon.port);
+    cr_assert(wire_send_text(&wire, "PING\r\nQUIT\r\nBF.ADD f behind\r\n"));
+    cr_assert_str_eq(wire_text(&wire), "+PONG");
+    cr_assert_str_eq(wire_text(&wire), "+OK");
+    cr_assert(wire_closes(&wire, WIRE_PATIENCE_MS));
+    wire_close(&wire);
+    wire_open(&wire, the_daemon.port);
+    ask(&wire, ":0", "EXISTS f");
+    wire_close(&wire);
+}
+
+/* What is not the protocol gets one error and the end; other clients notice nothing. */
+DAEMON_TEST(the_daemon, connection, malformed_input_ends_only_its_connection)
+{
+    struct wire good, bad;
+
+    wire_open(&good, the_daemon.port);
+    ask(&good, "+PONG", "PING");
+    wire_open(&bad, the_daemon.port);
+    cr_assert(wire_send_text(&bad, "PING\r\n*1\r\n:4\r\nPING\r\n"));
+    cr_assert_str_eq(wire_text(&bad), "+PONG");
+    cr_assert_str_eq(wire_text(&bad), "-ERR Protocol error: expected '$', got ':'");
+    cr_assert(wire_closes(&bad, WIRE_PATIENCE_MS));
+    wire_close(&bad);
+    ask(&good, "+PONG", "PING");
+    wire_close(&good);
+}
+
+/* Names and ids belong to their connection. */
+DAEMON_TEST(the_daemon, connection, clients_have_names_and_ids)
+{
+    redisContext *one = client_open(the_daemon.port), *two = client_open(the_daemon.port);
+    long long first = client_number(one, "CLIENT ID"), second = client_number(two, "CLIENT ID");
+
+    cr_assert_gt(second, first);
+    expect(one, "nil", "CLIENT GETNAME");
+    expect(one, "+OK", "CLIENT SETNAME crawler");
+    expect(one, "\"crawler\"", "CLIENT GETNAME");
+    expect(two, "nil", "CLIENT GETNAME");
+    expect(one, "-ERR Client names cannot contain spaces, newlines or special characters.", "CLIENT SETNAME %s", "a b");
+    expect(one, "+OK", "CLIENT SETINFO LIB-NAME test");
+    cr_assert_not_null(strstr(client_ask(two, "CLIENT LIST"), " name=crawler "));
+    redisFree(one);
+    redisFree(two);
+}
+
+/* More connections than threads or batches: all are served, and all are gone afterwards. */
+DAEMON_TEST(the_daemon, connection, hundreds_of_connections_are_served)
+{
+    enum { CLIENTS = 300 };
+    struct wire wires[CLIENTS];
+    redisContext *client;
+
+    for (int i = 0; i < CLIENTS; i++)
+        wire_open(&wires[i], the_daemon.port);
+    for (int i = 0; i < CLIENTS; i++)
+        cr_assert(wire_send_text(&wires[i], "BF.ADD shared item\r\nPING\r\n"));
+    for (int i = 0, won = 0; i < CLIENTS; i++) {
+        won += strcmp(wire_text(&wires[i]), ":1") == 0;
+        cr_assert_str_eq(wire_text(&wires[i]), "+PONG");
+        cr_assert(i < CLIENTS - 1 || won == 1, "%d clients were the first to add one item", won);
+    }
+    for (int i = 0; i < CLIENTS; i++)
+        wire_close(&wires[i]);
+    client = client_open(the_daemon.port);
+    for (int i = 0; strstr(client_ask(client, "INFO clients"), "connected_clients:1\\x0d") == NULL; i++)
+        cr_assert_lt(i, 100000, "the clients that left are still counted");
+    redisFree(client);
+}
+
+/* Runs redis-cli against the daemon and returns what it printed; valid until the next call. */
+static const char *redis_cli(const char *arguments, const char *input)
+{
+    static char printed[4096];
+    char command[512];
+    size_t len;
+    FILE *pipe;
+
+    snprintf(command, sizeof(command), "printf '%s' | redis-cli -p %d %s 2>&1", input, the_daemon.port, arguments);
+    pipe = popen(command, "r");
+    cr_assert_not_null(pipe);
+    len = fread(printed, 1, sizeof(printed) - 1, pipe);
+    printed[len] = '\0';
+    cr_assert_eq(pclose(pipe), 0, "%s: %s", command, printed);
+    return printed;
+}
+
+/* The client that everybody has. */
+DAEMON_TEST(the_daemon, connection, redis_cli_works)
+{
+    cr_assert_str_eq(redis_cli("PING", ""), "PONG\n");
+    cr_assert_str_eq(redis_cli("BF.ADD f x", ""), "1\n");
+    cr_assert_str_eq(redis_cli("-3 BF.EXISTS f x", ""), "(true)\n");
+    cr_assert_str_eq(redis_cli("", "BF.MADD f x y\\nBF.CARD f\\n"), "0\n1\n2\n");
+    cr_assert_not_null(strstr(redis_cli("--pipe", "BF.ADD f y\\r\\nBF.ADD f z\\r\\n"), "errors: 0, replies: 2"));
+    cr_assert_str_eq(redis_cli("BF.EXISTS f z", ""), "1\n");
+}
+
+/* With a password nothing but AUTH and its like is answered before it. */
+DAEMON_TEST(the_daemon, connection, a_password_is_required_of_everyone)
+{
+    const char *const args[] = {"--requirepass", "sesame", NULL};
+    redisContext *client;
+
+    daemon_stop(&the_daemon);
+    daemon_start(&the_daemon, args);
+    client = client_open(the_daemon.port);
+    expect(client, "-NOAUTH Authentication required.", "PING");
+    expect(client, "-NOAUTH Authentication required.", "BF.ADD f x");
+    expect(client, "-WRONGPASS invalid username-password pair or user is disabled.", "AUTH wrong");
+    expect(client, "-NOAUTH Authentication required.", "BF.ADD f x");
+    expect(client, "+OK", "AUTH sesame");
+    expect(client, ":1", "BF.ADD f x");
+    redisFree(client);
+    client = client_open(the_daemon.port);
+    expect(client, "+OK", "AUTH default sesame");
+    expect(client, ":1", "BF.EXISTS f x");
+    redisFree(client);
+    cr_assert_null(strstr(daemon_output(&the_daemon), "sesame"), "the password is in the log");
+}
+
+/* SHUTDOWN ends the process in good order. */
+DAEMON_TEST(the_daemon, connection, shutdown_ends_the_daemon)
+{
+    redisContext *client = client_open(the_daemon.port);
+
+    expect(client, "(Server closed the connection)", "SHUTDOWN NOSAVE");
+    redisFree(client);
+    daemon_wait(&the_daemon);
+}
+
+/* An idle client beyond the time-out is disconnected. */
+DAEMON_TEST(the_daemon, connection, idle_clients_time_out)
+{
+    struct wire wire;
+
+    wire_open(&wire, the_daemon.port);
+    ask(&wire, "+OK", "CONFIG SET timeout 1");
+    cr_assert(wire_closes(&wire, WIRE_PATIENCE_MS));
+    wire_close(&wire);
+}
+
+/* One client more than allowed is told so. */
+DAEMON_TEST(the_daemon, connection, maxclients_is_kept)
+{
+    const char *const args[] = {"--maxclients", "2", NULL};
+    struct wire one, two, three;
+
+    daemon_stop(&the_daemon);
+    daemon_start(&the_daemon, args);
+    wire_open(&one, the_daemon.port);
+    wire_open(&two, the_daemon.port);
+    ask(&one, "+PONG", "PING");
+    /* The connection by which the harness saw that the daemon was ready may still be counted for a moment. */
+    for (int i = 0; strcmp(wire_ask(&two, "PING"), "+PONG") != 0; i++) {
+        cr_assert_lt(i, 1000);
+        wire_close(&two);
+        wire_open(&two, the_daemon.port);
+    }
+    wire_open(&three, the_daemon.port);
+    cr_assert_str_eq(wire_text(&three), "-ERR max number of clients reached");
+    cr_assert(wire_closes(&three, WIRE_PATIENCE_MS));
+    ask(&one, "+PONG", "PING");
+    ask(&two, "+PONG", "PING");
+    wire_close(&one);
+    wire_close(&two);
+    wire_close(&three);
+}

@@ -1,0 +1,101 @@
+/* The recorded conversations with Redis and RedisBloom, played against the daemon in both versions of the protocol.
+ * What differs must be in docs/COMPATIBILITY.md, and what is there must differ. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "corpus.h"
+#include "daemon.h"
+
+static void play(const char *topic)
+{
+    static const char protocols[] = {2, 3};
+    struct corpus_result sum = {0, 0, 0};
+    struct compat compat;
+    char file[3] = {topic[0], topic[1], '\0'}, path[512];
+    size_t unused = 0;
+
+    compat_load(&compat, BLOOMERY_DOCS_DIR "/COMPATIBILITY.md", file);
+    for (size_t i = 0; i < 2; i++) {
+        struct daemon daemon = {0};
+        struct corpus_result result;
+        struct corpus corpus;
+
+        snprintf(path, sizeof(path), BLOOMERY_GOLDEN_DIR "/corpus/%s.resp%d.replies", topic, protocols[i]);
+        corpus_load(&corpus, path);
+        daemon_start(&daemon, NULL);
+        result = corpus_play(&corpus, daemon.port, protocols[i], &compat);
+        daemon_deinit(&daemon);
+        cr_assert_eq(result.cases, corpus.count);
+        sum.cases += result.cases;
+        sum.meant += result.meant;
+        sum.differs += result.differs;
+        corpus_deinit(&corpus);
+    }
+    for (size_t i = 0; i < compat.count; i++) {
+        if (!compat.rows[i].used) {
+            fprintf(stderr, "docs/COMPATIBILITY.md:%u: `%s%s` explains no difference in %s\n", compat.rows[i].line,
+                    compat.rows[i].command, compat.rows[i].prefix ? "*" : "", topic);
+            unused++;
+        }
+    }
+    compat_deinit(&compat);
+    fprintf(stderr, "%s: %zu cases, %zu meant differences, %zu others\n", topic, sum.cases, sum.meant, sum.differs);
+    cr_assert_eq(sum.differs, 0, "%zu replies differ from the recording", sum.differs);
+    cr_assert_eq(unused, 0, "%zu rows of the table are out of date", unused);
+    cr_assert_gt(sum.cases, 40);
+}
+
+/* BF.RESERVE: parameters and their refusals. */
+Test(corpus, reserve)
+{
+    play("01_reserve");
+}
+
+/* Adds and queries, single and in batches; binary items; wrong types. */
+Test(corpus, add_and_exists)
+{
+    play("02_add_exists");
+}
+
+/* BF.INSERT with all its options. */
+Test(corpus, insert)
+{
+    play("03_insert");
+}
+
+/* BF.INFO and BF.CARD. */
+Test(corpus, info_and_card)
+{
+    play("04_info_card");
+}
+
+/* Keys: DEL, RENAME, TYPE, SCAN and the like. */
+Test(corpus, keyspace)
+{
+    play("07_keyspace");
+}
+
+/* The protocol itself, well-formed and not. */
+Test(corpus, protocol)
+{
+    play("09_proto");
+}
+
+/* What client libraries send when they connect. */
+Test(corpus, connect)
+{
+    play("10_connect");
+}
+
+/* Passwords. */
+Test(corpus, authentication)
+{
+    play("13_auth");
+}
+
+/* Memory limits and what surrounds them. */
+Test(corpus, limits)
+{
+    play("14_limits");
+}

@@ -1,0 +1,270 @@
+/* Settings: the command line, the printouts, the refusals, CONFIG GET and SET, the log file. */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "wire.h"
+
+static struct daemon the_daemon;
+
+static void discard(void)
+{
+    daemon_discard(&the_daemon);
+}
+
+TestSuite(settings, .fini = discard);
+
+#define RUN(input, ...) daemon_run((const char *const[]){__VA_ARGS__, NULL}, (input), &printed)
+
+static const char *printed;
+
+static const char *read_file(const char *path)
+{
+    static char content[65536];
+    FILE *file = fopen(path, "r");
+    size_t len;
+
+    cr_assert_not_null(file, "%s", path);
+    len = fread(content, 1, sizeof(content) - 1, file);
+    content[len] = '\0';
+    fclose(file);
+    return content;
+}
+
+/* The printouts go to stdout and end with status 0. */
+DAEMON_TEST(the_daemon, settings, printouts_end_well)
+{
+    cr_assert_eq(RUN(NULL, "--version"), 0, "%s", printed);
+    cr_assert_not_null(strstr(printed, BLOOMERY_VERSION), "%s", printed);
+    cr_assert_eq(RUN(NULL, "--help"), 0, "%s", printed);
+    cr_assert_not_null(strstr(printed, "--threads"), "%s", printed);
+    cr_assert_eq(RUN(NULL, "--print-config"), 0, "%s", printed);
+    cr_assert_str_eq(printed, read_file(BLOOMERY_CONF_FILE), "conf/bloomery.conf is not what --print-config prints");
+}
+
+/* A wrong setting ends the start with a message that says where and why. */
+DAEMON_TEST(the_daemon, settings, refusals_say_where_and_why)
+{
+    cr_assert_eq(RUN(NULL, "--port", "x"), 1);
+    cr_assert_not_null(strstr(printed, "argument --port: 'port' must be an integer from 0 to 65535, not 'x'"), "%s",
+                       printed);
+    cr_assert_eq(RUN("port 1\nthraeds 2\n", "-"), 1);
+    cr_assert_not_null(strstr(printed, "standard input:2: unknown setting 'thraeds'; did you mean 'threads'?"), "%s",
+                       printed);
+    cr_assert_eq(RUN(NULL, "/nonexistent/bloomery.conf"), 1);
+    cr_assert_not_null(strstr(printed, "/nonexistent/bloomery.conf: No such file or directory"), "%s", printed);
+    cr_assert_eq(RUN(NULL, "--logfile", "/nonexistent/log"), 1);
+    cr_assert_not_null(strstr(printed, "/nonexistent/log"), "%s", printed);
+}
+
+/* A port that is taken ends the start, and the message names it. */
+DAEMON_TEST(the_daemon, settings, a_taken_port_is_named)
+{
+    char port[16], text[64];
+
+    daemon_start(&the_daemon, NULL);
+    snprintf(port, sizeof(port), "%d", the_daemon.port);
+    snprintf(text, sizeof(text), "127.0.0.1:%d", the_daemon.port);
+    cr_assert_eq(RUN(NULL, "--port", port, "--bind", "127.0.0.1", "--dir", "/tmp"), 1, "%s", printed);
+    cr_assert_not_null(strstr(printed, text), "%s", printed);
+}
+
+/* CONFIG GET finds by name and pattern, CONFIG SET changes all or nothing. */
+DAEMON_TEST(the_daemon, settings, config_set_is_all_or_nothing)
+{
+    redisContext *client;
+
+    daemon_start(&the_daemon, NULL);
+    client = client_open(the_daemon.port);
+    expect(client, "[\"maxmemory\",\"0\"]", "CONFIG GET maxmemory");
+    expect(client, "[\"maxmemory-policy\",\"noeviction\"]", "CONFIG GET MAX*policy");
+    expect(client, "[]", "CONFIG GET nosuch");
+    expect(client, "+OK", "CONFIG SET maxmemory 64mb timeout 100 bf-error-rate 0.001");
+    expect(client, "[\"maxmemory\",\"67108864\"]", "CONFIG GET maxmemory");
+    expect(client, "[\"bf-error-rate\",\"0.001\"]", "CONFIG GET bf-error-rate");
+    expect(
+        client,
+        "-ERR CONFIG SET failed (possibly related to argument 'timeout') - argument couldn't be parsed into an integer",
+        "CONFIG SET maxmemory 1gb timeout x");
+    expect(client, "[\"maxmemory\",\"67108864\"]", "CONFIG GET maxmemory");
+    expect(client, "-ERR CONFIG SET failed (possibly related to argument 'port') - can't set immutable config",
+           "CONFIG SET port 1");
+    expect(client, "-ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'", "CONFIG SET nosuch 1");
+    redisFree(client);
+}
+
+/* The defaults for new filters are those in force when a filter is created. */
+DAEMON_TEST(the_daemon, settings, filter_defaults_apply_to_new_filters)
+{
+    const char *const args[] = {"--bf-initial-size", "1000", "--bf-expansion-factor", "0", NULL};
+    redisContext *client;
+
+    daemon_start(&the_daemon, args);
+    client = client_open(the_daemon.port);
+    expect(client, ":1", "BF.ADD f x");
+    expect(client, "[:1000]", "BF.INFO f CAPACITY");
+    expect(client, "[nil]", "BF.INFO f EXPANSION");
+    expect(client, "+OK", "CONFIG SET bf-initial-size 7 bf-expansion-factor 3");
+    expect(client, "[:1]", "BF.MADD g x");
+    expect(client, "[:7]", "BF.INFO g CAPACITY");
+    expect(client, "[:3]", "BF.INFO g EXPANSION");
+    expect(client, "[:1000]", "BF.INFO f CAPACITY");
+    redisFree(client);
+}
+
+/* Memory limits refuse what is new and leave what is there. */
+DAEMON_TEST(the_daemon, settings, memory_limits_refuse_creation)
+{
+    redisContext *client;
+
+    daemon_start(&the_daemon, NULL);
+    client = client_open(the_daemon.port);
+    expect(client, ":1", "BF.ADD f x");
+    expect(client, "+OK", "CONFIG SET bf-max-filter-bytes 1kb");
+    cr_assert_eq(client_ask(client, "BF.RESERVE g 0.001 100000")[0], '-');
+    expect(client, ":0", "EXISTS g");
+    expect(client, "+OK", "CONFIG SET bf-max-filter-bytes 0");
+    expect(client, "+OK", "BF.RESERVE g 0.001 100000");
+    expect(client, "+OK", "CONFIG SET maxmemory 1");
+    expect(client, "-OOM command not allowed when used memory > 'maxmemory'.", "BF.ADD f y");
+    expect(client, ":1", "BF.EXISTS f x");
+    expect(client, "+OK", "CONFIG SET maxmemory 0");
+    expect(client, ":1", "BF.ADD f y");
+    redisFree(client);
+}
+
+/* An argument over the limit ends the connection with an error. */
+DAEMON_TEST(the_daemon, settings, proto_limits_are_kept)
+{
+    const char *const args[] = {
+        "--proto-max-bulk-len", "1mb", "--proto-max-args", "16", "--proto-inline-max-size", "64", NULL};
+    static char line[80];
+    struct wire wire;
+
+    daemon_start(&the_daemon, args);
+    wire_open(&wire, the_daemon.port);
+    cr_assert(wire_send_text(&wire, "*2\r\n$4\r\nECHO\r\n$1048577\r\n"));
+    cr_assert_str_eq(wire_text(&wire), "-ERR Protocol error: invalid bulk length");
+    cr_assert(wire_closes(&wire, WIRE_PATIENCE_MS));
+    wire_close(&wire);
+    wire_open(&wire, the_daemon.port);
+    cr_assert(wire_send_text(&wire, "*17\r\n"));
+    cr_assert_str_eq(wire_text(&wire), "-ERR Protocol error: invalid multibulk length");
+    cr_assert(wire_closes(&wire, WIRE_PATIENCE_MS));
+    wire_close(&wire);
+    wire_open(&wire, the_daemon.port);
+    memset(line, 'x', 70);
+    cr_assert(wire_send_text(&wire, line));
+    cr_assert_str_eq(wire_text(&wire), "-ERR Protocol error: too big inline request");
+    cr_assert(wire_closes(&wire, WIRE_PATIENCE_MS));
+    wire_close(&wire);
+}
+
+/* A reader that does not read: its input waits, and beyond the limit it is disconnected; others are served. */
+DAEMON_TEST(the_daemon, settings, a_slow_reader_is_bounded)
+{
+    const char *const args[] = {"--reply-buffer-high-water", "64kb", "--reply-buffer-limit", "1mb", NULL};
+    static char item[262144];
+    struct wire slow, other;
+    struct lines lines = {NULL, 0, 0};
+    struct word words[2] = {{"ECHO", 4}, {item, sizeof(item)}};
+    size_t replies = 0;
+
+    daemon_start(&the_daemon, args);
+    memset(item, 'x', sizeof(item));
+    wire_open(&slow, the_daemon.port);
+    wire_open(&other, the_daemon.port);
+    for (int i = 0; i < 8; i++)
+        cr_assert(wire_send_command(&slow, words, 2));
+    cr_assert_str_eq(wire_ask(&other, "PING"), "+PONG");
+    while (replies < 8 && wire_reply(&slow, WIRE_PATIENCE_MS, &lines) == WIRE_OK) {
+        replies++;
+        lines_truncate(&lines, 0);
+    }
+    cr_assert_eq(replies, 8, "a client that reads in the end gets everything");
+    lines_deinit(&lines);
+    wire_close(&slow);
+    wire_close(&other);
+}
+
+/* SIGHUP continues the log in a new file after the old one was moved away. */
+DAEMON_TEST(the_daemon, settings, the_log_file_can_be_rotated)
+{
+    char dir[] = "/tmp/bloomery-rotate-XXXXXX", log[64], moved[64];
+    const char *const args[] = {"--logfile", log, NULL};
+
+    cr_assert_not_null(mkdtemp(dir));
+    snprintf(log, sizeof(log), "%s/log", dir);
+    snprintf(moved, sizeof(moved), "%s/log.1", dir);
+    daemon_start(&the_daemon, args);
+    cr_assert_eq(rename(log, moved), 0);
+    kill(the_daemon.pid, SIGHUP);
+    daemon_stop(&the_daemon);
+    cr_assert_not_null(strstr(read_file(moved), " notice ready: listening on 127.0.0.1:"));
+    cr_assert_null(strstr(read_file(moved), "bye"));
+    cr_assert_not_null(strstr(read_file(log), " notice bye"), "%s", read_file(log));
+    unlink(log);
+    unlink(moved);
+    rmdir(dir);
+}
+
+/* The level of the log can be changed while the daemon runs. */
+DAEMON_TEST(the_daemon, settings, the_log_level_can_be_changed)
+{
+    redisContext *client;
+
+    daemon_start(&the_daemon, NULL);
+    client = client_open(the_daemon.port);
+    expect(client, "+OK", "CONFIG SET loglevel warning");
+    expect(client, "[\"loglevel\",\"warning\"]", "CONFIG GET loglevel");
+    redisFree(client);
+    daemon_stop(&the_daemon);
+    cr_assert_null(strstr(daemon_output(&the_daemon), "bye"));
+}
+
+/* The pid file is there while the daemon runs. */
+DAEMON_TEST(the_daemon, settings, the_pid_file_holds_the_process_id)
+{
+    char path[] = "/tmp/bloomery-pid-XXXXXX";
+    const char *const args[] = {"--pidfile", path, NULL};
+    int fd = mkstemp(path);
+
+    cr_assert_geq(fd, 0);
+    close(fd);
+    daemon_start(&the_daemon, args);
+    cr_assert_eq(atol(read_file(path)), (long)the_daemon.pid);
+    daemon_stop(&the_daemon);
+    cr_assert_neq(access(path, F_OK), 0, "the pid file is left behind");
+}
+
+/* A Unix socket is served beside the port, with the mode that is asked for. */
+DAEMON_TEST(the_daemon, settings, a_unix_socket_is_served)
+{
+    char path[] = "/tmp/bloomery-socket-XXXXXX";
+    const char *const args[] = {"--unixsocket", path, "--unixsocketperm", "700", NULL};
+    struct stat st;
+    redisContext *client;
+    int fd = mkstemp(path);
+
+    cr_assert_geq(fd, 0);
+    close(fd);
+    unlink(path);
+    daemon_start(&the_daemon, args);
+    cr_assert_eq(stat(path, &st), 0);
+    cr_assert_eq(st.st_mode & 0777, 0700);
+    client = redisConnectUnix(path);
+    cr_assert(client != NULL && client->err == 0, "%s", path);
+    expect(client, ":1", "BF.ADD f x");
+    redisFree(client);
+    client = client_open(the_daemon.port);
+    expect(client, ":1", "BF.EXISTS f x");
+    redisFree(client);
+    daemon_stop(&the_daemon);
+    cr_assert_neq(access(path, F_OK), 0, "the socket is left behind");
+}

@@ -1,0 +1,110 @@
+#include "client.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static char text[1 << 20];
+static size_t text_len;
+
+static void append(const char *bytes, size_t len)
+{
+    cr_assert_lt(text_len + len, sizeof(text), "a reply too long for its compact form");
+    memcpy(text + text_len, bytes, len);
+    text_len += len;
+    text[text_len] = '\0';
+}
+
+static void append_escaped(const char *bytes, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)bytes[i];
+        char escape[8];
+
+        if (c == '\\')
+            append("\\\\", 2);
+        else if (c < ' ' || c > '~')
+            append(escape, (size_t)snprintf(escape, sizeof(escape), "\\x%02x", c));
+        else
+            append(bytes + i, 1);
+    }
+}
+
+static void append_reply(const redisReply *reply)
+{
+    char number[32];
+
+    switch (reply->type) {
+    case REDIS_REPLY_STRING:
+        append("\"", 1);
+        append_escaped(reply->str, (size_t)reply->len);
+        append("\"", 1);
+        break;
+    case REDIS_REPLY_ARRAY:
+        append("[", 1);
+        for (size_t i = 0; i < reply->elements; i++) {
+            append(",", i > 0);
+            append_reply(reply->element[i]);
+        }
+        append("]", 1);
+        break;
+    case REDIS_REPLY_INTEGER:
+        append(number, (size_t)snprintf(number, sizeof(number), ":%lld", reply->integer));
+        break;
+    case REDIS_REPLY_NIL:
+        append("nil", 3);
+        break;
+    case REDIS_REPLY_STATUS:
+    case REDIS_REPLY_ERROR:
+        append(reply->type == REDIS_REPLY_STATUS ? "+" : "-", 1);
+        append_escaped(reply->str, (size_t)reply->len);
+        break;
+    default:
+        cr_assert_fail("a reply of type %d", reply->type);
+    }
+}
+
+redisContext *client_open(int port)
+{
+    struct timeval patience = {.tv_sec = 60};
+    redisContext *client = redisConnectWithTimeout("127.0.0.1", port, patience);
+
+    cr_assert_not_null(client);
+    cr_assert_eq(client->err, 0, "connect to port %d: %s", port, client->errstr);
+    cr_assert_eq(redisSetTimeout(client, patience), REDIS_OK);
+    return client;
+}
+
+const char *client_ask(redisContext *client, const char *format, ...)
+{
+    redisReply *reply;
+    va_list ap;
+
+    va_start(ap, format);
+    reply = redisvCommand(client, format, ap);
+    va_end(ap);
+    text_len = 0;
+    if (reply == NULL) {
+        snprintf(text, sizeof(text), "(%s)", client->errstr);
+        return text;
+    }
+    append_reply(reply);
+    freeReplyObject(reply);
+    return text;
+}
+
+long long client_number(redisContext *client, const char *format, ...)
+{
+    redisReply *reply;
+    long long number;
+    va_list ap;
+
+    va_start(ap, format);
+    reply = redisvCommand(client, format, ap);
+    va_end(ap);
+    cr_assert_not_null(reply, "%s: %s", format, client->errstr);
+    cr_assert_eq(reply->type, REDIS_REPLY_INTEGER, "%s: not an integer: %s", format, reply->str ? reply->str : "");
+    number = reply->integer;
+    freeReplyObject(reply);
+    return number;
+}

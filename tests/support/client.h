@@ -1,0 +1,29 @@
+/* client: hiredis against the daemon, with replies as compact text, so that an expectation is one line:
+ *
+ *   expect(client, "[:1,:0]", "BF.MADD f %s %s", "a", "a");
+ *
+ * hiredis as Debian ships it speaks RESP2; wire.h does RESP3 and raw bytes. */
+#ifndef BLOOMERY_TEST_CLIENT_H
+#define BLOOMERY_TEST_CLIENT_H
+
+#include <criterion/criterion.h>
+#include <hiredis/hiredis.h>
+
+/* Connected to 127.0.0.1; a failure fails the test. The caller frees it with redisFree(). */
+redisContext *client_open(int port);
+
+/* Sends one command in hiredis's format (%s, %b) and returns the reply: ":1", "+OK", "-ERR ...", "\"bulk\"" (bytes
+ * outside ' '..'~' as \xHH), "nil", "[a,b]"; "(<reason>)" when the connection is gone. Valid until the next call. */
+const char *client_ask(redisContext *client, const char *format, ...);
+
+#define expect(client, expected, ...)                                                                             \
+    do {                                                                                                          \
+        const char *reply_text = client_ask((client), __VA_ARGS__);                                               \
+        cr_assert_str_eq(reply_text, (expected), "got '%s' instead of '%s'; command: %s", reply_text, (expected), \
+                         #__VA_ARGS__);                                                                           \
+    } while (0)
+
+/* The reply as a number; fails the test when it is not an integer. */
+long long client_number(redisContext *client, const char *format, ...);
+
+#endif

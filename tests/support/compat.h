@@ -1,0 +1,36 @@
+/* compat: the table of meant differences from Redis with RedisBloom, docs/COMPATIBILITY.md, as the corpus test reads
+ * it.
+ *
+ * A row of the table is `| files | command | reason |`: the numbers of the corpus files it is about, separated by
+ * spaces; a line of those files in backticks, exactly as it stands there, or its beginning and `*`; the reason. Other
+ * lines of the document are prose. A row that explains no difference in one of its files is out of date. Thread: any.
+ */
+#ifndef BLOOMERY_TEST_COMPAT_H
+#define BLOOMERY_TEST_COMPAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct compat_row {
+    char *command; /* without the '*' of a prefix */
+    bool prefix;
+    bool one_number;
+    bool used;
+    unsigned line; /* in the document */
+};
+
+struct compat {
+    struct compat_row *rows;
+    size_t count;
+};
+
+/* Reads the rows about one corpus file ("09"). Fails the test when the document cannot be read or a row is malformed.
+ */
+void compat_load(struct compat *compat, const char *path, const char *file);
+void compat_deinit(struct compat *compat);
+
+/* The row about this line of a corpus file (an exact one first, then the longest prefix), NULL if there is none. The
+ * caller notes in it when it explains a difference. */
+struct compat_row *compat_find(struct compat *compat, const char *command);
+
+#endif

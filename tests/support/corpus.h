@@ -1,0 +1,48 @@
+/* corpus: plays a recorded conversation (tests/golden/corpus) against a server and compares its replies, line by line.
+ *
+ * A recording has `> ` and what was sent, a command in redis-cli's quoting or one of these:
+ *   @nd, @srv             the reply differs from run to run, or is the recorded server's own: only its kind is compared
+ *   @raw N "bytes"        sent as they are, N replies follow; 0 or *: as many as come until silence or the end
+ *   @inline N text        the same for text and CRLF
+ *   @conn NAME            goes on with the connection of that name
+ *   @new, @new raw        a new connection in place of the current one; raw: without the HELLO 3 of a RESP3 play
+ *   @range CMD key p A B  CMD key pA ... p(B-1) as one command
+ *   @sleep S              a pause, in seconds
+ *
+ * then the reply: `< ` and each line of it, `<~ ` and `<^ ` for @nd and @srv (the first line only), `<! closed` where
+ * the server closed the connection, `<! silence` where nothing came. Thread: one at a time. */
+#ifndef BLOOMERY_TEST_CORPUS_H
+#define BLOOMERY_TEST_CORPUS_H
+
+#include <stddef.h>
+
+#include "compat.h"
+#include "wire.h"
+
+struct corpus_case {
+    char *command;      /* what was sent, as above */
+    struct lines reply; /* with their marks, as above */
+};
+
+struct corpus {
+    struct corpus_case *cases;
+    size_t count;
+};
+
+void corpus_load(struct corpus *corpus, const char *path); /* a recording; fails the test when it cannot be read */
+void corpus_deinit(struct corpus *corpus);
+
+struct corpus_result {
+    size_t cases;   /* played */
+    size_t meant;   /* different, as the table allows */
+    size_t differs; /* different otherwise; each has been printed */
+};
+
+/* Plays all cases of a recording against 127.0.0.1, in the given version of RESP, after a FLUSHALL. */
+struct corpus_result corpus_play(const struct corpus *corpus, int port, int resp, struct compat *compat);
+
+/* Cuts a line into words as redis-cli does; false for unbalanced quotes. The words' bytes are malloc'ed into
+ * *bytes_out. */
+bool corpus_split(const char *line, struct word *words, size_t max, size_t *n_out, char **bytes_out);
+
+#endif

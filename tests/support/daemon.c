@@ -1,0 +1,351 @@
+#include "daemon.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "wire.h"
+
+#define PATIENCE_MS    60000 /* of anything that certainly happens; sanitizers on a loaded machine take their time */
+#define START_ATTEMPTS 5     /* another process may take the port between our look and the daemon's bind */
+#define READY_TEXT     " ready: listening on "
+
+static char output[1 << 20];
+
+/* ---- small helpers ---- */
+
+static long now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void pause_ms(int ms)
+{
+    poll(NULL, 0, ms);
+}
+
+static size_t file_size(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 ? (size_t)st.st_size : 0;
+}
+
+/* What a file holds from an offset on (its last part, when that is very long), NUL-terminated in `output`. */
+static const char *read_output(const char *path, size_t offset)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    off_t size = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
+    ssize_t n = 0;
+
+    if (size > (off_t)(offset + sizeof(output) - 1))
+        offset = (size_t)size - (sizeof(output) - 1);
+    if (fd >= 0) {
+        n = pread(fd, output, sizeof(output) - 1, (off_t)offset);
+        close(fd);
+    }
+    output[n > 0 ? n : 0] = '\0';
+    for (ssize_t i = 0; i < n; i++)
+        if (output[i] == '\0')
+            output[i] = '?';
+    return output;
+}
+
+const char *daemon_output(const struct daemon *daemon)
+{
+    return read_output(daemon->log, daemon->log_start);
+}
+
+/* The end of the output, for a failure's message. */
+static const char *tail(const struct daemon *daemon)
+{
+    const char *text = daemon_output(daemon);
+    size_t len = strlen(text);
+
+    return len > 6000 ? text + len - 6000 : text;
+}
+
+static int free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t len = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    cr_assert_geq(fd, 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    cr_assert_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    cr_assert_eq(getsockname(fd, (struct sockaddr *)&address, &len), 0);
+    close(fd);
+    return ntohs(address.sin_port);
+}
+
+/* ---- processes ---- */
+
+/* In the child: the program, with these descriptors, or exit 127. */
+static void become(char *const *argv, pid_t parent, int in, int out)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(127);
+    signal(SIGPIPE, SIG_DFL);
+    dup2(in, STDIN_FILENO);
+    dup2(out, STDOUT_FILENO);
+    dup2(out, STDERR_FILENO);
+    execv(argv[0], argv);
+    dprintf(STDERR_FILENO, "cannot run %s: %s\n", argv[0], strerror(errno));
+    _exit(127);
+}
+
+static pid_t spawn(char *const *argv, int in, int out)
+{
+    pid_t parent = getpid(), pid = fork();
+
+    cr_assert_geq(pid, 0);
+    if (pid == 0)
+        become(argv, parent, in, out);
+    return pid;
+}
+
+/* Waits for the end of a process; its status as waitpid() gives it. False when it goes on. */
+static bool wait_exit(pid_t pid, int timeout_ms, int *status_out)
+{
+    long deadline = now_ms() + timeout_ms;
+
+    for (;;) {
+        pid_t got = waitpid(pid, status_out, WNOHANG);
+
+        if (got == pid)
+            return true;
+        cr_assert(got == 0 || errno == EINTR, "waitpid: %s", strerror(errno));
+        if (now_ms() >= deadline)
+            return false;
+        pause_ms(2);
+    }
+}
+
+/* A report of a sanitizer, or of a broken check, on the standard error: the text from it on, otherwise NULL. */
+static const char *find_report(const struct daemon *daemon)
+{
+    static const char *const signs[] = {"AddressSanitizer", "LeakSanitizer", "ThreadSanitizer",
+                                        "runtime error:", ": bug: !("};
+    const char *text = read_output(daemon->errors, 0);
+
+    for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++) {
+        const char *report = strstr(text, signs[i]);
+
+        if (report != NULL)
+            return report;
+    }
+    return NULL;
+}
+
+/* ---- starting ---- */
+
+static void make_directory(struct daemon *daemon)
+{
+    const char *tmp = getenv("TMPDIR");
+
+    snprintf(daemon->dir, sizeof(daemon->dir), "%s/bloomery-e2e-XXXXXX",
+             tmp != NULL && strlen(tmp) < 200 ? tmp : "/tmp");
+    cr_assert_not_null(mkdtemp(daemon->dir), "%s: %s", daemon->dir, strerror(errno));
+    snprintf(daemon->data, sizeof(daemon->data), "%s/data", daemon->dir);
+    snprintf(daemon->errors, sizeof(daemon->errors), "%s/output", daemon->dir);
+}
+
+static void free_args(struct daemon *daemon)
+{
+    for (size_t i = 0; daemon->args[i] != NULL; i++) {
+        free(daemon->args[i]);
+        daemon->args[i] = NULL;
+    }
+}
+
+/* Starts the process. True when it is ready; false when it ended because its port was taken. */
+static bool try_start(struct daemon *daemon)
+{
+    char port[16], *argv[80] = {NULL};
+    const char *fixed[] = {BLOOMERYD_PATH, "--port", port, "--bind", "127.0.0.1", "--dir", daemon->data, "--save", ""};
+    size_t n = sizeof(fixed) / sizeof(fixed[0]);
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC), status;
+    int errors = open(daemon->errors, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    long deadline = now_ms() + PATIENCE_MS;
+
+    cr_assert(null >= 0 && errors >= 0);
+    daemon->log_start = file_size(daemon->log);
+    snprintf(port, sizeof(port), "%d", daemon->port);
+    memcpy(argv, fixed, sizeof(fixed));
+    memcpy(argv + n, daemon->args, sizeof(daemon->args));
+    daemon->pid = spawn(argv, null, errors);
+    close(null);
+    close(errors);
+    while (strstr(daemon_output(daemon), READY_TEXT) == NULL) {
+        if (wait_exit(daemon->pid, 2, &status)) {
+            daemon->pid = 0;
+            if (strcasestr(daemon_output(daemon), "address already in use") != NULL ||
+                strcasestr(read_output(daemon->errors, 0), "address already in use") != NULL)
+                return false;
+            cr_assert_fail("the daemon ended at once (status 0x%x):\n%s", status, read_output(daemon->errors, 0));
+        }
+        cr_assert_lt(now_ms(), deadline, "the daemon is not ready after %d ms:\n%s", PATIENCE_MS, tail(daemon));
+    }
+    return true;
+}
+
+static void start(struct daemon *daemon)
+{
+    struct wire wire;
+
+    for (int attempt = 0; attempt < START_ATTEMPTS; attempt++) {
+        daemon->port = free_port();
+        if (try_start(daemon)) {
+            wire_open(&wire, daemon->port);
+            cr_assert(wire_send_text(&wire, "PING\r\n"));
+            /* With a password the answer is an error; an answer it is. */
+            cr_assert_str_neq(wire_text(&wire), "(silence)");
+            wire_close(&wire);
+            return;
+        }
+    }
+    cr_assert_fail("no free port in %d attempts:\n%s", START_ATTEMPTS, tail(daemon));
+}
+
+void daemon_start(struct daemon *daemon, const char *const *args)
+{
+    cr_assert_eq(daemon->pid, 0, "the daemon runs already");
+    if (daemon->dir[0] == '\0')
+        make_directory(daemon);
+    free_args(daemon);
+    snprintf(daemon->log, sizeof(daemon->log), "%s", daemon->errors);
+    for (size_t i = 0; args != NULL && args[i] != NULL; i++) {
+        cr_assert_lt(i + 1, sizeof(daemon->args) / sizeof(daemon->args[0]));
+        daemon->args[i] = strdup(args[i]);
+        cr_assert_not_null(daemon->args[i]);
+        if (i > 0 && strcmp(args[i - 1], "--logfile") == 0)
+            snprintf(daemon->log, sizeof(daemon->log), "%s", args[i]);
+    }
+    start(daemon);
+}
+
+void daemon_restart(struct daemon *daemon)
+{
+    cr_assert_eq(daemon->pid, 0, "the daemon runs already");
+    start(daemon);
+}
+
+/* ---- ending ---- */
+
+void daemon_wait(struct daemon *daemon)
+{
+    const char *report;
+    int status = 0;
+    pid_t pid = daemon->pid;
+
+    cr_assert_gt(pid, 0, "the daemon does not run");
+    daemon->pid = 0;
+    if (!wait_exit(pid, PATIENCE_MS, &status)) {
+        kill(pid, SIGABRT);
+        waitpid(pid, &status, 0);
+        cr_assert_fail("the daemon did not end in %d ms:\n%s", PATIENCE_MS, tail(daemon));
+    }
+    report = find_report(daemon);
+    if (report != NULL)
+        cr_assert_fail("the daemon's output has a report:\n%.4000s", report);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        cr_assert_fail("the daemon ended with status 0x%x:\n%s", status, tail(daemon));
+}
+
+void daemon_stop(struct daemon *daemon)
+{
+    cr_assert_gt(daemon->pid, 0, "the daemon does not run");
+    kill(daemon->pid, SIGTERM);
+    daemon_wait(daemon);
+}
+
+void daemon_kill(struct daemon *daemon)
+{
+    int status;
+
+    cr_assert_gt(daemon->pid, 0, "the daemon does not run");
+    kill(daemon->pid, SIGKILL);
+    cr_assert_eq(waitpid(daemon->pid, &status, 0), daemon->pid);
+    daemon->pid = 0;
+    cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "the daemon had ended before, with status 0x%x:\n%s",
+              status, tail(daemon));
+}
+
+void daemon_deinit(struct daemon *daemon)
+{
+    if (daemon->pid > 0)
+        daemon_stop(daemon);
+    daemon_discard(daemon);
+}
+
+void daemon_discard(struct daemon *daemon)
+{
+    char *remove[] = {(char[]){"/bin/rm"}, (char[]){"-rf"}, daemon->dir, NULL};
+    int status;
+
+    if (daemon->pid > 0) {
+        kill(daemon->pid, SIGKILL);
+        waitpid(daemon->pid, &status, 0);
+    }
+    free_args(daemon);
+    if (daemon->dir[0] != '\0')
+        wait_exit(spawn(remove, STDIN_FILENO, STDERR_FILENO), PATIENCE_MS, &status);
+    memset(daemon, 0, sizeof(*daemon));
+}
+
+void daemon_wait_output(const struct daemon *daemon, const char *text)
+{
+    long deadline = now_ms() + PATIENCE_MS;
+
+    while (strstr(daemon_output(daemon), text) == NULL) {
+        cr_assert_lt(now_ms(), deadline, "the daemon did not say '%s':\n%s", text, tail(daemon));
+        pause_ms(2);
+    }
+}
+
+/* ---- runs ---- */
+
+int daemon_run(const char *const *args, const char *input, const char **output_out)
+{
+    char program[] = BLOOMERYD_PATH, *argv[64] = {program};
+    char path[] = "/tmp/bloomery-run-XXXXXX";
+    int in[2], out = mkostemp(path, O_APPEND | O_CLOEXEC), status;
+    pid_t pid;
+
+    cr_assert(out >= 0 && pipe2(in, O_CLOEXEC) == 0);
+    for (size_t i = 0; args[i] != NULL; i++) {
+        cr_assert_lt(i + 2, sizeof(argv) / sizeof(argv[0]));
+        memcpy(&argv[i + 1], &args[i], sizeof(char *));
+    }
+    pid = spawn(argv, in[0], out);
+    close(in[0]);
+    if (input != NULL)
+        cr_assert_eq(write(in[1], input, strlen(input)), (ssize_t)strlen(input));
+    close(in[1]);
+    if (!wait_exit(pid, PATIENCE_MS, &status)) {
+        kill(pid, SIGKILL);
+        waitpid(pid, &status, 0);
+        cr_assert_fail("bloomeryd goes on running:\n%s", read_output(path, 0));
+    }
+    *output_out = read_output(path, 0);
+    close(out);
+    unlink(path);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}

@@ -1,0 +1,72 @@
+/* daemon: the real bloomeryd for a test: started on a free port of 127.0.0.1 with a directory of its own, its output
+ * kept in a file, stopped with SIGTERM. Stopping demands exit status 0 and no report of a sanitizer. It never outlives
+ * the test process.
+ *
+ * A failure of any of this fails the test and prints the end of the daemon's output.
+ *
+ *   static struct daemon the_daemon;
+ *   TestSuite(topic, .init = start, .fini = discard);      start: daemon_start(&the_daemon, NULL)
+ *   DAEMON_TEST(the_daemon, topic, claim) { ... }          discard: daemon_discard(&the_daemon)
+ *
+ * Thread: one at a time. */
+#ifndef BLOOMERY_TEST_DAEMON_H
+#define BLOOMERY_TEST_DAEMON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+/* Zero-initialise. */
+struct daemon {
+    int port;
+    pid_t pid;        /* 0: not running */
+    char dir[256];    /* the test's own directory */
+    char data[300];   /* dir/data, the data directory */
+    char errors[300]; /* dir/output: what the daemon wrote to stdout and stderr, of all its starts */
+    char log[300];    /* where it logs: the same, or what --logfile among the arguments says */
+    size_t log_start; /* where the log of the current start begins */
+    char *args[64];   /* internal */
+};
+
+/* Starts it as `bloomeryd --port P --bind 127.0.0.1 --dir D --save "" <args>` and waits until it answers PING. `args`
+ * ends with NULL; NULL for none. With a daemon that was started before: in the same directory, which daemon_deinit()
+ * removes. */
+void daemon_start(struct daemon *daemon, const char *const *args);
+
+/* Starts it again with the arguments of the last start. */
+void daemon_restart(struct daemon *daemon);
+
+void daemon_stop(struct daemon *daemon); /* SIGTERM, exit status 0, clean output */
+void daemon_kill(struct daemon *daemon); /* SIGKILL */
+
+/* For a daemon that ends by itself (SHUTDOWN): waits for that and demands exit status 0 and clean output. */
+void daemon_wait(struct daemon *daemon);
+
+/* Stops it if it runs, as daemon_stop() does, and removes the directory. Idempotent. */
+void daemon_deinit(struct daemon *daemon);
+
+/* Kills it if it runs and removes the directory, whatever has happened: for .fini. Idempotent. */
+void daemon_discard(struct daemon *daemon);
+
+/* A test at whose end the daemon is stopped, within the test, with all that daemon_stop() demands: Criterion counts no
+ * failure in a .fini. `daemon` is a struct daemon of the file. */
+#define DAEMON_TEST(daemon, suite, name)     \
+    static void suite##_##name##_body(void); \
+    Test(suite, name)                        \
+    {                                        \
+        suite##_##name##_body();             \
+        daemon_deinit(&(daemon));            \
+    }                                        \
+    static void suite##_##name##_body(void)
+
+/* The log of the current start so far. Valid until the next call. */
+const char *daemon_output(const struct daemon *daemon);
+
+/* Waits until the log of the current start has the text. */
+void daemon_wait_output(const struct daemon *daemon, const char *text);
+
+/* Runs `bloomeryd <args>` to its end, with `input` (NULL for none) on its standard input. Returns the exit status and
+ * what it wrote to stdout and stderr together, valid until the next call. */
+int daemon_run(const char *const *args, const char *input, const char **output_out);
+
+#endif

@@ -1,0 +1,66 @@
+/* wire: a plain connection to a RESP server, for tests that care about bytes: what is sent is sent as it is, and a
+ * reply is kept as the lines it came in. Knows RESP2 and RESP3. Speaks to 127.0.0.1 only.
+ *
+ * Failures of the test's own means (no memory, no socket) fail the test; what the server does is returned. Thread: any,
+ * on distinct objects. */
+#ifndef BLOOMERY_TEST_WIRE_H
+#define BLOOMERY_TEST_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Texts in the order they were added, each NUL-terminated. Zero-initialise. */
+struct lines {
+    char **items;
+    size_t count, size;
+};
+
+void lines_add(struct lines *lines, const char *text,
+               size_t len); /* bytes outside ' '..'~' become \xHH, '\' becomes '\\' */
+void lines_truncate(struct lines *lines, size_t count);
+void lines_deinit(struct lines *lines); /* idempotent */
+
+struct wire {
+    int fd; /* -1: not connected */
+    /* internal: bytes received and not yet taken */
+    char *data;
+    size_t start, end, size;
+};
+
+enum wire_status {
+    WIRE_OK,
+    WIRE_CLOSED,  /* by the server */
+    WIRE_SILENCE, /* nothing (more) came in time */
+};
+
+/* How long a reply may take where it is certain that one comes: slow machines and sanitizers included. */
+#define WIRE_PATIENCE_MS 30000
+
+void wire_open(struct wire *wire, int port);
+void wire_close(struct wire *wire); /* idempotent */
+
+/* False when the connection is gone. */
+bool wire_send(struct wire *wire, const void *data, size_t len);
+bool wire_send_text(struct wire *wire, const char *text);
+
+/* An argument of a command. */
+struct word {
+    const char *ptr;
+    size_t len;
+};
+bool wire_send_command(struct wire *wire, const struct word *words, size_t n);
+
+/* Takes one whole reply and adds its lines as they were sent: "*2", ":1", "$3", "abc". Nothing is added otherwise. */
+enum wire_status wire_reply(struct wire *wire, int timeout_ms, struct lines *out);
+
+/* Whether the server closes the connection within the time, without sending anything before. */
+bool wire_closes(struct wire *wire, int timeout_ms);
+
+/* One reply, waited for with patience, in compact form: [:1,#t,"bulk",nil,{+key:,1.5}]. "(closed)" or "(silence)" when
+ * none comes. Valid until the next call on any wire. */
+const char *wire_text(struct wire *wire);
+
+/* Sends a command given as words separated by single spaces, and returns its reply as wire_text() does. */
+const char *wire_ask(struct wire *wire, const char *command);
+
+#endif

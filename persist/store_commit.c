@@ -234,7 +234,8 @@ static int write_manifest(struct save *save, struct errbuf *err)
     }
     if (save->max_id >= next_id)
         next_id = save->max_id + 1;
-    int rc = manifest_format_header(&save->manifest.pending, store->generation, next_id);
+    /* A save has a generation of its own also when it has written no filter: it is known by it. */
+    int rc = manifest_format_header(&save->manifest.pending, ++store->generation, next_id);
     if (rc == 0)
         rc = record_written(&save->manifest);
     if (rc != 0)

@@ -131,6 +131,45 @@ static int on_removed(void *ctx, const struct manifest_removed *removed, uint64_
     return 0;
 }
 
+/* ---- that it has been done --------------------------------------------------------------------------------------------- */
+
+/* The lines about removed filters stay in the MANIFEST until the next save, but a file that appears in such a place after
+ * its time is somebody else's. So it is noted, in a file of its own, that they have been dealt with. The note need not be
+ * synced: without it they are dealt with once more. */
+#define NOTE "MANIFEST.done"
+
+static void write_note(struct store *store)
+{
+    const struct fsops *fs = store->fs;
+    struct path path;
+    char text[32];
+    int fd;
+    int len = snprintf(text, sizeof(text), "%llu\n", (unsigned long long)store->generation);
+
+    if (store->removed_from == store->removed_to || path_root(store, &path, NOTE, NULL) != 0 ||
+        fs->open(fs->ctx, path.text, FS_WRITE | FS_CREATE | FS_TRUNCATE, &fd) != 0)
+        return;
+    size_t n;
+    (void)fs->pwrite(fs->ctx, fd, text, (size_t)len, 0, &n); /* half a note is none */
+    fs->close(fs->ctx, fd);
+}
+
+static bool has_note(struct store *store)
+{
+    const struct fsops *fs = store->fs;
+    struct path path;
+    char text[32], found[32];
+    size_t n = 0;
+    int fd;
+    int len = snprintf(text, sizeof(text), "%llu\n", (unsigned long long)store->generation);
+
+    if (path_root(store, &path, NOTE, NULL) != 0 || fs->open(fs->ctx, path.text, FS_READ, &fd) != 0)
+        return false;
+    int rc = fs->pread(fs->ctx, fd, found, sizeof(found), 0, &n);
+    fs->close(fs->ctx, fd);
+    return rc == 0 && n == (size_t)len && memcmp(text, found, n) == 0;
+}
+
 static int on_filter_ignored(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
 {
     (void)ctx;
@@ -148,7 +187,7 @@ int finish_removed(struct store *store, struct errbuf *err)
     struct path filters;
     int rc;
 
-    if (store->removed_from == store->removed_to)
+    if (store->removed_from == store->removed_to || has_note(store))
         return 0;
     rc = manifest_parser_init_at(&parser, &sink, store->removed_from);
     if (rc == 0)
@@ -165,6 +204,8 @@ int finish_removed(struct store *store, struct errbuf *err)
         if (rc != 0)
             errbuf_set(err, "%s: %s", filters.text, strerror(-rc));
     }
+    if (rc == 0)
+        write_note(store);
     return rc;
 }
 

@@ -324,12 +324,29 @@ Test(store_state, files_of_a_removed_filter_are_removed_by_the_next_start)
     mkdir(AT("filters/two"), 0700);
     file_copy(AT("filters/one/0-Filter.db"), AT("filters/two/0-Filter.db"));
     file_copy(AT("filters/one/0-Filter.db"), AT("filters/two/1-Filter.db"));
+    cr_assert_eq(unlink(AT("MANIFEST.done")), 0);
     rig_deinit(&loaded);
     rig_init(&loaded);
     load();
     cr_assert_eq(loaded.count, 2);
     cr_assert_eq(loaded.loaded.foreign, 0, "%s", loaded.reports);
     cr_assert(!file_exists(AT("filters/two")));
+}
+
+/* The same files, but the removal was finished before they appeared: somebody has put them there. */
+Test(store_state, files_in_the_place_of_a_filter_removed_long_ago_are_foreign)
+{
+    load();
+    rig_remove(&loaded, "two");
+    cr_assert_eq(rig_save(&loaded, store, NULL, &err), 0, "%s", err.text);
+    store_close(store);
+    mkdir(AT("filters/two"), 0700);
+    file_copy(AT("filters/one/0-Filter.db"), AT("filters/two/0-Filter.db"));
+    rig_deinit(&loaded);
+    rig_init(&loaded);
+    load();
+    cr_assert_eq(loaded.loaded.foreign, 1);
+    cr_assert(file_exists(AT("filters/two/0-Filter.db")));
 }
 
 Test(store_state, no_manifest_but_filters_stops_the_start)

@@ -1,0 +1,130 @@
+/* A MANIFEST, in pieces of the size that the first byte says: what is accepted is the same bytes when written again, and
+ * the size of the pieces does not matter.
+ *
+ * Few inputs have a right checksum. So that the lines before it are looked at, too, a last line that begins with "end" is
+ * replaced by the right one when the second byte is odd. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "manifest.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+struct seen {
+    struct manifest_text text;
+    uint64_t nfilters;
+    uint64_t nremoved;
+};
+
+static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
+{
+    struct seen *seen = ctx;
+
+    (void)offset, (void)err;
+    seen->nfilters++;
+    CHECK(manifest_format_filter(&seen->text, filter) == 0);
+    return 0;
+}
+
+static int on_removed(void *ctx, const struct manifest_removed *removed, uint64_t offset, struct errbuf *err)
+{
+    struct seen *seen = ctx;
+
+    (void)offset, (void)err;
+    seen->nremoved++;
+    CHECK(manifest_format_removed(&seen->text, removed) == 0);
+    return 0;
+}
+
+/* Parses; what has been seen is appended to `seen`, header and end included if all was accepted. */
+static int parse(const char *bytes, size_t len, size_t piece, struct seen *seen)
+{
+    struct manifest_sink sink = {on_filter, on_removed, seen};
+    struct manifest_parser parser;
+    struct manifest_text entries = {0};
+    struct errbuf err = {{0}};
+    int rc = 0;
+
+    CHECK(manifest_parser_init(&parser, &sink) == 0);
+    for (size_t at = 0; at < len && rc == 0; at += piece)
+        rc = manifest_parser_feed(&parser, bytes + at, len - at < piece ? len - at : piece, &err);
+    if (rc == 0)
+        rc = manifest_parser_finish(&parser, &err);
+    CHECK((rc == 0) == (err.text[0] == '\0'));
+    if (rc == 0) {
+        entries = seen->text;
+        seen->text = (struct manifest_text){0};
+        CHECK(manifest_format_header(&seen->text, parser.generation, parser.next_id) == 0);
+        seen->text.ptr = realloc(seen->text.ptr, seen->text.len + entries.len + 512);
+        CHECK(seen->text.ptr != NULL);
+        seen->text.size = seen->text.len + entries.len + 512;
+        if (entries.len > 0)
+            memcpy(seen->text.ptr + seen->text.len, entries.ptr, entries.len);
+        seen->text.len += entries.len;
+        CHECK(manifest_format_end(&seen->text, seen->nfilters, seen->nremoved,
+                                  XXH3_64bits(seen->text.ptr, seen->text.len)) == 0);
+        manifest_text_deinit(&entries);
+    }
+    manifest_parser_deinit(&parser);
+    return rc;
+}
+
+static size_t count_lines(const char *bytes, size_t len, const char *begin)
+{
+    size_t n = 0;
+
+    for (const char *line = bytes; line < bytes + len;) {
+        const char *end = memchr(line, '\n', (size_t)(bytes + len - line));
+        size_t line_len = (size_t)((end ? end : bytes + len) - line);
+        n += line_len >= strlen(begin) && memcmp(line, begin, strlen(begin)) == 0;
+        line += line_len + 1;
+    }
+    return n;
+}
+
+/* The text up to its last line, and the right last line. */
+static struct manifest_text with_right_end(const char *bytes, size_t len)
+{
+    struct manifest_text text = {0};
+    size_t body = len;
+
+    while (body > 0 && !(len - body >= 4 && memcmp(bytes + body, "end ", 4) == 0 && bytes[body - 1] == '\n'))
+        body--;
+    text.size = len + 512;
+    text.ptr = malloc(text.size);
+    CHECK(text.ptr != NULL);
+    if (body == 0)
+        body = len;
+    memcpy(text.ptr, bytes, body);
+    text.len = body;
+    CHECK(manifest_format_end(&text, count_lines(bytes, body, "filter "), count_lines(bytes, body, "removed "),
+                              XXH3_64bits(bytes, body)) == 0);
+    return text;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct seen whole = {.nfilters = 0}, pieces = {.nfilters = 0};
+    struct manifest_text text = {0};
+
+    if (size < 3)
+        return 0;
+    const char *bytes = (const char *)data + 2;
+    size_t len = size - 2;
+    if (data[1] % 2) {
+        text = with_right_end(bytes, len);
+        bytes = text.ptr;
+        len = text.len;
+    }
+    int rc = parse(bytes, len, len, &whole);
+    CHECK(parse(bytes, len, 1u + data[0], &pieces) == rc);
+    CHECK(whole.text.len == pieces.text.len && (whole.text.len == 0 || memcmp(whole.text.ptr, pieces.text.ptr, whole.text.len) == 0));
+    if (rc == 0)
+        CHECK(whole.text.len == len && memcmp(whole.text.ptr, bytes, len) == 0);
+    manifest_text_deinit(&whole.text);
+    manifest_text_deinit(&pieces.text);
+    manifest_text_deinit(&text);
+    return 0;
+}

@@ -1,0 +1,298 @@
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "manifest.h"
+#include "rng.h"
+
+/* What a parse has found, written again. */
+struct copy {
+    struct manifest_text text;
+};
+
+static int copy_filter(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
+{
+    struct copy *copy = ctx;
+
+    (void)err;
+    cr_assert_eq(copy->text.len, offset, "the offset of a filter");
+    return manifest_format_filter(&copy->text, filter);
+}
+
+static int copy_removed(void *ctx, const struct manifest_removed *removed, uint64_t offset, struct errbuf *err)
+{
+    struct copy *copy = ctx;
+
+    (void)err;
+    cr_assert_eq(copy->text.len, offset, "the offset of a removed filter");
+    return manifest_format_removed(&copy->text, removed);
+}
+
+static int ignore_filter(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
+{
+    (void)ctx, (void)filter, (void)offset, (void)err;
+    return 0;
+}
+
+static int ignore_removed(void *ctx, const struct manifest_removed *removed, uint64_t offset, struct errbuf *err)
+{
+    (void)ctx, (void)removed, (void)offset, (void)err;
+    return 0;
+}
+
+static struct manifest_text sample(void)
+{
+    static const char name[] = {0, '/', (char)0xff, 'a', '.'};
+    struct manifest_text text = {0};
+    struct manifest_filter filter = {
+        .id = 17,
+        .name = name,
+        .name_len = sizeof(name),
+        .params = {.capacity = 1000, .error_rate = 0.01, .expansion = 2},
+        .variant = BLOOM_ME,
+        .expires_ms = INT64_MAX,
+        .log_position = UINT64_MAX,
+        .nlayers = 2,
+        .layers = {{.nwords = 157, .items = 1000, .xxh3 = 0x0123456789abcdef, .generation = 3, .k = 7},
+                   {.nwords = 2147483647, .items = UINT64_MAX, .xxh3 = 0, .generation = 9, .k = 21}},
+    };
+    struct manifest_filter empty_name = {.id = UINT64_MAX - 1,
+                                         .name = "",
+                                         .params = {.capacity = UINT64_MAX, .error_rate = 0x1.fffffffffffffp-1},
+                                         .nlayers = 1,
+                                         .layers = {{.nwords = 1, .xxh3 = UINT64_MAX, .generation = 1, .k = 1}}};
+    struct manifest_removed removed = {
+        .keep = true, .id = 5, .dir = "x%2Fy", .dir_len = 5, .nlayers = 64, .shared = 2, .generation = 9};
+
+    cr_assert_eq(manifest_format_header(&text, 9, UINT64_MAX), 0);
+    cr_assert_eq(manifest_format_filter(&text, &filter), 0);
+    cr_assert_eq(manifest_format_filter(&text, &empty_name), 0);
+    cr_assert_eq(manifest_format_removed(&text, &removed), 0);
+    removed.keep = false;
+    cr_assert_eq(manifest_format_removed(&text, &removed), 0);
+    cr_assert_eq(manifest_format_end(&text, 2, 2, XXH3_64bits(text.ptr, text.len)), 0);
+    return text;
+}
+
+static int parse(const char *bytes, size_t len, size_t piece, const struct manifest_sink *sink, struct errbuf *err)
+{
+    struct manifest_parser parser;
+    int rc = 0;
+
+    cr_assert_eq(manifest_parser_init(&parser, sink), 0);
+    for (size_t at = 0; at < len && rc == 0; at += piece)
+        rc = manifest_parser_feed(&parser, bytes + at, len - at < piece ? len - at : piece, err);
+    if (rc == 0)
+        rc = manifest_parser_finish(&parser, err);
+    manifest_parser_deinit(&parser);
+    return rc;
+}
+
+static const struct manifest_sink ignore = {ignore_filter, ignore_removed, NULL};
+
+/* The text is a contract with operators and with other versions. */
+Test(manifest, the_text_is_as_documented)
+{
+    struct manifest_text text = sample();
+    static const char expected[] =
+        "bloomery-manifest 1\n"
+        "save generation=9 next-id=18446744073709551615\n"
+        "filter id=17 name=%00%2F%FFa. capacity=1000 error-rate=0.01 expansion=2 variant=me expires-ms=9223372036854775807 "
+        "log=18446744073709551615 layers=2\n"
+        "layer k=7 words=157 items=1000 xxh3=0123456789abcdef generation=3\n"
+        "layer k=21 words=2147483647 items=18446744073709551615 xxh3=0000000000000000 generation=9\n"
+        "filter id=18446744073709551614 name= capacity=18446744073709551615 error-rate=0.9999999999999999 expansion=0 "
+        "variant=na expires-ms=0 log=0 layers=1\n"
+        "layer k=1 words=1 items=0 xxh3=ffffffffffffffff generation=1\n"
+        "removed keep id=5 dir=x%2Fy layers=64 shared=2 generation=9\n"
+        "removed delete id=5 dir=x%2Fy layers=64 shared=2 generation=9\n"
+        "end filters=2 removed=2 xxh3=";
+
+    cr_assert_eq(text.len, sizeof(expected) - 1 + 17);
+    cr_assert_eq(memcmp(text.ptr, expected, sizeof(expected) - 1), 0, "%.*s", (int)text.len, text.ptr);
+    manifest_text_deinit(&text);
+}
+
+Test(manifest, what_is_read_and_written_again_is_the_same_bytes_in_pieces_of_any_size)
+{
+    struct manifest_text text = sample();
+
+    for (size_t piece = 1; piece <= text.len; piece++) {
+        struct copy copy = {0};
+        struct manifest_sink sink = {copy_filter, copy_removed, &copy};
+        struct errbuf err = {{0}};
+
+        cr_assert_eq(manifest_format_header(&copy.text, 9, UINT64_MAX), 0);
+        cr_assert_eq(parse(text.ptr, text.len, piece, &sink, &err), MANIFEST_OK, "%s", err.text);
+        cr_assert_eq(manifest_format_end(&copy.text, 2, 2, XXH3_64bits(copy.text.ptr, copy.text.len)), 0);
+        cr_assert(copy.text.len == text.len && memcmp(copy.text.ptr, text.ptr, text.len) == 0, "piece %zu", piece);
+        manifest_text_deinit(&copy.text);
+    }
+    manifest_text_deinit(&text);
+}
+
+Test(manifest, every_truncation_is_refused_with_the_line)
+{
+    struct manifest_text text = sample();
+
+    for (size_t len = 0; len < text.len; len++) {
+        struct errbuf err = {{0}};
+        cr_assert_eq(parse(text.ptr, len, 50, &ignore, &err), MANIFEST_DAMAGED, "%zu bytes", len);
+        cr_assert_eq(memcmp(err.text, "line ", 5), 0, "%zu bytes: %s", len, err.text);
+    }
+    manifest_text_deinit(&text);
+}
+
+Test(manifest, every_flipped_bit_is_refused_with_the_line)
+{
+    struct manifest_text text = sample();
+
+    for (size_t bit = 0; bit < 8 * text.len; bit++) {
+        struct errbuf err = {{0}};
+        text.ptr[bit / 8] ^= (char)(1 << (bit % 8));
+        cr_assert_eq(parse(text.ptr, text.len, text.len, &ignore, &err), MANIFEST_DAMAGED, "bit %zu", bit);
+        cr_assert_eq(memcmp(err.text, "line ", 5), 0, "bit %zu: %s", bit, err.text);
+        text.ptr[bit / 8] ^= (char)(1 << (bit % 8));
+    }
+    cr_assert_eq(parse(text.ptr, text.len, text.len, &ignore, NULL), MANIFEST_OK);
+    manifest_text_deinit(&text);
+}
+
+Test(manifest, anything_behind_the_last_line_is_refused)
+{
+    struct manifest_text text = sample();
+    char *more = malloc(text.len + 10);
+
+    memcpy(more, text.ptr, text.len);
+    memcpy(more + text.len, "\nfilter i", 9);
+    for (size_t extra = 1; extra < 9; extra++)
+        cr_assert_eq(parse(more, text.len + extra, 7, &ignore, NULL), MANIFEST_DAMAGED);
+    more[text.len] = 'x';
+    cr_assert_eq(parse(more, text.len + 1, 7, &ignore, NULL), MANIFEST_DAMAGED);
+    free(more);
+    manifest_text_deinit(&text);
+}
+
+/* Lines that are wrong although the checksum is right: what a person or another program may write. */
+Test(manifest, values_out_of_range_and_other_spellings_are_refused)
+{
+    static const struct {
+        const char *from;
+        const char *to;
+    } table[] = {
+        {"id=17", "id=0"},
+        {"id=17", "id=017"},
+        {"id=17", "id=+17"},
+        {"id=17", "id=18446744073709551616"},
+        {"id=17", "id="},
+        {"name=%00", "name=%0"},
+        {"name=%00", "name=%61"},
+        {"capacity=1000", "capacity=0"},
+        {"error-rate=0.01", "error-rate=0"},
+        {"error-rate=0.01", "error-rate=1"},
+        {"error-rate=0.01", "error-rate=0.010"},
+        {"error-rate=0.01", "error-rate=1e-2"},
+        {"error-rate=0.01", "error-rate=nan"},
+        {"error-rate=0.01", "error-rate=-0.01"},
+        {"error-rate=0.01", "error-rate=0x1p-7"},
+        {"error-rate=0.01", "error-rate="},
+        {"expansion=2", "expansion=32769"},
+        {"variant=me", "variant=mx"},
+        {"expires-ms=9223372036854775807", "expires-ms=9223372036854775808"},
+        {"expires-ms=0", "expires-ms=-1"},
+        {"layers=2\n", "layers=0\n"},
+        {"layers=2\n", "layers=1\n"},
+        {"layers=2\n", "layers=3\n"},
+        {"layers=2\n", "layers=65\n"},
+        {"layers=2\n", "layers=2 \n"},
+        {"k=7", "k=0"},
+        {"k=7", "k=22"},
+        {"words=157", "words=0"},
+        {"words=2147483647", "words=2147483648"},
+        {"xxh3=0123456789abcdef", "xxh3=0123456789ABCDEF"},
+        {"xxh3=0123456789abcdef", "xxh3=123456789abcdef"},
+        {"generation=3", "generation=10"},
+        {"generation=3", "generation=0"},
+        {"next-id=18446744073709551615", "next-id=0"},
+        {"removed keep", "removed hold"},
+        {"dir=x%2Fy", "dir=../y"},
+        {"dir=x%2Fy", "dir=x/y"},
+        {"dir=x%2Fy", "dir="},
+        {"shared=2", "shared=65"},
+        {"layer k=7", "layer  k=7"},
+        {"save ", "Save "},
+        {"\nlayer k=1 ", "\n\nlayer k=1 "},
+        {"\nlayer k=1 ", "\r\nlayer k=1 "},
+    };
+    struct manifest_text text = sample();
+    size_t body = text.len;
+
+    while (memcmp(text.ptr + body - 4, "end ", 4) != 0)
+        body--;
+    body -= 4;
+    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
+        struct manifest_text changed = {.ptr = malloc(8192), .size = 8192};
+        struct errbuf err = {{0}};
+        char *at = memmem(text.ptr, body, table[i].from, strlen(table[i].from));
+        cr_assert_not_null(at, "row %zu", i);
+        size_t before = (size_t)(at - text.ptr), skip = strlen(table[i].from);
+        memcpy(changed.ptr, text.ptr, before);
+        memcpy(changed.ptr + before, table[i].to, strlen(table[i].to));
+        memcpy(changed.ptr + before + strlen(table[i].to), at + skip, body - before - skip);
+        changed.len = body - skip + strlen(table[i].to);
+        cr_assert_eq(manifest_format_end(&changed, 2, 2, XXH3_64bits(changed.ptr, changed.len)), 0);
+        cr_assert_eq(parse(changed.ptr, changed.len, 64, &ignore, &err), MANIFEST_DAMAGED, "%s", table[i].to);
+        cr_assert(!strstr(err.text, "checksum"), "%s: %s", table[i].to, err.text);
+        manifest_text_deinit(&changed);
+    }
+    manifest_text_deinit(&text);
+}
+
+static int keep_rate(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
+{
+    (void)offset, (void)err;
+    *(double *)ctx = filter->params.error_rate;
+    return 0;
+}
+
+Test(manifest, every_error_rate_is_kept_to_the_last_bit)
+{
+    struct rng rng;
+
+    rng_init(&rng, 7);
+    for (int i = 0; i < 20000; i++) {
+        double rate = ldexp((double)(rng_next(&rng) >> 11), -53 - (int)rng_below(&rng, i % 2 ? 4 : 960)), read = 0;
+        struct manifest_text text = {0};
+        struct manifest_filter filter = {.id = 1, .name = "x", .name_len = 1, .params = {1, rate, 0}, .nlayers = 1,
+                                         .layers = {{.nwords = 1, .generation = 1, .k = 1}}};
+        struct manifest_sink sink = {keep_rate, ignore_removed, &read};
+
+        if (!(rate > 0))
+            continue;
+        cr_assert_eq(manifest_format_header(&text, 1, 2), 0);
+        cr_assert_eq(manifest_format_filter(&text, &filter), 0);
+        cr_assert_eq(manifest_format_end(&text, 1, 0, XXH3_64bits(text.ptr, text.len)), 0);
+        cr_assert_eq(parse(text.ptr, text.len, text.len, &sink, NULL), MANIFEST_OK, "%a", rate);
+        cr_assert(rate == read, "%a %a", rate, read);
+        manifest_text_deinit(&text);
+    }
+}
+
+Test(manifest, a_line_without_an_end_is_refused_before_it_fills_memory)
+{
+    struct manifest_parser parser;
+    char junk[4096];
+    size_t fed = 0;
+    int rc = 0;
+
+    memset(junk, 'x', sizeof(junk));
+    cr_assert_eq(manifest_parser_init(&parser, &ignore), 0);
+    while (rc == 0) {
+        rc = manifest_parser_feed(&parser, junk, sizeof(junk), NULL);
+        fed += sizeof(junk);
+    }
+    cr_assert_eq(rc, MANIFEST_DAMAGED);
+    cr_assert_leq(fed, MANIFEST_MAX_LINE + sizeof(junk));
+    manifest_parser_deinit(&parser);
+}

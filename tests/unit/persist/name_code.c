@@ -1,0 +1,97 @@
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "name_code.h"
+#include "rng.h"
+
+static void assert_code(const char *name, size_t len, const char *code)
+{
+    char out[1024], back[1024];
+    size_t back_len;
+
+    cr_assert_eq(name_encoded_len(name, len), strlen(code), "%s", code);
+    name_encode(name, len, out);
+    cr_assert_eq(memcmp(out, code, strlen(code)), 0, "%.*s is not %s", (int)strlen(code), out, code);
+    cr_assert(name_decode(out, strlen(code), back, &back_len));
+    cr_assert(back_len == len && memcmp(back, name, len) == 0, "%s", code);
+}
+
+Test(name_code, plain_bytes_stand_for_themselves_and_all_others_are_escaped)
+{
+    assert_code("", 0, "");
+    assert_code("urls", 4, "urls");
+    assert_code("A-z_0.9", 7, "A-z_0.9");
+    assert_code(".", 1, "%2E");
+    assert_code("..", 2, "%2E.");
+    assert_code("a/b", 3, "a%2Fb");
+    assert_code("%2F", 3, "%252F");
+    assert_code("\0\n\x7f\xff", 4, "%00%0A%7F%FF");
+    assert_code("a b~", 4, "a%20b%7E");
+}
+
+Test(name_code, only_the_one_encoding_of_a_name_is_decoded)
+{
+    static const char *const wrong[] = {"%", "%2", "%2f", "%41", "%G0", ".", ".a", "a b", "a/b", "~", "%~0", "a%", "%%25", "\xc3"};
+    char out[16];
+    size_t len;
+
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
+        cr_assert(!name_decode(wrong[i], strlen(wrong[i]), out, &len), "%s", wrong[i]);
+    cr_assert(!name_decode("a\0b", 3, out, &len));
+}
+
+Test(name_code, every_byte_value_survives_in_every_place)
+{
+    char name[3], code[9], back[9];
+    size_t len;
+
+    for (int a = 0; a < 256; a++) {
+        for (int b = 0; b < 256; b++) {
+            memcpy(name, (char[]){(char)a, (char)b, (char)(a ^ b)}, 3);
+            name_encode(name, 3, code);
+            cr_assert(name_decode(code, name_encoded_len(name, 3), back, &len) && len == 3 && memcmp(name, back, 3) == 0);
+        }
+    }
+}
+
+Test(name_code, directories_are_valid_distinct_and_short)
+{
+    char dir[NAME_DIR_MAX + 1], other[NAME_DIR_MAX + 1], name[4096];
+
+    memset(name, 'x', sizeof(name));
+    name_dir(name, 200, dir);
+    cr_assert_eq(strlen(dir), 200);
+    name_dir(name, 201, dir);
+    cr_assert_eq(strlen(dir), 34);
+    cr_assert_eq(memcmp(dir, "%~", 2), 0);
+    name_dir(name, 202, other);
+    cr_assert_str_neq(dir, other);
+    name_dir("", 0, other);
+    cr_assert_eq(strlen(other), 34);
+    cr_assert_str_neq(dir, other);
+    /* A name that reads like such a directory has another one. */
+    name_dir(dir, 34, other);
+    cr_assert_str_neq(dir, other);
+    name_dir("..", 2, dir);
+    cr_assert_str_eq(dir, "%2E.");
+}
+
+Test(name_code, what_is_a_directory_of_ours_is_told_from_what_is_not)
+{
+    static const char *const right[] = {"a", "%2E", "%~0123456789abcdef0123456789abcdef", "a.b", "%00"};
+    static const char *const wrong[] = {"", ".", "..", ".git", "a b", "%~0123456789abcdef0123456789abcdeF", "%~01", "%7e", "lost+found"};
+    struct rng rng;
+
+    for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++)
+        cr_assert(name_dir_valid(right[i], strlen(right[i])), "%s", right[i]);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
+        cr_assert(!name_dir_valid(wrong[i], strlen(wrong[i])), "%s", wrong[i]);
+    rng_init(&rng, 1);
+    for (int i = 0; i < 2000; i++) {
+        char name[300], dir[NAME_DIR_MAX + 1];
+        size_t len = rng_below(&rng, sizeof(name));
+        rng_fill(&rng, name, len);
+        name_dir(name, len, dir);
+        cr_assert(name_dir_valid(dir, strlen(dir)), "%s", dir);
+    }
+}

@@ -30,7 +30,10 @@ Test(buf, is_a_queue_of_bytes)
     assert_content(&buf, "wo");
     buf_truncate(&buf, 0);
     assert_content(&buf, "");
-    cr_assert_eq(buf.start, 0, "an emptied buffer starts over");
+    cr_assert_eq(buf.end, 0, "an emptied buffer starts over");
+    buf_append(&buf, "abc", 3);
+    buf_consume(&buf, 3);
+    cr_assert_eq(buf.end, 0, "however it was emptied");
     buf_deinit(&buf);
     buf_deinit(&buf);
     cr_assert_eq(alloc_live(), 0);

@@ -384,6 +384,29 @@ Test(resp_limits, needs_is_enough_and_never_too_much)
     session_deinit(&s);
 }
 
+/* Outside of bodies one byte may be all that is missing. */
+Test(resp_limits, needs_is_one_more_byte_outside_of_bodies)
+{
+    static const char *const streams[] = {"*1\r\n$4\r\n", "PING\r\n", "*-1\r\n"};
+
+    for (size_t i = 0; i < COUNT(streams); i++) {
+        struct session s;
+        char bytes[16];
+        size_t len = strlen(streams[i]);
+        memcpy(bytes, streams[i], len);
+        session_init(&s, default_limits, 0);
+        cr_assert_eq(resp_parser_needs(&s.parser), 1);
+        for (size_t have = 1; have < len; have++) {
+            cr_assert_eq(next(&s, bytes, have), RESP_NEED_MORE);
+            cr_assert_eq(resp_parser_needs(&s.parser), have + 1, "after %zu bytes of %s", have, streams[i]);
+        }
+        enum resp_status status = next(&s, bytes, len);
+        cr_assert_eq(resp_parser_needs(&s.parser), i == 0 ? len + 6 : 1);
+        cr_assert_eq(status, i == 1 ? RESP_COMMAND : RESP_NEED_MORE);
+        session_deinit(&s);
+    }
+}
+
 /* Every page that has been passed on is made unreadable before the next call: a parser that looked back would crash. One
  * argument of 16 MB; then a million small ones, with headers across every kind of page boundary. */
 static void assert_parses_without_looking_back(char *stream, size_t len, size_t argc)

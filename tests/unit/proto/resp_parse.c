@@ -76,6 +76,8 @@ struct vector {
 #define MALFORMED(stream, error)       V(stream, "malformed, Protocol error: " error "\n")
 #define INLINE(line, expected)         V(line "\r\n", expected "need more, 0 pending\n")
 #define NOTHING                        "need more, 0 pending\n"
+#define X40                            "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+#define X120                           X40 X40 X40
 #define PING                           "command 1\n4:PING\n"
 
 static const struct vector vectors[] = {
@@ -160,6 +162,15 @@ static const struct vector vectors[] = {
     MALFORMED("*1\r\n$:1\r\nPING\r\n", "invalid bulk length"),
     MALFORMED("*1\r\n$1/\r\nPING\r\n", "invalid bulk length"),
     MALFORMED("*1\r\n$ 4\r\nPING\r\n", "invalid bulk length"),
+    /* with enough behind them for whatever a wrong reading makes of them */
+    MALFORMED("*1\r\n$:0\r\n" X120, "invalid bulk length"),
+    MALFORMED("*1\r\n$1:\r\n" X120, "invalid bulk length"),
+    MALFORMED("*1\r\n$0:\r\n" X120, "invalid bulk length"),
+    MALFORMED("*1\r\n$10:\r\n" X120, "invalid bulk length"),
+    MALFORMED("*1\r\n$1:0\r\n" X120 X120, "invalid bulk length"),
+    MALFORMED("*1\r\n$10/\r\n" X120, "invalid bulk length"),
+    MALFORMED("*1\r\n$012\r\n" X120, "invalid bulk length"),
+    MALFORMED("*1\r\n$12 \r\n" X120, "invalid bulk length"),
     MALFORMED("*1\r\n$536870913\r\n", "invalid bulk length"),
     MALFORMED("*1\r\n$2147483648\r\n", "invalid bulk length"),
     MALFORMED("*1\r\n$4294967300\r\nPING\r\n", "invalid bulk length"),

@@ -1,4 +1,4 @@
-/* From an SSTable's file name to the variant of its Filter.db (docs/FORMAT.md section 3).
+/* From an SSTable's file name to the variant of its Filter.db (docs/FORMAT.md section 2).
  *
  * Two forms of name: <version>-<generation>-<format>-Filter.db since Cassandra 2.2, and
  * <keyspace>-<table>-<version>-<generation>-Filter.db before. Versions are letters that only compare inside one family

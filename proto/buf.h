@@ -22,8 +22,8 @@ struct buf {
 
 void buf_init(struct buf *buf, size_t cap);
 
-/* Frees the memory and clears a failure; the cap is kept, so the buffer is as after buf_init(). Idempotent. Also the way
- * to give memory back after an unusually large content. */
+/* Frees the memory and clears a failure; the cap is kept, so the buffer is as after buf_init(). Idempotent. Also the
+ * way to give memory back after an unusually large content. */
 void buf_deinit(struct buf *buf);
 
 static inline size_t buf_len(const struct buf *buf)

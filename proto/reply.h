@@ -21,23 +21,24 @@ struct reply {
     int version; /* 2 or 3 */
 };
 
-void reply_status(struct reply *reply, const char *text);                        /* +text */
-void reply_error(struct reply *reply, const char *text);                         /* -text; begins with its code: "ERR ..." */
+void reply_status(struct reply *reply, const char *text);           /* +text */
+void reply_error(struct reply *reply, const char *text);            /* -text; begins with its code: "ERR ..." */
 
-/* As reply_error(), with a text that is formatted first. It is cut to REPLY_ERROR_MAX bytes, "..." at the end showing it. */
+/* As reply_error(), with a text that is formatted first. It is cut to REPLY_ERROR_MAX bytes, "..." at the end showing
+ * it. */
 #define REPLY_ERROR_MAX 1024
 void reply_errorf(struct reply *reply, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-void reply_integer(struct reply *reply, int64_t value);                          /* :n */
-void reply_null(struct reply *reply);                                            /* $-1   | _ */
-void reply_null_array(struct reply *reply);                                      /* *-1   | _ */
-void reply_bulk(struct reply *reply, const void *data, size_t len);              /* $n; data may be NULL when len is 0 */
+void reply_integer(struct reply *reply, int64_t value);             /* :n */
+void reply_null(struct reply *reply);                               /* $-1   | _ */
+void reply_null_array(struct reply *reply);                         /* *-1   | _ */
+void reply_bulk(struct reply *reply, const void *data, size_t len); /* $n; data may be NULL when len is 0 */
 void reply_bulk_str(struct reply *reply, const char *text);
-void reply_double(struct reply *reply, double value);                            /* $n (shortest round-trip) | ,x */
-void reply_array(struct reply *reply, size_t n);                                 /* *n */
-void reply_map(struct reply *reply, size_t pairs);                               /* *2n   | %n */
-void reply_set(struct reply *reply, size_t n);                                   /* *n    | ~n */
-void reply_push(struct reply *reply, size_t n);                                  /* *n    | >n */
+void reply_double(struct reply *reply, double value);               /* $n (shortest round-trip) | ,x */
+void reply_array(struct reply *reply, size_t n);                    /* *n */
+void reply_map(struct reply *reply, size_t pairs);                  /* *2n   | %n */
+void reply_set(struct reply *reply, size_t n);                      /* *n    | ~n */
+void reply_push(struct reply *reply, size_t n);                     /* *n    | >n */
 
 /* A text with its kind, `ext`, of three characters ("txt", "mkd"). */
 void reply_verbatim(struct reply *reply, const char *ext, const void *data, size_t len); /* $n | =n ext: */
@@ -54,8 +55,8 @@ static inline void reply_bool(struct reply *reply, bool value)
 }
 
 /* An array whose length is known only afterwards: begin, write elements, end with their number. The content is moved
- * by the few bytes that a number of more than one digit needs. The token is opaque; nothing may be consumed from the buf
- * between begin and end. */
+ * by the few bytes that a number of more than one digit needs. The token is opaque; nothing may be consumed from the
+ * buf between begin and end. */
 size_t reply_array_begin(struct reply *reply);
 void reply_array_end(struct reply *reply, size_t token, size_t n);
 

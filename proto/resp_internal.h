@@ -28,8 +28,8 @@ enum split {
     SPLIT_NO_MEMORY,
 };
 
-/* Splits an inline command, without its line end and without NUL bytes, into the arguments it adds to `list`. An argument
- * never gets longer by unescaping, so it is rewritten where it is. */
+/* Splits an inline command, without its line end and without NUL bytes, into the arguments it adds to `list`. An
+ * argument never gets longer by unescaping, so it is rewritten where it is. */
 enum split resp_split_line(char *line, size_t len, const struct resp_limits *limits, struct resp_args *list);
 
 #endif

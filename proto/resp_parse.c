@@ -129,7 +129,7 @@ static enum step malformed(struct resp_parser *parser, enum error error)
     return fail_in(parser, STATE_MALFORMED);
 }
 
-/* ---- header lines ---------------------------------------------------------------------------------------------- */
+/* ---- header lines ----------------------------------------------------------------------------------------------- */
 
 static inline unsigned digit(char c)
 {
@@ -258,9 +258,10 @@ static inline bool looks_like(const char *p, const char form[4], const char mask
 /* Takes arguments from `p` on as long as they have the usual form and are all there, until there are `stop` of them.
  * Returns where it stopped. Inline, so that the count stays in a register. One branch for each number of digits: they
  * predict well, and the processor does not wait for the length in order to go on. */
-static inline __attribute__((always_inline)) const char *take_arguments(const char *p, const char *end, const char *base,
-                                                                        size_t max_bulk, struct resp_span *spans,
-                                                                        size_t stop, size_t *count)
+static inline __attribute__((always_inline)) const char *take_arguments(const char *p, const char *end,
+                                                                        const char *base, size_t max_bulk,
+                                                                        struct resp_span *spans, size_t stop,
+                                                                        size_t *count)
 {
     while (*count < stop && end - p >= 6) {
         unsigned first = digit(p[1]), second = digit(p[2]), third = digit(p[3]);
@@ -326,7 +327,7 @@ static enum step end_body(struct feed *feed)
     return STEP_ON;
 }
 
-/* ---- inline commands --------------------------------------------------------------------------------------------- */
+/* ---- inline commands -------------------------------------------------------------------------------------------- */
 
 static enum step split_line(struct feed *feed, size_t len)
 {
@@ -347,8 +348,8 @@ static enum step split_line(struct feed *feed, size_t len)
     return fail_in(parser, STATE_NO_MEMORY);
 }
 
-/* Looks for the end of the line. Redis takes the line for a C string and waits on when it has a NUL byte, typically of a
- * TLS client; that is refused here. */
+/* Looks for the end of the line. Redis takes the line for a C string and waits on when it has a NUL byte, typically of
+ * a TLS client; that is refused here. */
 static enum step read_inline(struct feed *feed)
 {
     struct resp_parser *parser = feed->parser;
@@ -374,7 +375,7 @@ static enum step read_inline(struct feed *feed)
     return split_line(feed, len);
 }
 
-/* ---- the machine --------------------------------------------------------------------------------------------------- */
+/* ---- the machine ------------------------------------------------------------------------------------------------ */
 
 static enum step start(struct feed *feed)
 {
@@ -420,8 +421,8 @@ static void begin_request(struct resp_parser *parser)
 }
 
 /* The request is not complete: the arguments so far go from the caller's list into one of the parser's own, of the size
- * they need. The caller's list stays where it is: it may have grown large for somebody's large command, and must not end
- * up with a connection that has sent ten bytes. */
+ * they need. The caller's list stays where it is: it may have grown large for somebody's large command, and must not
+ * end up with a connection that has sent ten bytes. */
 static enum resp_status keep_list(struct resp_parser *parser, const struct resp_args *args)
 {
     struct resp_args *held = &parser->held;

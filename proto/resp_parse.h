@@ -2,10 +2,10 @@
  * commands.
  *
  * It knows no socket and no command, and it never copies an argument: arguments are offsets into the caller's bytes. No
- * byte is looked at twice, however the input is cut: the parser remembers how far it came (an inline command is searched
- * once for its end and, when that is found, split once). No allocation per command: the list of arguments is lent by the
- * caller (one per thread is enough); only a parser whose command is not complete yet keeps a list of its own, which grows
- * with the arguments that have arrived, not with the number announced.
+ * byte is looked at twice, however the input is cut: the parser remembers how far it came (an inline command is
+ * searched once for its end and, when that is found, split once). No allocation per command: the list of arguments is
+ * lent by the caller (one per thread is enough); only a parser whose command is not complete yet keeps a list of its
+ * own, which grows with the arguments that have arrived, not with the number announced.
  *
  * The caller keeps the bytes of the command being parsed contiguous, from its first byte on, and passes them again with
  * more behind them; they may move between calls but not change.
@@ -13,8 +13,8 @@
  * Like Redis, and unlike the letter of the specification: "*0" and negative counts are empty requests; the byte behind
  * the \r of a header line and the two bytes behind an argument are skipped whatever they are; only \r ends a header
  * line; an inline command ends with \n or \r\n, empty lines are skipped. Unlike Redis, which then waits for ever, a NUL
- * byte in an inline command is malformed, and a wrong byte in the place of '$' is refused at once, not when its line ends.
- * A command is at most UINT32_MAX bytes long.
+ * byte in an inline command is malformed, and a wrong byte in the place of '$' is refused at once, not when its line
+ * ends. A command is at most UINT32_MAX bytes long.
  *
  * Reference: the Redis serialization protocol specification; error texts as Redis 8 words them.
  *
@@ -98,8 +98,8 @@ void resp_parser_deinit(struct resp_parser *parser); /* idempotent */
  * only inside an inline command (quoted arguments are unescaped in place).
  *
  * RESP_COMMAND: consumed_out bytes, at least 1, make up this command and the empty requests before it; call again with
- * the rest. command_out->base lies behind the empty requests. RESP_NEED_MORE: consumed_out bytes were empty requests, the
- * others (none, or an incomplete request) must be passed again with more behind them. Otherwise consumed_out is 0.
+ * the rest. command_out->base lies behind the empty requests. RESP_NEED_MORE: consumed_out bytes were empty requests,
+ * the others (none, or an incomplete request) must be passed again with more behind them. Otherwise consumed_out is 0.
  * command_out is written only with RESP_COMMAND. `noauth` chooses the wording "unauthenticated ..." of limit errors. */
 enum resp_status resp_parser_next(struct resp_parser *parser, struct resp_args *args, const struct resp_limits *limits,
                                   int noauth, char *buf, size_t len, size_t *consumed_out,

@@ -33,7 +33,7 @@ static void write_argument(FILE *out, const char *data, size_t len)
     fputc('\n', out);
 }
 
-/* ---- by the parser ------------------------------------------------------------------------------------------------- */
+/* ---- by the parser ---------------------------------------------------------------------------------------------- */
 
 /* Where input ends at an unreadable page. The address is varied by starting from one of two areas in turn. */
 static char *place_at_guard(size_t len)
@@ -166,7 +166,7 @@ struct transcript transcript_parse(const char *stream, size_t len, const struct 
     return transcript;
 }
 
-/* ---- by the model -------------------------------------------------------------------------------------------------- */
+/* ---- by the model ----------------------------------------------------------------------------------------------- */
 
 enum outcome { WHOLE, UNFINISHED, BROKEN };
 
@@ -223,8 +223,8 @@ static enum outcome model_argument(struct model *m, const char *p, size_t left, 
         return UNFINISHED;
     if (*p != '$') {
         bool printable = *p >= 0x20 && *p <= 0x7e;
-        snprintf(m->error_text, sizeof(m->error_text), printable ? "expected '$', got '%c'" : "expected '$', got '\\x%02x'",
-                 (unsigned char)*p);
+        snprintf(m->error_text, sizeof(m->error_text),
+                 printable ? "expected '$', got '%c'" : "expected '$', got '\\x%02x'", (unsigned char)*p);
         return broken(m, m->error_text);
     }
     enum outcome outcome = model_line(m, p, left, invalid, "too big bulk count string", &bytes, &line);
@@ -233,7 +233,8 @@ static enum outcome model_argument(struct model *m, const char *p, size_t left, 
     if (bytes < 0)
         return broken(m, invalid);
     if ((unsigned long long)bytes > m->options->limits.max_bulk)
-        return broken(m, m->options->noauth && bytes <= RESP_MAX_BULK_DEFAULT ? "unauthenticated bulk length" : invalid);
+        return broken(m,
+                      m->options->noauth && bytes <= RESP_MAX_BULK_DEFAULT ? "unauthenticated bulk length" : invalid);
     *len_out = line + (size_t)bytes + 2;
     if (*len_out > left)
         return UNFINISHED;
@@ -270,7 +271,8 @@ static int hex_value(int c)
     return at != NULL ? (int)(at - digits) % 16 : -1;
 }
 
-/* One argument of an inline line (NUL-terminated) into `out`; returns what follows, or NULL when quotes do not match. */
+/* One argument of an inline line (NUL-terminated) into `out`; returns what follows, or NULL when quotes do not match.
+ */
 static const char *model_word(const char *p, char *out, size_t *len_out)
 {
     char quote = 0;

@@ -32,9 +32,9 @@ struct transcript_options {
     void *ctx;
 };
 
-/* The stream (at most TRANSCRIPT_STREAM_MAX bytes) is handed over with its end at the end of a page before an unreadable
- * one, at another address each time; bytes of an array that the parser has seen already are overwritten before it gets
- * them again, which it must not notice. */
+/* The stream (at most TRANSCRIPT_STREAM_MAX bytes) is handed over with its end at the end of a page before an
+ * unreadable one, at another address each time; bytes of an array that the parser has seen already are overwritten
+ * before it gets them again, which it must not notice. */
 #define TRANSCRIPT_STREAM_MAX ((size_t)8 * 1024 * 1024)
 struct transcript transcript_parse(const char *stream, size_t len, const struct transcript_options *options);
 

@@ -13,8 +13,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Small enough for the second-level cache, where what has just been received is; long enough that a branch predictor does
- * not know it by heart after a few rounds. */
+/* Small enough for the second-level cache, where what has just been received is; long enough that a branch predictor
+ * does not know it by heart after a few rounds. */
 #define BUFFER_SIZE ((size_t)512 * 1024)
 #define COMMAND_MAX ((size_t)32 * 1024)
 #define ROUNDS      31
@@ -45,11 +45,13 @@ static void fail(const char *what)
     exit(1);
 }
 
-/* ---- loads ------------------------------------------------------------------------------------------------------------- */
+/* ---- loads
+ * ------------------------------------------------------------------------------------------------------------- */
 
-/* As many commands of `items` items as fit; lengths of items run from `min` to `max`, in no order that a branch predictor
- * could learn. */
-static struct load make_load(const char *name, const char *command, const char *filter, size_t items, size_t min, size_t max)
+/* As many commands of `items` items as fit; lengths of items run from `min` to `max`, in no order that a branch
+ * predictor could learn. */
+static struct load make_load(const char *name, const char *command, const char *filter, size_t items, size_t min,
+                             size_t max)
 {
     struct load load = {.name = name, .bytes = malloc(BUFFER_SIZE)};
     uint64_t random = 88172645463325252u;
@@ -76,7 +78,8 @@ static struct load make_load(const char *name, const char *command, const char *
     }
 }
 
-/* ---- contestants: each goes through the load once and returns something that depends on all of it ----------------------- */
+/* ---- contestants: each goes through the load once and returns something that depends on all of it
+ * ----------------------- */
 
 static size_t copy_bytes(const struct load *load)
 {
@@ -122,7 +125,8 @@ static size_t parse_in_pieces(const struct load *load, size_t piece)
     resp_parser_init(&parser);
     for (size_t have = 0; have < load->len;) {
         have = have + piece < load->len ? have + piece : load->len;
-        while (resp_parser_next(&parser, &args, &limits, 0, load->bytes + at, have - at, &consumed, &cmd) == RESP_COMMAND) {
+        while (resp_parser_next(&parser, &args, &limits, 0, load->bytes + at, have - at, &consumed, &cmd) ==
+               RESP_COMMAND) {
             at += consumed;
             sum += cmd.argc;
         }
@@ -141,7 +145,8 @@ static size_t parse_1460(const struct load *load)
     return parse_in_pieces(load, 1460); /* a TCP segment */
 }
 
-/* ---- measuring ----------------------------------------------------------------------------------------------------------- */
+/* ---- measuring
+ * ----------------------------------------------------------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -156,7 +161,8 @@ static double median(double *values)
     return values[ROUNDS / 2];
 }
 
-static double time_once(size_t (*contestant)(const struct load *), const struct load *load, size_t times, size_t expected)
+static double time_once(size_t (*contestant)(const struct load *), const struct load *load, size_t times,
+                        size_t expected)
 {
     uint64_t begin = now_ns();
     size_t sum = 0;

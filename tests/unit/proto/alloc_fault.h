@@ -1,5 +1,5 @@
-/* alloc_fault: allocations of the code under test, counted and made to fail. Linked with --wrap=realloc and --wrap=free;
- * the proto room allocates with realloc alone. */
+/* alloc_fault: allocations of the code under test, counted and made to fail. Linked with --wrap=realloc and
+ * --wrap=free; the proto room allocates with realloc alone. */
 #ifndef BLOOMERY_TEST_ALLOC_FAULT_H
 #define BLOOMERY_TEST_ALLOC_FAULT_H
 

@@ -36,7 +36,8 @@ static void assert_written(const char *resp2, size_t len2, const char *resp3, si
 
     for (int i = 0; i < 2; i++) {
         cr_assert(!buf_failed(&bufs[i]));
-        cr_assert(buf_len(&bufs[i]) == lens[i] && (lens[i] == 0 || memcmp(buf_head(&bufs[i]), expected[i], lens[i]) == 0),
+        cr_assert(buf_len(&bufs[i]) == lens[i] &&
+                      (lens[i] == 0 || memcmp(buf_head(&bufs[i]), expected[i], lens[i]) == 0),
                   "RESP%d: expected %s, got %.*s", i + 2, expected[i], (int)buf_len(&bufs[i]), buf_head(&bufs[i]));
     }
     begin();
@@ -142,7 +143,8 @@ Test(reply, random_doubles_read_back)
     }
 }
 
-/* ---- nothing breaks the framing --------------------------------------------------------------------------------------- */
+/* ---- nothing breaks the framing
+ * --------------------------------------------------------------------------------------- */
 
 Test(reply, control_characters_in_texts_become_spaces)
 {
@@ -178,7 +180,8 @@ Test(reply, formatted_errors_are_cut_with_a_mark)
     }
 }
 
-/* ---- arrays of unknown length -------------------------------------------------------------------------------------------- */
+/* ---- arrays of unknown length
+ * -------------------------------------------------------------------------------------------- */
 
 Test(reply, array_length_may_come_afterwards)
 {
@@ -216,11 +219,13 @@ Test(reply, arrays_of_unknown_length_nest)
         reply_integer(r, 7);
     reply_array_end(r, inner, 12);
     reply_array_end(r, outer, 2);
-    const char expected[] = "+x\r\n*2\r\n:1\r\n*12\r\n:7\r\n:7\r\n:7\r\n:7\r\n:7\r\n:7\r\n:7\r\n:7\r\n:7\r\n:7\r\n:7\r\n:7\r\n";
+    const char expected[] =
+        "+x\r\n*2\r\n:1\r\n*12\r\n:7\r\n:7\r\n:7\r\n:7\r\n:7\r\n:7\r\n:7\r\n:7\r\n:7\r\n:7\r\n:7\r\n:7\r\n";
     assert_written(expected, sizeof(expected) - 1, "", 0);
 }
 
-/* ---- random trees -------------------------------------------------------------------------------------------------------- */
+/* ---- random trees
+ * -------------------------------------------------------------------------------------------------------- */
 
 static char random_bytes[300];
 
@@ -332,7 +337,8 @@ Test(reply, random_trees_read_back)
         write_random_tree(r, expected_out, 4);
         len = buf_len(r->buf);
         reply_status(r, "next");
-        cr_assert_eq(resp_read(buf_head(r->buf), buf_len(r->buf), r->version, got_out), len, "seed %u, tree %d", seed, i);
+        cr_assert_eq(resp_read(buf_head(r->buf), buf_len(r->buf), r->version, got_out), len, "seed %u, tree %d", seed,
+                     i);
         fclose(expected_out);
         fclose(got_out);
         cr_assert(expected_len == got_len && memcmp(expected, got, got_len) == 0,
@@ -343,7 +349,8 @@ Test(reply, random_trees_read_back)
     }
 }
 
-/* ---- failures ------------------------------------------------------------------------------------------------------------ */
+/* ---- failures
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static void write_some_of_everything(struct reply *r)
 {

@@ -111,7 +111,8 @@ static void assert_verdict(struct resp_limits limits, int noauth, const struct t
     }
 }
 
-/* ---- limits ---------------------------------------------------------------------------------------------------------- */
+/* ---- limits
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /* The three values around each limit on arguments, before and after authentication, as array and inline. */
 Test(resp_limits, max_args_is_exact)
@@ -287,7 +288,8 @@ Test(resp_limits, requests_end_before_4_gib)
     munmap(stream, room);
 }
 
-/* ---- errors ---------------------------------------------------------------------------------------------------------- */
+/* ---- errors
+ * ---------------------------------------------------------------------------------------------------------- */
 
 Test(resp_limits, malformed_is_sticky_until_init)
 {
@@ -328,7 +330,8 @@ Test(resp_limits, error_text_is_cut_to_the_room_there_is)
     session_deinit(&s);
 }
 
-/* ---- progress ---------------------------------------------------------------------------------------------------------- */
+/* ---- progress
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /* Dropping what was reported consumed leaves the first byte of the incomplete request in front. */
 Test(resp_limits, empty_requests_are_consumed_before_an_incomplete_one)
@@ -407,8 +410,8 @@ Test(resp_limits, needs_is_one_more_byte_outside_of_bodies)
     }
 }
 
-/* Every page that has been passed on is made unreadable before the next call: a parser that looked back would crash. One
- * argument of 16 MB; then a million small ones, with headers across every kind of page boundary. */
+/* Every page that has been passed on is made unreadable before the next call: a parser that looked back would crash.
+ * One argument of 16 MB; then a million small ones, with headers across every kind of page boundary. */
 static void assert_parses_without_looking_back(char *stream, size_t len, size_t argc)
 {
     struct session s;
@@ -455,7 +458,8 @@ Test(resp_limits, no_byte_is_looked_at_twice)
     munmap(stream, room);
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------------------------- */
+/* ---- memory
+ * ---------------------------------------------------------------------------------------------------------- */
 
 Test(resp_limits, announced_arguments_cost_nothing_until_they_arrive)
 {
@@ -516,8 +520,8 @@ Test(resp_limits, commands_do_not_allocate)
     session_deinit(&s);
 }
 
-/* Whichever allocation fails, the parser says so, for good, and gives back what it has. Commands in one piece, in pieces,
- * and inline, with more arguments than the first list holds. */
+/* Whichever allocation fails, the parser says so, for good, and gives back what it has. Commands in one piece, in
+ * pieces, and inline, with more arguments than the first list holds. */
 static size_t run_until_failure(struct session *s, struct text *text, size_t piece)
 {
     size_t begin = 0, commands = 0;

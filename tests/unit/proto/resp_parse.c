@@ -1,6 +1,7 @@
-/* What the parser makes of a stream, however it is cut. Each stream of the table is parsed whole, byte by byte, cut in two
- * at every place and cut at random; resp_transcript.h says what else is checked on the way. The expectations of the table
- * are Redis's answers (recorded from Redis 8.0.2, or tried on 7.0.15), except where resp_parse.h says otherwise. */
+/* What the parser makes of a stream, however it is cut. Each stream of the table is parsed whole, byte by byte, cut in
+ * two at every place and cut at random; resp_transcript.h says what else is checked on the way. The expectations of the
+ * table are Redis's answers (recorded from Redis 8.0.2, or tried on 7.0.15), except where resp_parse.h says otherwise.
+ */
 #include "resp_parse.h"
 #include "resp_transcript.h"
 
@@ -14,7 +15,7 @@
 static const struct resp_limits default_limits = {RESP_MAX_ARGS_DEFAULT, RESP_MAX_BULK_DEFAULT,
                                                   RESP_MAX_INLINE_DEFAULT};
 
-/* ---- cuts ---------------------------------------------------------------------------------------------------------- */
+/* ---- cuts ------------------------------------------------------------------------------------------------------- */
 
 static uint64_t rng_state;
 
@@ -63,7 +64,7 @@ static size_t random_piece(void *ctx, size_t arrived)
     return 1 + rng_below(*largest);
 }
 
-/* ---- the table ----------------------------------------------------------------------------------------------------- */
+/* ---- the table -------------------------------------------------------------------------------------------------- */
 
 struct vector {
     const char *stream;
@@ -84,7 +85,8 @@ static const struct vector vectors[] = {
     V("", NOTHING),
     /* arrays */
     V("*1\r\n$4\r\nPING\r\n", PING NOTHING),
-    V("*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nPING\r\n*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n", PING PING "command 2\n4:ECHO\n2:hi\n" NOTHING),
+    V("*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nPING\r\n*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n",
+      PING PING "command 2\n4:ECHO\n2:hi\n" NOTHING),
     V("*3\r\n$9\r\nBF.EXISTS\r\n$6\r\nfilter\r\n$16\r\n0123456789abcdef\r\n",
       "command 3\n9:BF.EXISTS\n6:filter\n16:0123456789abcdef\n" NOTHING),
     V("*1\r\n$0\r\n\r\n", "command 1\n0:\n" NOTHING),
@@ -94,8 +96,10 @@ static const struct vector vectors[] = {
     V("*2\r\n$4\r\nECHO\r\n$102\r\n"
       "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789ab\r\n",
       "command 2\n4:ECHO\n102:"
-      "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789ab\n" NOTHING),
-    V("*12\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n$1\r\nd\r\n$1\r\ne\r\n$1\r\nf\r\n$1\r\ng\r\n$1\r\nh\r\n$1\r\ni\r\n$1\r\nj\r\n$1\r\nk\r\n$1\r\nl\r\n",
+      "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789ab\n"
+      NOTHING),
+    V("*12\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n$1\r\nd\r\n$1\r\ne\r\n$1\r\nf\r\n"
+      "$1\r\ng\r\n$1\r\nh\r\n$1\r\ni\r\n$1\r\nj\r\n$1\r\nk\r\n$1\r\nl\r\n",
       "command 12\n1:a\n1:b\n1:c\n1:d\n1:e\n1:f\n1:g\n1:h\n1:i\n1:j\n1:k\n1:l\n" NOTHING),
     /* empty requests */
     V("*0\r\n", NOTHING),
@@ -110,7 +114,8 @@ static const struct vector vectors[] = {
     V("*1\rX$4\rYPINGZZ", PING NOTHING),
     V("*12\rX$10\rY0123456789ZZ", "need more, 22 pending\n"),
     V("*1\r\n$3\r\nPING\r\n*1\r\n$4\r\nPING\r\n", "command 1\n3:PIN\n" PING NOTHING),
-    V("*1\r\n$5\r\nPING\r\n*1\r\n$4\r\nPING\r\n", "command 1\n5:PING\r\ncommand 1\n1:1\ncommand 1\n2:$4\n" PING NOTHING),
+    V("*1\r\n$5\r\nPING\r\n*1\r\n$4\r\nPING\r\n",
+      "command 1\n5:PING\r\ncommand 1\n1:1\ncommand 1\n2:$4\n" PING NOTHING),
     /* not finished */
     V("*", "need more, 1 pending\n"),
     V("*1\r", "need more, 3 pending\n"),
@@ -196,7 +201,8 @@ static const struct vector vectors[] = {
     INLINE("  BF.EXISTS \t  f    a   ", "command 3\n9:BF.EXISTS\n1:f\n1:a\n"),
     INLINE("BF.ADD f \"quoted item\"", "command 3\n6:BF.ADD\n1:f\n11:quoted item\n"),
     INLINE("BF.ADD f 'quoted item'", "command 3\n6:BF.ADD\n1:f\n11:quoted item\n"),
-    INLINE("\"\\x00\\x01\" \"\\xfF\\xAb\" \"\\x4\" \"\\xg0\" \"\\x\"", "command 5\n2:\0\1\n2:\xff\xab\n2:x4\n3:xg0\n1:x\n"),
+    INLINE("\"\\x00\\x01\" \"\\xfF\\xAb\" \"\\x4\" \"\\xg0\" \"\\x\"",
+           "command 5\n2:\0\1\n2:\xff\xab\n2:x4\n3:xg0\n1:x\n"),
     INLINE("\"\\x09\\x90\\xa0\\x0F\\x/0\\x:0\\x`0\\xG0\\x0@\"", "command 1\n19:\x09\x90\xa0\x0fx/0x:0x`0xG0x0@\n"),
     INLINE("\"\\n\\r\\t\\b\\a\\\\\\\"\\q\"", "command 1\n8:\n\r\t\b\a\\\"q\n"),
     INLINE("'\\n\\x41\\\\n' 'it\\'s' '\"' \"'\"", "command 4\n9:\\n\\x41\\\\n\n4:it's\n1:\"\n1:'\n"),
@@ -289,7 +295,8 @@ Test(resp_parse, model_agrees_with_the_table)
     }
 }
 
-/* ---- random streams -------------------------------------------------------------------------------------------------- */
+/* ---- random streams
+ * -------------------------------------------------------------------------------------------------- */
 
 /* Lengths around the places where the parser changes its ways are as likely as all others together. */
 static size_t random_length(void)
@@ -315,7 +322,8 @@ static void write_random_array(FILE *out)
 
 static void write_random_line(FILE *out)
 {
-    static const char *const words[] = {"PING", "a", "\"q w\"", "'q w'", "\"\\x41\\n\"", "'\\''", " ", "\t", "\"\"", "x\"y\"", "\\", "\v"};
+    static const char *const words[] = {"PING", "a",  "\"q w\"", "'q w'",  "\"\\x41\\n\"", "'\\''",
+                                        " ",    "\t", "\"\"",    "x\"y\"", "\\",           "\v"};
 
     for (size_t n = rng_below(8); n > 0; n--)
         fprintf(out, "%s%s", words[rng_below(sizeof(words) / sizeof(words[0]))], rng_below(20) ? " " : "");

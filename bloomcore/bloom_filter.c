@@ -1,5 +1,5 @@
-/* Adds. Two threads that add the same item meet at the same stripe, because the stripe follows from filter and item; the
- * second one then finds the first one's bits and answers PRESENT. That holds across growth, because all layers are
+/* Adds. Two threads that add the same item meet at the same stripe, because the stripe follows from filter and item;
+ * the second one then finds the first one's bits and answers PRESENT. That holds across growth, because all layers are
  * tested under the stripe, and whoever grows the filter holds no stripe. A place in the layer is reserved before bits
  * are set, so the count of a layer cannot pass its capacity whatever the number of threads.
  *
@@ -15,7 +15,7 @@
 #include "bloom_words.h"
 #include "check.h"
 
-/* ---- one layer ------------------------------------------------------------------------------------------------------ */
+/* ---- one layer -------------------------------------------------------------------------------------------------- */
 
 /* The caller's memory behind `layer` has bloom_layer_tail_bytes(geometry) bytes. */
 static int layer_init(struct bloom_layer *layer, const struct bloom_geometry *geometry, struct errbuf *err)
@@ -53,7 +53,7 @@ static uint64_t words_bytes(const struct bloom_filter *filter)
     return bytes;
 }
 
-/* ---- filter --------------------------------------------------------------------------------------------------------- */
+/* ---- filter ----------------------------------------------------------------------------------------------------- */
 
 size_t bloom_filter_bytes(const struct bloom_class *class)
 {
@@ -168,7 +168,7 @@ void bloom_filter_set_items(struct bloom_filter *filter, unsigned index, uint64_
     atomic_store_explicit(&layer_at(filter, index)->items, items, memory_order_relaxed);
 }
 
-/* ---- growth --------------------------------------------------------------------------------------------------------- */
+/* ---- growth ----------------------------------------------------------------------------------------------------- */
 
 /* The capacity and the rate of the layer above `newest`. 0 or BLOOM_REFUSED. */
 static int next_layer(const struct bloom_params *params, const struct bloom_geometry *newest, uint64_t *capacity_out,
@@ -270,7 +270,7 @@ int bloom_filter_append_layer(struct bloom_filter *filter, const struct bloom_sh
     return push_layer(filter, shape, capacity, rate, err);
 }
 
-/* ---- query and add -------------------------------------------------------------------------------------------------- */
+/* ---- query and add ---------------------------------------------------------------------------------------------- */
 
 bool bloom_filter_query(const struct bloom_filter *filter, struct bloom_hash hash)
 {

@@ -3,7 +3,8 @@
  *
  * What it does not do: names, expiry, files, sockets, logging. Items are known by their 128-bit hash (murmur3.h).
  *
- * Lifetime: a pool lives as long as any class or filter made from it; a filter lives in the caller's storage, from
+ * Lifetime: a pool lives as long as any class or filter made from it (a filter holds a reference to its class, so the
+ * caller may release its own after init); a filter lives in the caller's storage, from
  * bloom_filter_init() to bloom_filter_deinit().
  *
  * Threads: any number of threads may query and add at the same time, on the same filter, without further
@@ -50,7 +51,7 @@ struct bloom_shape {
     uint8_t variant; /* enum bloom_variant */
 };
 
-/* ---- pool and classes -------------------------------------------------------------------------------------------- */
+/* ---- pool and classes ------------------------------------------------------------------------------------------- */
 
 /* What the filters of a process share: the classes, the locks of adds, the account of memory. Thread: any. */
 struct bloom_pool;
@@ -83,9 +84,10 @@ struct bloom_class *bloom_class_retain(struct bloom_class *class);
 void bloom_class_release(struct bloom_class *class); /* NULL is fine */
 const struct bloom_params *bloom_class_params(const struct bloom_class *class);
 
-/* ---- filter ------------------------------------------------------------------------------------------------------ */
+/* ---- filter ----------------------------------------------------------------------------------------------------- */
 
-/* In the caller's storage of bloom_filter_bytes() bytes, aligned to 8. Fields are internal. */
+/* In the caller's storage of bloom_filter_bytes() bytes, aligned to 8, where it stays: a filter points into itself and
+ * cannot be moved. Fields are internal. */
 struct bloom_filter;
 
 /* Storage for a filter of this class: the header, and the words of the first layer when they are few (otherwise they
@@ -117,7 +119,7 @@ uint64_t bloom_filter_capacity(const struct bloom_filter *filter); /* sum over t
 uint64_t bloom_filter_memory(const struct bloom_filter *filter);   /* bytes: words, headers, bookkeeping; no name */
 unsigned bloom_filter_nlayers(const struct bloom_filter *filter);
 
-/* ---- the probe: a query or an add cut in two, so that the cache misses of many can overlap ------------------------ */
+/* ---- the probe: a query or an add cut in two, so that the cache misses of many can overlap ---------------------- */
 
 /* The caller's storage; fields are internal. */
 struct bloom_probe {
@@ -135,7 +137,7 @@ void bloom_probe_start(struct bloom_probe *probe, const struct bloom_filter *fil
 bool bloom_probe_query(const struct bloom_probe *probe, const struct bloom_filter *filter);
 enum bloom_add bloom_probe_add(const struct bloom_probe *probe, struct bloom_filter *filter, struct errbuf *err);
 
-/* ---- layers, for saving, loading and reporting --------------------------------------------------------------------- */
+/* ---- layers, for saving, loading and reporting ------------------------------------------------------------------ */
 
 struct bloom_layer_view {
     struct bloom_shape shape;

@@ -1,8 +1,8 @@
-/* bloom_layer: one layer of a filter in memory, and the three things done with an item's bits there: fetch, test, set.
+/* bloom_layer: one layer of a filter in memory, and what is done with an item's bits there: derive, test, set.
  * Internal to bloomcore.
  *
- * Layout, chosen for millions of small filters: a filter is one pointer and its first layer, a layer is 16 bytes and its
- * words; all that depends on parameters only is in the class. So a filter costs 24 bytes beside its bits:
+ * Layout, chosen for millions of small filters: a filter is one pointer and its first layer, a layer is 16 bytes and
+ * its words; all that depends on parameters only is in the class. So a filter costs 24 bytes beside its bits:
  *
  *     filter:  newest | first: geometry items | words ...             (words_inline)
  *     filter:  newest | first: geometry items | pointer to words      (larger layers)
@@ -41,7 +41,8 @@ struct bloom_grown_layer {
 };
 
 _Static_assert(sizeof(struct bloom_filter) == 24, "a million small filters pay for every byte");
-_Static_assert(offsetof(struct bloom_grown_layer, layer) + sizeof(struct bloom_layer) == sizeof(struct bloom_grown_layer),
+_Static_assert(offsetof(struct bloom_grown_layer, layer) + sizeof(struct bloom_layer) ==
+                   sizeof(struct bloom_grown_layer),
                "the words follow the layer at once");
 
 /* Bytes that follow a layer's header. */
@@ -78,7 +79,7 @@ static inline struct bloom_class *bloom_filter_class(const struct bloom_filter *
     return (struct bloom_class *)((char *)filter->first.geometry - offsetof(struct bloom_class, geometry));
 }
 
-/* ---- an item's bits ------------------------------------------------------------------------------------------------ */
+/* ---- an item's bits --------------------------------------------------------------------------------------------- */
 
 static inline void bloom_layer_bits(const struct bloom_layer *layer, struct bloom_hash hash, uint64_t bit[BLOOM_MAX_K])
 {
@@ -125,16 +126,7 @@ static inline void bloom_layer_set_bits(struct bloom_layer *layer, const uint64_
         atomic_fetch_or_explicit(&words[bit[i] >> 6], UINT64_C(1) << (bit[i] & 63), memory_order_seq_cst);
 }
 
-/* Into the second-level cache: the first level has too few miss buffers for the lines of a batch of items. */
-static inline void bloom_layer_prefetch(const struct bloom_layer *layer, const uint64_t bit[BLOOM_MAX_K])
-{
-    const _Atomic uint64_t *words = bloom_layer_words(layer);
-
-    for (unsigned i = 0, k = layer->geometry->k; i < k; i++)
-        __builtin_prefetch((const void *)&words[bit[i] >> 6], 0, 2);
-}
-
-/* ---- bloom_filter.c -------------------------------------------------------------------------------------------------- */
+/* ---- bloom_filter.c --------------------------------------------------------------------------------------------- */
 
 /* The slow half of an add, for an item that has just been tested and was absent: `bit` are its bits in `layer`, which
  * was the newest then. Answers as bloom_filter_add(). */

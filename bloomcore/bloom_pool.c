@@ -11,7 +11,7 @@
 
 #define BUCKETS_MIN 64
 
-/* ---- pool -------------------------------------------------------------------------------------------------------- */
+/* ---- pool ------------------------------------------------------------------------------------------------------- */
 
 int bloom_pool_create(struct bloom_pool **pool_out)
 {
@@ -90,7 +90,7 @@ void bloom_pool_discharge(struct bloom_pool *pool, uint64_t bytes)
     CHECK(held >= bytes);
 }
 
-/* ---- stripes ----------------------------------------------------------------------------------------------------- */
+/* ---- stripes ---------------------------------------------------------------------------------------------------- */
 
 struct bloom_stripe *bloom_pool_stripe(struct bloom_pool *pool, const struct bloom_filter *filter,
                                        struct bloom_hash hash)
@@ -124,7 +124,7 @@ void bloom_stripe_lock(struct bloom_stripe *stripe)
     }
 }
 
-/* ---- classes ----------------------------------------------------------------------------------------------------- */
+/* ---- classes ---------------------------------------------------------------------------------------------------- */
 
 static size_t params_hash(const struct bloom_params *params)
 {

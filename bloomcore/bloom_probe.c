@@ -7,10 +7,20 @@ void bloom_probe_start(struct bloom_probe *probe, const struct bloom_filter *fil
 {
     const struct bloom_layer *newest = bloom_filter_newest(filter);
 
+    const struct bloom_geometry *geometry = newest->geometry;
+    const _Atomic uint64_t *words = bloom_layer_words(newest);
+    struct bloom_walk walk = bloom_walk_start(geometry, hash);
+
     probe->hash = hash;
     probe->layer = newest;
-    bloom_layer_bits(newest, hash, probe->bit);
-    bloom_layer_prefetch(newest, probe->bit);
+    for (unsigned i = 0, k = geometry->k; i < k; i++) {
+        uint64_t bit = bloom_walk_next(&walk);
+
+        probe->bit[i] = bit;
+        /* Into the second-level cache: the first level has too few miss buffers for the lines of a batch. (Not in a
+         * function of its own: gcc holds one that only prefetches to be without effect and drops the call.) */
+        __builtin_prefetch((const void *)&words[bit >> 6], 0, 2);
+    }
 }
 
 bool bloom_probe_query(const struct bloom_probe *probe, const struct bloom_filter *filter)

@@ -1,22 +1,23 @@
-/* Cassandra's sizing is a table of rates by buckets (bits per item) and k, computed by its authors from the usual formula
- * (1 - exp(-k/buckets))^k and rounded to three digits. Two things make the real rate exceed what it promises:
+/* Cassandra's sizing is a table of rates by buckets (bits per item) and k, computed by its authors from the usual
+ * formula (1 - exp(-k/buckets))^k and rounded to three digits. Two things make the real rate exceed what it promises:
  *
  * - Rounding: at p = 0.001 it chooses k = 7 and 15 bits per item, whose rate is 0.0010035.
  * - Double hashing. The k bits of an item are a progression modulo the number of bits C, with breaks where it wraps at
  *   2^64. Two items have the same bits, or nearly, much more often than k independent choices would: when base and
- *   increment agree modulo C, about n/C^2; when the increment is 0 or a large divisor of C, about fill^2/C. In filters of
- *   a million bits nobody sees it; with 10 items at k = 20 in 320 bits the real rate is two thousand times the formula's.
+ *   increment agree modulo C, about n/C^2; when the increment is 0 or a large divisor of C, about fill^2/C. In filters
+ *   of a million bits nobody sees it; with 10 items at k = 20 in 320 bits the real rate is two thousand times the
+ *   formula's.
  *
- * So the plan is this. For p that the table reaches, 6.71e-5 <= p < 0.393, it is Cassandra's (k, words) if the formula
- * gives at most p there and the excess is at most p/3: then a file is what Cassandra would have written. Otherwise, and
- * for smaller p, it is the least number of words with formula + excess <= p, with Cassandra's k in the table's range and
- * the best k in 1..21 below it. From p = 0.393 up, where Cassandra's own answer has a real rate of 0.75, it is k = 1 and
- * n/p bits. That is more than the formula asks for, because it counts differently: of the items offered to such a filter
- * up to half seem to be present and are not counted, and each one that is counted sets a bit. After n of those the rate
- * is exactly n/bits. (For smaller p the two ways to count hardly differ.)
+ * So the plan is this. For p that the table reaches, 6.71e-5 <= p < 0.393, it is Cassandra's (k, words) if the
+ * formula gives at most p there and the excess is at most p/3: then a file is what Cassandra would have written.
+ * Otherwise, and for smaller p, it is the least number of words with formula + excess <= p, with Cassandra's k in
+ * the table's range and the best k in 1..21 below it. From p = 0.393 up, where Cassandra's own answer has a real
+ * rate of 0.75, it is k = 1 and n/p bits. That is more than the formula asks for, because it counts differently: of
+ * the items offered to such a filter up to half seem to be present and are not counted, and each one that is counted
+ * sets a bit. After n of those the rate is exactly n/bits. (For smaller p the two ways to count hardly differ.)
  *
- * bloom_size_excess() was fitted to a measurement of 907 filters (k 1..21, 1..10,000 items, fill 0.08..0.8, C a power of
- * two, a multiple of 105, or neither). tests/unit/bloomcore/bloom_excess.c measures it again. */
+ * bloom_size_excess() was fitted to a measurement of 907 filters (k 1..21, 1..10,000 items, fill 0.08..0.8, C a power
+ * of two, a multiple of 105, or neither). tests/unit/bloomcore/bloom_excess.c measures it again. */
 #include "bloom_size.h"
 
 #include <math.h>
@@ -51,9 +52,10 @@ static const double table[TABLE_ROWS + 1][TABLE_COLUMNS] = {
     {1.0, .0606, .0138, .005, .00239, .00139, .000935, .000702, .000574, .000505, .00047, .000459},
     {1.0, .0571, .0123, .00423, .00193, .00107, .000692, .000499, .000394, .000335, .000302, .000287, .000284},
     {1.0, .054, .0111, .00362, .00158, .000839, .000519, .00036, .000275, .000226, .000198, .000183, .000176},
-    {1.0, .0513, .00998, .00312, .0013, .000663, .000394, .000264, .000194, .000155, .000132, .000118, .000111, .000109},
-    {1.0, .0488, .00906, .0027, .00108, .00053, .000303, .000196, .00014, .000108, 8.89e-05, 7.77e-05, 7.12e-05, 6.79e-05,
-     6.71e-05},
+    {1.0, .0513, .00998, .00312, .0013, .000663, .000394, .000264, .000194, .000155, .000132, .000118, .000111,
+     .000109},
+    {1.0, .0488, .00906, .0027, .00108, .00053, .000303, .000196, .00014, .000108, 8.89e-05, 7.77e-05, 7.12e-05,
+     6.79e-05, 6.71e-05},
 };
 
 /* Columns of each row, the number of the last one. */
@@ -61,9 +63,10 @@ static const unsigned char last_column[TABLE_ROWS + 1] = {0,  1,  2,  3,  4,  5,
                                                           8,  8,  9,  10, 10, 11, 12, 12, 13, 14};
 
 /* The k of each row's first strict minimum, at least 1. */
-static const unsigned char best_k[TABLE_ROWS + 1] = {0, 1, 1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 8, 9, 10, 10, 11, 12, 12, 13, 14};
+static const unsigned char best_k[TABLE_ROWS + 1] = {0, 1, 1, 2,  3,  3,  4,  5,  6,  6, 7,
+                                                     8, 8, 9, 10, 10, 11, 12, 12, 13, 14};
 
-/* ---- Cassandra's sizing ---------------------------------------------------------------------------------------------- */
+/* ---- Cassandra's sizing ----------------------------------------------------------------------------------------- */
 
 /* The largest usable row for n items, as Cassandra computes it: in floating point, and 0 when not even one bit per item
  * can be counted in a signed 64-bit number. */
@@ -121,7 +124,7 @@ enum bloom_size_status bloom_size_buckets(uint64_t n, unsigned buckets, struct b
     return finish(n, buckets, best_k[buckets], size_out);
 }
 
-/* ---- the rate to expect ---------------------------------------------------------------------------------------------- */
+/* ---- the rate to expect ----------------------------------------------------------------------------------------- */
 
 static double expected_fill(double n, unsigned k, uint64_t bits)
 {
@@ -178,7 +181,7 @@ double bloom_size_rate(uint64_t n, unsigned k, uint64_t bits)
     return rate < 1 ? rate : 1;
 }
 
-/* ---- the plan -------------------------------------------------------------------------------------------------------- */
+/* ---- the plan --------------------------------------------------------------------------------------------------- */
 
 /* Falls with every word, which the real rate does not quite: at powers of two it is higher than beside them. */
 static bool reaches(uint64_t n, double p, unsigned k, uint64_t nwords)
@@ -232,7 +235,8 @@ static enum bloom_size_status plan_high(uint64_t n, double p, struct bloom_size 
     return BLOOM_SIZE_OK;
 }
 
-/* BLOOM_SIZE_OK or BLOOM_SIZE_TOO_BIG. The least words for any k: the best k is near ln(2) bits/n, but every k costs little to try. */
+/* BLOOM_SIZE_OK or BLOOM_SIZE_TOO_BIG. The least words for any k: the best k is near ln(2) bits/n, but every k costs
+ * little to try. */
 static enum bloom_size_status plan_low(uint64_t n, double p, struct bloom_size *size_out)
 {
     struct bloom_size best = {.nwords = 0};
@@ -325,7 +329,8 @@ enum bloom_size_status bloom_size_plan(uint64_t n, double p, struct bloom_size *
         uint64_t max_items = bloom_size_max_items(p);
 
         if (max_items >= 1) {
-            errbuf_set(err, "capacity must be in the range [1, %llu] for error rate %g", (unsigned long long)max_items, p);
+            errbuf_set(err, "capacity must be in the range [1, %llu] for error rate %g", (unsigned long long)max_items,
+                       p);
             return BLOOM_SIZE_TOO_BIG;
         }
         errbuf_set(err, "error rate must be at least %.3g for capacity %llu", min_rate(n), (unsigned long long)n);

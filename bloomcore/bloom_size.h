@@ -46,8 +46,8 @@ uint64_t bloom_size_max_items(double p);
  * (1 - exp(-kn/bits))^k plus bloom_size_excess(). In 0..1; 1 for no bits at all. */
 double bloom_size_rate(uint64_t n, unsigned k, uint64_t bits);
 
-/* An upper bound of what double hashing adds to the usual formula in small filters, because the k bits of an item are no
- * independent choices: whole probe sequences coincide. Measured, it is reached to a third or better. */
+/* An upper bound of what double hashing adds to the usual formula in small filters, because the k bits of an item are
+ * no independent choices: whole probe sequences coincide. Measured, it is reached to a third or better. */
 double bloom_size_excess(double n, unsigned k, uint64_t bits);
 
 #endif

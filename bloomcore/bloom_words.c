@@ -1,6 +1,7 @@
 /* Random bits of a filter larger than the cache cost one TLB miss each with 4 KiB pages; on huge pages batched queries
- * are half as fast again. Transparent huge pages need a mapping aligned to 2 MiB, so a little more is mapped and the ends
- * are given back. The mapping reserves no swap: a filter of 10 GB may be created on any machine and takes what it uses. */
+ * are half as fast again. Transparent huge pages need a mapping aligned to 2 MiB, so a little more is mapped and the
+ * ends are given back. The mapping reserves no swap: a filter of 10 GB may be created on any machine and takes what it
+ * uses. */
 #include "bloom_words.h"
 
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* check: assertions about our own code. Input from the network or from a disk is never checked with them.
  *
- * CHECK is in every build: what it guards would otherwise corrupt data or answer wrongly. VERIFY is for checks that cost
- * too much for production; it is compiled in with BLOOMERY_VERIFY (presets dev and asan). Both end the process. */
+ * CHECK is in every build: what it guards would otherwise corrupt data or answer wrongly. VERIFY is for checks that
+ * cost too much for production; it is compiled in with BLOOMERY_VERIFY (presets dev and asan). Both end the process. */
 #ifndef BLOOMERY_CHECK_H
 #define BLOOMERY_CHECK_H
 

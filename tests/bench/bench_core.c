@@ -1,9 +1,9 @@
 /* What one core does with hash, indexes and queries, without a network: so that a regression of the core is seen.
  *
- * For filters of 1.2 MB, 12 MB and 1.2 GB (k = 7, half full): a naive loop with remainders and early exit, the library's
- * query one by one, and its probe in batches of 32, for keys that are all present and all absent (but for false
- * positives), beside the memory's own rate of independent random reads. Prints nanoseconds per key, the best and the
- * median of several rounds whose variants are interleaved, and the ratio to the naive loop.
+ * For filters of 1.2 MB, 12 MB and 1.2 GB (k = 7, half full): a naive loop with remainders and early exit, the
+ * library's query one by one, and its probe in batches of 32, for keys that are all present and all absent (but for
+ * false positives), beside the memory's own rate of independent random reads. Prints nanoseconds per key, the best and
+ * the median of several rounds whose variants are interleaved, and the ratio to the naive loop.
  *
  * bench_core [rounds [max-megabytes]]: default 5 rounds, all sizes. */
 #include <inttypes.h>
@@ -37,7 +37,7 @@ struct bench {
     struct bloom_layer_view view;
 };
 
-/* ---- variants: each returns how many of the keys were present ---- */
+/* ---- variants: each returns how many of the keys were present --------------------------------------------------- */
 
 static uint64_t naive(const struct bench *bench)
 {
@@ -107,7 +107,8 @@ static uint64_t random_reads(const struct bench *bench)
 static const struct {
     const char *name;
     uint64_t (*run)(const struct bench *bench);
-} variants[] = {{"hash", hash_only}, {"7 random reads", random_reads}, {"naive", naive}, {"query", query}, {"probe x32", batched}};
+} variants[] = {
+    {"hash", hash_only}, {"7 random reads", random_reads}, {"naive", naive}, {"query", query}, {"probe x32", batched}};
 
 #define NVARIANTS (sizeof(variants) / sizeof(*variants))
 

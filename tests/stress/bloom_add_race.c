@@ -1,6 +1,6 @@
-/* Many threads add the same items to the same filter while it grows. Exactly one of them gets BLOOM_ADDED for each item,
- * the counts are exact, and an item that was acknowledged to anybody is never reported absent: not to another thread,
- * not during growth. A fixed filter has exactly as many winners as its capacity.
+/* Many threads add the same items to the same filter while it grows. Exactly one of them gets BLOOM_ADDED for each
+ * item, the counts are exact, and an item that was acknowledged to anybody is never reported absent: not to another
+ * thread, not during growth. A fixed filter has exactly as many winners as its capacity.
  *
  * An item may seem to be present before anybody adds it (a false positive). Such an item has no winner, so the claim
  * about each item is: at most one winner, and when all is done it is present; and the sum of winners is the count. */
@@ -152,8 +152,10 @@ static void run(struct bloom_pool *pool, uint64_t capacity, uint32_t expansion, 
             struct bloom_layer_view view;
 
             bloom_filter_layer(race->filter, i, &view);
-            EXPECT(view.items == view.capacity || (view.items < view.capacity && i + 1 == bloom_filter_nlayers(race->filter)),
-                   "layer %u has %llu items of %llu", i, (unsigned long long)view.items, (unsigned long long)view.capacity);
+            EXPECT(view.items == view.capacity ||
+                       (view.items < view.capacity && i + 1 == bloom_filter_nlayers(race->filter)),
+                   "layer %u has %llu items of %llu", i, (unsigned long long)view.items,
+                   (unsigned long long)view.capacity);
         }
     }
     bloom_filter_deinit(race->filter);

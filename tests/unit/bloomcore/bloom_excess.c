@@ -1,9 +1,11 @@
 /* Measures the false-positive rate of small filters and compares it with bloom_size_rate(): never above it by more than
- * chance, and not so far below that memory would be wasted for nothing. The bits are derived here with plain remainders.
+ * chance, and not so far below that memory would be wasted for nothing. The bits are derived here with plain
+ * remainders.
  *
  * Confidence: with h positives among q queries of independent filters, h is compared with the expectation m = q * rate
- * plus 5.2 standard deviations: by chance that is exceeded once in 1e7 cells if the rate were as large as the model says.
- * Filters differ from one another (their fill varies), so the variance of their positives is taken from the sample. */
+ * plus 5.2 standard deviations: by chance that is exceeded once in 1e7 cells if the rate were as large as the model
+ * says. Filters differ from one another (their fill varies), so the variance of their positives is taken from the
+ * sample. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Each allocation of a scenario fails in turn: the call that needed it says so, nothing else changes, nothing leaks (the
- * pool's destruction checks its own account; the asan preset checks the heap). */
+/* Each allocation of a scenario fails in turn: the call that needed it says so, nothing else changes, nothing leaks
+ * (the pool's destruction checks its own account; the asan preset checks the heap). */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -64,7 +64,8 @@ static unsigned add_until(struct bloom_filter *filter, struct rng *rng, uint64_t
 
         if (answer == BLOOM_NO_ROOM) {
             failures++;
-            cr_assert(strstr(err.text, "cannot grow by layer ") && strstr(err.text, ": cannot allocate "), "%s", err.text);
+            cr_assert(strstr(err.text, "cannot grow by layer ") && strstr(err.text, ": cannot allocate "), "%s",
+                      err.text);
             cr_assert(bloom_filter_items(filter) == before && bloom_filter_memory(filter) == memory);
             cr_assert_eq(bloom_filter_nlayers(filter), layers);
             cr_assert_not(bloom_filter_query(filter, hash));
@@ -76,8 +77,9 @@ static unsigned add_until(struct bloom_filter *filter, struct rng *rng, uint64_t
     return failures;
 }
 
-/* Pool, classes with and without shape, filters with inline and mapped words, growth from inline to heap words, a mapped
- * layer appended. Returns how many calls failed for want of memory, each of which is then repeated and must succeed. */
+/* Pool, classes with and without shape, filters with inline and mapped words, growth from inline to heap words, a
+ * mapped layer appended. Returns how many calls failed for want of memory, each of which is then repeated and must
+ * succeed. */
 static unsigned scenario(void)
 {
     struct bloom_params params = {300, 0.01, 4};

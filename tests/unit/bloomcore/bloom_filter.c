@@ -1,4 +1,5 @@
-/* The filter against a model that is as simple as the contract: per layer a plain bit array, signed remainders, counts. */
+/* The filter against a model that is as simple as the contract: per layer a plain bit array, signed remainders, counts.
+ */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -56,7 +57,7 @@ static struct bloom_hash random_hash(struct rng *rng)
     return (struct bloom_hash){h1, rng_next(rng)};
 }
 
-/* ---- model ---- */
+/* ---- model ------------------------------------------------------------------------------------------------------ */
 
 #define MODEL_LAYERS 14
 
@@ -106,7 +107,8 @@ static void model_push(struct model *model)
 
     for (unsigned j = 0; j < i; j++)
         capacity *= model->params.expansion;
-    double rate = model->params.expansion == 0 ? model->params.error_rate : ldexp(model->params.error_rate, -(int)i - 1);
+    double rate =
+        model->params.expansion == 0 ? model->params.error_rate : ldexp(model->params.error_rate, -(int)i - 1);
     cr_assert_eq(bloom_size_plan(capacity, rate, &size, NULL), BLOOM_SIZE_OK);
     cr_assert_leq(size.nwords, 4096);
     *layer = (struct model_layer){.shape = {size.nwords, (uint8_t)size.k, BLOOM_NA}, .capacity = capacity};
@@ -224,7 +226,7 @@ Test(bloom_filter, behaves_as_the_model)
             run_against_model(rows[i].capacity, rows[i].rate, rows[i].expansion, rows[i].adds, seed);
 }
 
-/* ---- capacity and growth ---- */
+/* ---- capacity and growth ---------------------------------------------------------------------------------------- */
 
 /* Adds random items until `n` of them have been new. */
 static void fill(struct bloom_filter *filter, struct rng *rng, uint64_t n)
@@ -310,7 +312,8 @@ Test(bloom_filter, a_filter_has_at_most_64_layers)
     /* Shapes as a file might have them, large enough that nothing is present by chance; the planned ones would need
      * gigabytes for such rates in tiny filters. */
     for (unsigned i = 1; i < BLOOM_MAX_LAYERS; i++)
-        cr_assert_eq(bloom_filter_append_layer(filter, &(struct bloom_shape){64, 7, BLOOM_NA}, &err), 0, "%s", err.text);
+        cr_assert_eq(bloom_filter_append_layer(filter, &(struct bloom_shape){64, 7, BLOOM_NA}, &err), 0, "%s",
+                     err.text);
     cr_assert_eq(bloom_filter_append_layer(filter, &(struct bloom_shape){64, 7, BLOOM_NA}, &err), BLOOM_REFUSED);
     cr_assert_str_eq(err.text, "a filter has at most 64 layers");
     rng_init(&rng, 43);
@@ -333,8 +336,11 @@ Test(bloom_filter, growth_beyond_what_a_file_can_hold_has_no_room)
     for (int i = 0; i < 2; i++) {
         err.text[0] = '\0';
         cr_assert_eq(bloom_filter_add(filter, (struct bloom_hash){5, 6}, &err), BLOOM_NO_ROOM);
-        cr_assert_eq(strncmp(err.text, "cannot grow by layer 1 (capacity 35184372088832, error rate 0.0025): capacity must be "
-                                       "in the range [1, ", 103), 0, "%s", err.text);
+        cr_assert_eq(strncmp(err.text,
+                             "cannot grow by layer 1 (capacity 35184372088832, error rate 0.0025): capacity must be "
+                             "in the range [1, ",
+                             103),
+                     0, "%s", err.text);
         cr_assert_eq(bloom_filter_add(filter, item, &err), BLOOM_PRESENT);
         cr_assert_eq(bloom_filter_nlayers(filter), 1);
     }
@@ -364,7 +370,7 @@ Test(bloom_filter, a_fixed_filter_takes_no_second_layer)
     filter_free(filter);
 }
 
-/* ---- loading ---- */
+/* ---- loading ---------------------------------------------------------------------------------------------------- */
 
 /* Layers of any shape, inline and not, words written through the view: the copy answers as the original. */
 Test(bloom_filter, a_copy_made_layer_by_layer_equals_the_original)
@@ -430,7 +436,7 @@ Test(bloom_filter, grown_layers_keep_the_hash_order)
     filter_free(filter);
 }
 
-/* ---- memory and state ---- */
+/* ---- memory and state ------------------------------------------------------------------------------------------- */
 
 /* Issue of a million small filters: header and all, without name. */
 Test(bloom_filter, a_small_filter_costs_24_bytes_beside_its_bits)
@@ -490,7 +496,8 @@ Test(bloom_filter, state_is_computed_from_the_bits)
         for (int i = 0; i < 100000; i++)
             positives += bloom_filter_query(filter, random_hash(&rng));
         double expected = 1e5 * state.rate;
-        cr_assert_float_eq(positives, expected, 5.2 * sqrt(expected) + 5, "%d: %u, expected %g", filled, positives, expected);
+        cr_assert_float_eq(positives, expected, 5.2 * sqrt(expected) + 5, "%d: %u, expected %g", filled, positives,
+                           expected);
     }
     filter_free(filter);
 }

@@ -131,7 +131,7 @@ Test(bloom_pool, wrong_parameters_are_refused_with_what_would_be_right)
     cr_assert_str_eq(err.text, "hash count 0: must be in the range [1, 21]");
 }
 
-/* ---- limits ---- */
+/* ---- limits ----------------------------------------------------------------------------------------------------- */
 
 static struct bloom_filter *try_filter(struct bloom_class *class, int expected, struct errbuf *err)
 {
@@ -215,8 +215,9 @@ Test(bloom_pool, limits_hold_for_growth_too)
     while ((answer = bloom_filter_add(filter, murmur3_hash(&item, sizeof(item)), &err)) != BLOOM_NO_ROOM)
         item++;
     cr_assert_eq(bloom_filter_items(filter), 10);
-    cr_assert_eq(strncmp(err.text, "cannot grow by layer 1 (capacity 20, error rate 0.0025): the filter would need ", 78), 0,
-                 "%s", err.text);
+    cr_assert_eq(
+        strncmp(err.text, "cannot grow by layer 1 (capacity 20, error rate 0.0025): the filter would need ", 78), 0,
+        "%s", err.text);
     cr_assert_eq(bloom_pool_bytes(pool), first);
     cr_assert_eq(bloom_filter_append_layer(filter, &(struct bloom_shape){2, 5, 0}, &err), BLOOM_LIMIT);
     bloom_pool_set_limits(pool, 0, first);

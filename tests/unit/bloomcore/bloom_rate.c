@@ -1,9 +1,10 @@
 /* The measured false-positive rate at capacity is at most the requested one.
  *
  * Confidence: if the true rate were exactly the requested p, the number of positives among q queries would be binomial
- * with mean m = qp, and by Chernoff's bound it would reach c > m with a probability of at most exp(-(c ln(c/m) - c + m)).
- * A case fails when that is below 1e-6. So a filter at its requested rate fails once in a million runs (and never with
- * the fixed seeds used here), and one above it by 5 standard deviations of m, for instance by 16 % at m = 1000, fails. */
+ * with mean m = qp, and by Chernoff's bound it would reach c > m with a probability of at most exp(-(c ln(c/m) - c +
+ * m)). A case fails when that is below 1e-6. So a filter at its requested rate fails once in a million runs (and never
+ * with the fixed seeds used here), and one above it by 5 standard deviations of m, for instance by 16 % at m = 1000,
+ * fails. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -21,7 +22,8 @@ static struct bloom_hash random_hash(struct rng *rng)
 }
 
 /* Positives among `queries` for random items in one filter that has taken the capacity of `layers` layers. */
-static uint64_t positives_at_capacity(const struct bloom_params *params, unsigned layers, uint64_t queries, struct rng *rng)
+static uint64_t positives_at_capacity(const struct bloom_params *params, unsigned layers, uint64_t queries,
+                                      struct rng *rng)
 {
     struct bloom_class *class;
     struct bloom_filter *filter;
@@ -58,7 +60,8 @@ static void expect_rate(uint64_t capacity, double p, uint32_t expansion, unsigne
         positives += (double)positives_at_capacity(&params, layers, per_filter, &rng);
     mean = p * (double)per_filter * ceil(filters);
     log_chance = positives <= mean ? 0 : -(positives * log(positives / mean) - positives + mean);
-    cr_expect_geq(log_chance, log(1e-6), "capacity %llu, p = %g, expansion %u, %u layers: %g positives, at most %g expected",
+    cr_expect_geq(log_chance, log(1e-6),
+                  "capacity %llu, p = %g, expansion %u, %u layers: %g positives, at most %g expected",
                   (unsigned long long)capacity, p, expansion, layers, positives, mean);
 }
 

@@ -15,7 +15,7 @@ static const char *status_name(enum bloom_size_status status)
     return names[status];
 }
 
-/* ---- Cassandra's own sizing ---- */
+/* ---- Cassandra's own sizing ------------------------------------------------------------------------------------- */
 
 Test(bloom_size, cassandra_meets_every_golden_vector)
 {
@@ -74,7 +74,7 @@ Test(bloom_size, cassandra_refuses_what_is_no_probability_and_what_does_not_fit)
     cr_assert_eq(bloom_size_buckets(UINT64_C(1) << 62, 1, &size), BLOOM_SIZE_TOO_BIG);
 }
 
-/* ---- the plan ---- */
+/* ---- the plan --------------------------------------------------------------------------------------------------- */
 
 static const double rates[] = {0.999999, 0.9, 0.5, 0.3931, 0.393, 0.3929, 0.3,  0.1,     0.05,    0.01,
                                0.001,    1e-4, 6.71e-5, 6.7e-5, 1e-5, 1e-6, 1e-7, 1e-9, 1e-12, 1e-18};
@@ -156,7 +156,8 @@ Test(bloom_size, plan_keeps_its_rule_over_a_grid)
     }
     rng_init(&rng, 21);
     for (int i = 0; i < 50000; i++)
-        expect_plan(1 + (rng_next(&rng) >> (24 + rng_below(&rng, 40))), pow(10, -12.0 * (double)(rng_next(&rng) >> 11) * 0x1p-53));
+        expect_plan(1 + (rng_next(&rng) >> (24 + rng_below(&rng, 40))),
+                    pow(10, -12.0 * (double)(rng_next(&rng) >> 11) * 0x1p-53));
 }
 
 /* No shape with one word less, and any k, would do. */
@@ -173,8 +174,8 @@ Test(bloom_size, below_the_table_no_smaller_filter_would_do)
             if (bloom_size_plan(counts[j], rates[i], &size, NULL) != BLOOM_SIZE_OK || size.nwords == 1)
                 continue;
             for (unsigned k = 1; k <= BLOOM_MAX_K; k++)
-                cr_assert_gt(bloom_size_rate(counts[j], k, (size.nwords - 1) * 64), rates[i], "n = %llu, p = %g, k = %u",
-                             (unsigned long long)counts[j], rates[i], k);
+                cr_assert_gt(bloom_size_rate(counts[j], k, (size.nwords - 1) * 64), rates[i],
+                             "n = %llu, p = %g, k = %u", (unsigned long long)counts[j], rates[i], k);
         }
     }
 }
@@ -250,7 +251,8 @@ Test(bloom_size, more_items_need_more_words)
 
             if (bloom_size_plan(n, rates[i], &size, NULL) != BLOOM_SIZE_OK)
                 break;
-            cr_assert_geq(size.nwords * (in_table ? 108u : 100u), before * 100, "n = %llu, p = %g", (unsigned long long)n, rates[i]);
+            cr_assert_geq(size.nwords * (in_table ? 108u : 100u), before * 100, "n = %llu, p = %g",
+                          (unsigned long long)n, rates[i]);
             before = size.nwords;
         }
     }

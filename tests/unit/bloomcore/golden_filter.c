@@ -95,7 +95,8 @@ static void expect_built(const char *name)
     unsigned char *meta = golden_file(&len, "%s/built/%s/meta.json", BLOOMERY_GOLDEN_DIR, name);
 
     for (size_t v = 0; v < 3; v++) {
-        unsigned char *file = golden_file(&len, "%s/built/%s/Filter.%s.db", BLOOMERY_GOLDEN_DIR, name, variants[v].name);
+        unsigned char *file =
+            golden_file(&len, "%s/built/%s/Filter.%s.db", BLOOMERY_GOLDEN_DIR, name, variants[v].name);
         struct golden_filter golden;
         struct bloom_filter *filter;
         struct bloom_state state;
@@ -107,7 +108,8 @@ static void expect_built(const char *name)
         expect_words(filter, &golden, name);
         expect_probes(filter, BLOOMERY_GOLDEN_DIR "/built", name, 1 + v);
         bloom_filter_state(filter, &state);
-        cr_assert_eq(state.bits_set, (uint64_t)golden_json_number((char *)meta, v == 2 ? "bits_set_ka" : "bits_set_na"));
+        cr_assert_eq(state.bits_set,
+                     (uint64_t)golden_json_number((char *)meta, v == 2 ? "bits_set_ka" : "bits_set_na"));
         filter_free(filter);
         free(golden.words);
         free(file);
@@ -175,7 +177,8 @@ static void expect_real(const char *name)
     expect_probes(loaded, BLOOMERY_SHARED_GOLDEN_DIR "/real", name, 1);
 
     rebuilt = filter_of(&shape);
-    cr_assert_eq(add_keys(rebuilt, BLOOMERY_SHARED_GOLDEN_DIR "/real", name), (size_t)golden_json_number(meta, "n_keys"));
+    cr_assert_eq(add_keys(rebuilt, BLOOMERY_SHARED_GOLDEN_DIR "/real", name),
+                 (size_t)golden_json_number(meta, "n_keys"));
     expect_words(rebuilt, &golden, name);
 
     /* All keys present in what was loaded: adding them changes nothing. */

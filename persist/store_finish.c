@@ -77,13 +77,14 @@ static void keep_files(struct finishing *finishing, const struct manifest_remove
     }
     make_dir(finishing, quarantine.text);
     make_dir(finishing, path.text);
+    /* The place must be on disk before anything moves there. */
+    note(finishing, fs->sync_dir(fs->ctx, store->dir), store->dir);
+    note(finishing, fs->sync_dir(fs->ctx, quarantine.text), quarantine.text);
     if (finishing->rc != 0)
         return;
     for (unsigned layer = 0; layer < removed->nlayers; layer++)
         keep_file(finishing, removed, dir, layer);
     note(finishing, fs->sync_dir(fs->ctx, path.text), path.text);
-    note(finishing, fs->sync_dir(fs->ctx, quarantine.text), quarantine.text);
-    note(finishing, fs->sync_dir(fs->ctx, store->dir), store->dir);
 }
 
 static void delete_files(struct finishing *finishing, const struct manifest_removed *removed, const char *dir)

@@ -329,10 +329,11 @@ static int save_clean(struct save *save, struct target *target, const struct ind
     return spool_record(save, &target->record, 0, err);
 }
 
-static int save_filter(struct save *save, const struct store_item *item, struct index_entry *committed, bool seen,
+static int save_filter(struct save *save, const struct store_item *item, struct index_entry *committed,
                        struct target *target, struct errbuf *err)
 {
-    bool clean = committed && !seen && !item->dirty && !(committed->flags & INDEX_STALE);
+    /* Stale also when it was yielded before in this walk, as dirty. */
+    bool clean = committed && !item->dirty && !(committed->flags & INDEX_STALE);
     int rc = 0;
 
     fill_record(target, item);
@@ -396,7 +397,7 @@ static int save_item(struct save *save, const struct store_item *item, struct er
         errbuf_set(err, "out of memory");
         return -ENOMEM;
     }
-    int rc = save_filter(save, item, committed, seen != INDEX_NONE, target, err);
+    int rc = save_filter(save, item, committed, target, err);
     if (rc != 0) {
         struct shown_name shown = show_name(item->name, item->name_len);
         errbuf_prefix(err, "filter '%s'", shown.text);

@@ -225,6 +225,12 @@ static void check_crash(struct run *run, enum crash_mode mode, uint64_t seed, ui
     else
         cr_assert(is_new(state, run->new_digest) || is_old(state, old_digest), "%s: neither old nor new", what);
 
+    /* What was given up has not been given away. */
+    struct fs_stat st;
+    cr_assert(!is_new(state, run->new_digest) ||
+                  crash_fs_ops(after)->stat(after, DIR "/quarantine/broken-8/0-Filter.db", &st) == 0,
+              "%s: the quarantined file is gone", what);
+
     /* The recovery has changed the directory: what it has made of it must be the same, also after a second crash. */
     struct crash_fs *again = crash_fs_after(after, seed % 2 ? CRASH_RANDOM : CRASH_DROP_ALL, seed);
     struct state second = load_state(crash_fs_ops(again), what);
@@ -302,6 +308,38 @@ Test(store_fault, a_crash_during_a_save_of_many_filters_leaves_the_old_or_the_ne
         crash_fs_destroy(fs);
     }
     crash_fs_destroy(synced);
+}
+
+/* The same from nothing: while the directory is made, and during the first save. */
+Test(store_fault, a_crash_at_any_moment_of_the_first_start_leaves_an_empty_directory_or_the_first_save)
+{
+    for (size_t at = 1, hit = 1; hit; at++) {
+        struct crash_fs *fs = crash_fs_create();
+        struct fault_fs fault;
+        struct store *store;
+        struct errbuf err = {{0}};
+        struct rig rig;
+
+        fault_fs_init(&fault, crash_fs_ops(fs));
+        fault_fs_arm(&fault, at, FAULT_ERROR, -EIO, true);
+        rig_init(&rig);
+        int rc = rig_load(&rig, DIR, &fault.ops, 1, &store, &err);
+        if (rc == 0) {
+            rig_fill(rig_add(&rig, "first", &scaling, NULL), 0, 60);
+            rc = rig_save(&rig, store, NULL, &err);
+            store_close(store);
+        }
+        hit = fault.hit;
+        for (uint64_t seed = 0; seed < 20; seed++) {
+            struct crash_fs *after = crash_fs_after(fs, seed < 5 ? (enum crash_mode)seed : CRASH_RANDOM, seed);
+            uint64_t digest = load_state(crash_fs_ops(after), "first start").digest;
+            cr_assert((rc != 0 && digest == 0) || digest == rig_digest(&rig), "operation %zu (%s), seed %zu, rc %d", at,
+                      fault.hit_op, (size_t)seed, rc);
+            crash_fs_destroy(after);
+        }
+        rig_deinit(&rig);
+        crash_fs_destroy(fs);
+    }
 }
 
 /* Faults while loading: the load fails, or the filter concerned is quarantined; nothing is lost, and the next load has

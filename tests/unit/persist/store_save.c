@@ -220,11 +220,65 @@ Test(store_save, what_is_renamed_or_deleted_during_the_walk_is_saved_as_it_becam
     rig_remove(&rig, "b");
     rig_rename(&rig, "a", "a2");
     rig_rename(&rig, "c", "a");
-    rig.next_id = 100;
     assert_saved();
     cr_assert_eq(dir_count(AT("filters")), 2);
     cr_assert_eq(dir_count(AT("filters/a")), 1);
     cr_assert_eq(store_next_id(store), 100);
+}
+
+/* Yielded as changed, then once more, as not changed since, under another name: the change must not get lost. */
+Test(store_save, a_changed_filter_that_is_renamed_during_the_walk_is_saved_with_the_change)
+{
+    struct store_item extra = {.id = 1, .name = "b", .name_len = 1};
+
+    rig_fill(rig_add(&rig, "a", &small, NULL), 0, 50);
+    save();
+    rig_fill(rig_find(&rig, "a"), 50, 5);
+    extra.filter = rig_find(&rig, "a")->filter;
+    rig.extra = &extra;
+    rig.nextra = 1;
+    save();
+    rig.nextra = 0;
+    rig_rename(&rig, "a", "b");
+    assert_saved();
+    cr_assert_eq(dir_count(AT("filters")), 1);
+}
+
+Test(store_save, ids_that_were_given_out_and_never_saved_are_not_given_out_again)
+{
+    rig.next_id = 1000;
+    save();
+    assert_saved();
+    cr_assert_eq(store_next_id(store), 1000);
+}
+
+Test(store_save, a_failed_save_removes_its_files)
+{
+    static struct fault_fs fault; /* the store outlives the test by its tear-down */
+
+    rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
+    save();
+    store_close(store);
+    rig_deinit(&rig);
+    for (size_t at = 1;; at++) {
+        rig_init(&rig);
+        fault_fs_init(&fault, fsops_posix());
+        cr_assert_eq(rig_load(&rig, dir, &fault.ops, 1, &store, &err), 0);
+        cr_assert_eq(rig.loaded.leftovers, 0);
+        rig_fill(rig_find(&rig, "a"), 500, 50);
+        rig_fill(rig_add(&rig, "b", &small, NULL), 0, 50);
+        fault_fs_arm(&fault, at, FAULT_ERROR, -28, false);
+        int rc = rig_save(&rig, store, &summary, &err);
+        if (rc >= 0) {
+            cr_assert_gt(at, 15);
+            return; /* from here on it takes place, or is in doubt */
+        }
+        cr_assert_eq(dir_count(dir), 3, "%s", fault.hit_op);
+        cr_assert_eq(dir_count(AT("filters")), 1, "%s", fault.hit_op);
+        cr_assert_eq(dir_count(AT("filters/a")), 2, "%s", fault.hit_op);
+        store_close(store);
+        rig_deinit(&rig);
+    }
 }
 
 Test(store_save, a_foreign_file_in_the_way_is_not_overwritten_and_the_others_are_saved)

@@ -281,7 +281,8 @@ Test(store_state, leftovers_of_an_unfinished_save_are_removed)
 Test(store_state, a_leftover_link_to_a_valid_file_is_not_written_through)
 {
     mkdir(AT("filters/four"), 0700);
-    cr_assert_eq(link(AT("filters/one/0-Filter.db"), AT("filters/four/0-Filter.db.4")), 0);
+    for (int generation = 1; generation < 20; generation++)
+        cr_assert_eq(link(AT("filters/one/0-Filter.db"), AT("filters/four/0-Filter.db.%d", generation)), 0);
     struct store_options options = rig_options(&loaded, NULL);
     cr_assert_eq(store_open(dir, &options, &store, &err), 0);
     loaded.keep_unlisted = true;

@@ -68,7 +68,10 @@ bool bf_create(struct bf_call *call, const struct bloom_params *params, bool *ex
     }
     if (status == -ENOMEM)
         errbuf_set(&err, "could not create filter: out of memory");
-    reply_errorf(call->reply, "ERR %s", err.text);
+    if (status == REGISTRY_LIMIT)
+        reply_errorf(call->reply, "OOM %s (maxmemory, bf-max-filter-bytes)", err.text);
+    else
+        reply_errorf(call->reply, "ERR %s", err.text);
     return false;
 }
 

@@ -218,7 +218,7 @@ int registry_create_filter(struct registry *r, struct slice name, uint64_t id, s
     int status = bloom_filter_init(entry_body(entry), class, err);
     if (status) {
         free(entry);
-        return status < 0 ? status : REGISTRY_REFUSED;
+        return status < 0 ? status : REGISTRY_LIMIT;
     }
     atomic_store_explicit(&entry->state, ENTRY_DIRTY, memory_order_relaxed);
     status = registry_insert(r, entry, id, entry_out);

@@ -78,10 +78,11 @@ enum registry_status {
     REGISTRY_OK = 0,
     REGISTRY_EXISTS = 1,      /* the name is taken; entry_out is whose */
     REGISTRY_NOT_FOUND = 2,
-    REGISTRY_REFUSED = 3,     /* a limit of the pool, or a name that is too long; the errbuf says what */
+    REGISTRY_REFUSED = 3,     /* a name that is too long; the errbuf says so */
+    REGISTRY_LIMIT = 4,       /* a limit of the pool's memory; the errbuf says which and what would be needed */
 };
 
-/* Makes an empty filter of the class under the name. REGISTRY_OK, _EXISTS, _REFUSED or -ENOMEM. `id` 0 takes the next. */
+/* Makes an empty filter of the class under the name. REGISTRY_OK, _EXISTS, _REFUSED, _LIMIT or -ENOMEM. `id` 0 takes the next. */
 int registry_create_filter(struct registry *registry, struct slice name, uint64_t id, struct bloom_class *class,
                            struct entry **entry_out, struct errbuf *err);
 

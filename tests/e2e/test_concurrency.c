@@ -24,7 +24,7 @@ static void start(void)
 
 static void stop(void)
 {
-    daemon_deinit(&daemon_under_test);
+    daemon_discard(&daemon_under_test);
 }
 
 TestSuite(concurrency, .init = start, .fini = stop, .timeout = 300);
@@ -86,7 +86,7 @@ static void *add_all(void *arg)
 
 /* An item has one winner at most; without one only if it looked as if it were there already (a false positive); all are
  * present afterwards; the filter's count is the number of winners. The filter grows several times meanwhile. */
-Test(concurrency, an_item_has_one_winner)
+DAEMON_TEST(daemon_under_test, concurrency, an_item_has_one_winner)
 {
     redisContext *client = client_open(PORT);
     expect(client, "+OK", "BF.RESERVE grows 0.0001 100");
@@ -126,7 +126,7 @@ static void *reserve_all(void *arg)
     return NULL;
 }
 
-Test(concurrency, a_filter_is_created_once)
+DAEMON_TEST(daemon_under_test, concurrency, a_filter_is_created_once)
 {
     pthread_barrier_init(&barrier, NULL, CLIENTS);
     run_clients(reserve_all);
@@ -206,7 +206,7 @@ static void *swap_many(void *arg)
 
 /* A filter that is rebuilt under another name and swapped in with RENAME is never absent, while others around it are
  * deleted, recreated and renamed. */
-Test(concurrency, a_swap_shows_no_gap)
+DAEMON_TEST(daemon_under_test, concurrency, a_swap_shows_no_gap)
 {
     redisContext *client = client_open(PORT);
     pthread_t swapper;
@@ -219,7 +219,7 @@ Test(concurrency, a_swap_shows_no_gap)
 }
 
 /* FLUSHALL, SAVE and KEYS while others work: the daemon stays whole and the others are answered. */
-Test(concurrency, whole_server_commands_under_load)
+DAEMON_TEST(daemon_under_test, concurrency, whole_server_commands_under_load)
 {
     redisContext *client = client_open(PORT);
     pthread_t thread[4];
@@ -243,7 +243,7 @@ Test(concurrency, whole_server_commands_under_load)
  * ------------------------------------------------------------------------------------------------------ */
 
 /* Connections are spread evenly over the workers: no worker has more than one more than another. */
-Test(concurrency, connections_are_spread_evenly)
+DAEMON_TEST(daemon_under_test, concurrency, connections_are_spread_evenly)
 {
     redisContext *clients[40];
     for (int i = 0; i < 40; i++) {
@@ -265,7 +265,7 @@ Test(concurrency, connections_are_spread_evenly)
 
 /* A client that sends and sends without reading its replies is not read any further, so that its replies stay within
  * bounds; others do not notice; and when it reads at last it gets every reply. */
-Test(concurrency, a_slow_reader_stalls_nobody)
+DAEMON_TEST(daemon_under_test, concurrency, a_slow_reader_stalls_nobody)
 {
     enum { COMMANDS = 60, BATCH = 100000 };
     redisContext *slow = client_open(PORT), *quick = client_open(PORT);

@@ -24,7 +24,7 @@ static void start(void)
 
 static void stop(void)
 {
-    daemon_deinit(&daemon_under_test);
+    daemon_discard(&daemon_under_test);
 }
 
 TestSuite(persistence, .init = start, .fini = stop, .timeout = 300);
@@ -62,7 +62,7 @@ static void expect_range(redisContext *client, const char *filter, int from, int
  * ---------------------------------------------------------------------------------------------------- */
 
 /* Scaled, fixed, empty and strangely named filters are there after SAVE and kill -9, with parameters and counts. */
-Test(persistence, save_and_kill)
+DAEMON_TEST(daemon_under_test, persistence, save_and_kill)
 {
     redisContext *client = client_open(PORT);
     expect(client, "+OK", "BF.RESERVE scaled 0.001 100 EXPANSION 3");
@@ -106,7 +106,7 @@ Test(persistence, save_and_kill)
 }
 
 /* Deleted filters stay deleted, renamed ones are found under the new name, recreated ones are the new ones. */
-Test(persistence, delete_rename_recreate)
+DAEMON_TEST(daemon_under_test, persistence, delete_rename_recreate)
 {
     redisContext *client = client_open(PORT);
     add_range(client, "gone", 0, 10);
@@ -130,7 +130,7 @@ Test(persistence, delete_rename_recreate)
 }
 
 /* BGSAVE works beside everything else and LASTSAVE and INFO tell of it. */
-Test(persistence, bgsave)
+DAEMON_TEST(daemon_under_test, persistence, bgsave)
 {
     redisContext *client = client_open(PORT);
     add_range(client, "f", 0, 1000);
@@ -147,7 +147,7 @@ Test(persistence, bgsave)
 }
 
 /* A `save` rule saves by itself; the rules can be changed at run time. */
-Test(persistence, save_rules)
+DAEMON_TEST(daemon_under_test, persistence, save_rules)
 {
     redisContext *client = client_open(PORT);
     expect(client, "+OK", "CONFIG SET save %s", "1 100");
@@ -162,7 +162,7 @@ Test(persistence, save_rules)
 }
 
 /* SIGTERM, SIGINT and SHUTDOWN save when there are rules, and end with status 0. */
-Test(persistence, the_end_saves)
+DAEMON_TEST(daemon_under_test, persistence, the_end_saves)
 {
     const char *const args[] = {"--save", "3600 1000000", NULL};
     daemon_stop(&daemon_under_test);
@@ -215,7 +215,7 @@ static void *add_on(void *arg)
 
 /* Whatever was acknowledged before a SAVE began is there after a kill -9 at any later moment, while adds go on through
  * the save and the filter grows. */
-Test(persistence, save_under_load)
+DAEMON_TEST(daemon_under_test, persistence, save_under_load)
 {
     for (int round = 0; round < 5; round++) {
         pthread_t adder;
@@ -241,6 +241,74 @@ Test(persistence, save_under_load)
         expect_range(client, "busy", 0, covered);
         redisFree(client);
     }
+}
+
+static void *save_on(void *arg)
+{
+    _Atomic int *covered = arg;
+    redisContext *client = client_open(PORT);
+    while (atomic_load(&going)) {
+        int before = atomic_load(&acknowledged);
+        redisReply *reply = redisCommand(client, "SAVE");
+        if (reply && reply->type == REDIS_REPLY_STATUS)
+            atomic_store(covered, before);
+        else if (reply)
+            cr_expect(false, "SAVE: %s", reply->str);
+        if (reply)
+            freeReplyObject(reply);
+        else
+            break; /* killed */
+    }
+    redisFree(client);
+    return NULL;
+}
+
+static void *add_until_killed(void *arg)
+{
+    redisContext *client = client_open(PORT);
+    (void)arg;
+    for (int i = atomic_load(&acknowledged);; i++) {
+        redisReply *reply = redisCommand(client, "BF.ADD busy item:%d", i);
+        if (!reply)
+            break;
+        freeReplyObject(reply);
+        atomic_store(&acknowledged, i + 1);
+        if (i % 50 == 0) { /* filters come and go, and change names, all the time */
+            freeReplyObject(redisCommand(client, "BF.ADD other:%d x", i % 7));
+            freeReplyObject(redisCommand(client, "RENAME other:%d other:%d", i % 7, i % 5));
+            freeReplyObject(redisCommand(client, "DEL other:%d", i % 3));
+        }
+    }
+    redisFree(client);
+    return NULL;
+}
+
+/* kill -9 at random moments of saves that follow one another, with adds, renames and deletions going on: the directory
+ * always loads, nothing is quarantined, and every item acknowledged before the last good SAVE began is there. */
+DAEMON_TEST(daemon_under_test, persistence, kill_at_any_moment)
+{
+    unsigned state = 4711;
+    _Atomic int covered = 0;
+    for (int round = 0; round < 20; round++) {
+        pthread_t adder, saver;
+        atomic_store(&going, true);
+        atomic_store(&acknowledged, covered); /* what came after the last good save may have been lost */
+        cr_assert_eq(pthread_create(&adder, NULL, add_until_killed, NULL), 0);
+        cr_assert_eq(pthread_create(&saver, NULL, save_on, (void *)&covered), 0);
+        usleep(20000 + (unsigned)rand_r(&state) % 150000);
+        daemon_kill(&daemon_under_test);
+        atomic_store(&going, false);
+        pthread_join(adder, NULL);
+        pthread_join(saver, NULL);
+        daemon_restart(&daemon_under_test);
+        cr_expect_null(strstr(daemon_output(&daemon_under_test), "warning"), "%s", daemon_output(&daemon_under_test));
+        redisContext *client = client_open(PORT);
+        expect_range(client, "busy", 0, covered);
+        const char *info = client_ask(client, "INFO bloom");
+        cr_expect_not_null(strstr(info, "quarantined_filters:0"), "%s", info);
+        redisFree(client);
+    }
+    cr_expect_gt(covered, 100);
 }
 
 /* ---- damaged directories
@@ -317,28 +385,28 @@ static void damage(off_t size_change, bool flip, bool remove)
     daemon_restart(&daemon_under_test);
 }
 
-Test(persistence, missing_file)
+DAEMON_TEST(daemon_under_test, persistence, missing_file)
 {
     save_two();
     damage(0, false, true);
     expect_quarantined("");
 }
 
-Test(persistence, truncated_file)
+DAEMON_TEST(daemon_under_test, persistence, truncated_file)
 {
     save_two();
     damage(-8, false, false);
     expect_quarantined("");
 }
 
-Test(persistence, enlarged_file)
+DAEMON_TEST(daemon_under_test, persistence, enlarged_file)
 {
     save_two();
     damage(8, false, false);
     expect_quarantined("");
 }
 
-Test(persistence, flipped_bit)
+DAEMON_TEST(daemon_under_test, persistence, flipped_bit)
 {
     save_two();
     damage(0, true, false);
@@ -346,7 +414,7 @@ Test(persistence, flipped_bit)
 }
 
 /* A MANIFEST that cannot be trusted stops the start with an error that names it; nothing is changed. */
-Test(persistence, damaged_manifest)
+DAEMON_TEST(daemon_under_test, persistence, damaged_manifest)
 {
     char path[512];
     const char *output;
@@ -364,7 +432,7 @@ Test(persistence, damaged_manifest)
 }
 
 /* Two daemons do not work on one directory. */
-Test(persistence, second_daemon_is_refused)
+DAEMON_TEST(daemon_under_test, persistence, second_daemon_is_refused)
 {
     const char *output;
     const char *const args[] = {"--port", "0", "--unixsocket", "never.sock", "--dir", daemon_under_test.data, NULL};
@@ -375,7 +443,7 @@ Test(persistence, second_daemon_is_refused)
 }
 
 /* A file that the daemon did not make is not overwritten: the save fails for that filter and says so. */
-Test(persistence, foreign_file_is_not_overwritten)
+DAEMON_TEST(daemon_under_test, persistence, foreign_file_is_not_overwritten)
 {
     char path[512], text[16] = {0};
     redisContext *client = client_open(PORT);

@@ -22,7 +22,7 @@ static void start(void)
 
 static void stop(void)
 {
-    daemon_deinit(&daemon_under_test);
+    daemon_discard(&daemon_under_test);
 }
 
 TestSuite(real_data, .init = start, .fini = stop, .timeout = 300);
@@ -104,7 +104,7 @@ static long long ask_all(redisContext *client, const char *command, const char *
 
 /* The number of "new" answers equals the number of distinct URLs to within the configured rate (six standard deviations
  * of what it allows), and no URL is absent afterwards, also after a restart. */
-Test(real_data, urls_of_the_package_index)
+DAEMON_TEST(daemon_under_test, real_data, urls_of_the_package_index)
 {
     FILE *apt = popen("apt-cache dumpavail 2>/dev/null", "r");
     cr_assert_not_null(apt);
@@ -136,7 +136,7 @@ Test(real_data, urls_of_the_package_index)
 }
 
 /* The same through redis-cli --pipe, which checks itself that every command was answered. */
-Test(real_data, urls_through_redis_cli_pipe)
+DAEMON_TEST(daemon_under_test, real_data, urls_through_redis_cli_pipe)
 {
     if (system("command -v redis-cli >/dev/null && [ \"$(apt-cache dumpavail 2>/dev/null | grep -c ^Homepage)\" -gt "
                "1000 ]"))
@@ -238,7 +238,7 @@ static void compare_with_golden(redisContext *client, const char *name)
     free_lines(&keys);
 }
 
-Test(real_data, saved_files_equal_cassandras)
+DAEMON_TEST(daemon_under_test, real_data, saved_files_equal_cassandras)
 {
     redisContext *client = client_open(PORT);
     DIR *dir = opendir(BLOOMERY_GOLDEN_DIR "/built");
@@ -293,26 +293,26 @@ static void skip_without_real_files(void)
         cr_skip_test("no files of public projects here");
 }
 
-Test(real_data, import_before_3_0)
+DAEMON_TEST(daemon_under_test, real_data, import_before_3_0)
 {
     skip_without_real_files();
     import_real("scylla-la-composite", "la-1-big-Filter.db");
 }
 
-Test(real_data, import_3_x)
+DAEMON_TEST(daemon_under_test, real_data, import_3_x)
 {
     skip_without_real_files();
     import_real("scylla-me-invalid_checksums", "me-3ga6_0000-big-Filter.db");
 }
 
-Test(real_data, import_4_0_and_later)
+DAEMON_TEST(daemon_under_test, real_data, import_4_0_and_later)
 {
     skip_without_real_files();
     import_real("cassandra-oa-legacy_oa_clust", "oa-1-big-Filter.db");
 }
 
 /* While the daemon runs the tool is refused, with a reason. */
-Test(real_data, import_is_refused_while_the_daemon_runs)
+DAEMON_TEST(daemon_under_test, real_data, import_is_refused_while_the_daemon_runs)
 {
     char command[2048], line[512] = "";
     snprintf(command, sizeof(command), "%s import %s x %s/malformed/ok_4_words.db --variant na 2>&1",

@@ -200,7 +200,7 @@ Test(settings, a_new_limit_of_memory_holds_at_once)
 
     cr_expect_str_eq(CALL("CONFIG", "SET", "maxmemory", "100kb"), "+OK\r\n");
     cr_assert_eq(bloom_class_get(h.server->pool, &params, NULL, &class, &err), 0);
-    cr_expect_eq(registry_create_filter(h.server->registry, (struct slice){"f", 1}, 0, class, &entry, &err), REGISTRY_REFUSED);
+    cr_expect_eq(registry_create_filter(h.server->registry, (struct slice){"f", 1}, 0, class, &entry, &err), REGISTRY_LIMIT);
     bloom_class_release(class);
 }
 

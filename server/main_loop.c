@@ -141,7 +141,9 @@ static bool end(struct main_loop *ml, const struct shutdown_request *request, st
             }
         }
     }
+    pthread_mutex_lock(&ml->lock);
     ml->ended = true;
+    pthread_mutex_unlock(&ml->lock);
     gate_open(&gate);
     uv_stop(&ml->loop);
     return true;
@@ -177,6 +179,10 @@ bool server_shutdown(struct server *server, const struct shutdown_request *reque
     struct main_loop *ml = server->main_loop;
     struct shutdown_waiter waiter = {.request = *request, .err = err};
     pthread_mutex_lock(&ml->lock);
+    if (ml->ended) { /* nobody is there to decide any more, and nothing is left to decide */
+        pthread_mutex_unlock(&ml->lock);
+        return true;
+    }
     waiter.next = ml->waiters;
     ml->waiters = &waiter;
     uv_async_send(&ml->wake);

@@ -36,7 +36,7 @@ struct main_loop {
     pthread_mutex_t lock;
     pthread_cond_t decided;
     struct shutdown_waiter *waiters;
-    bool ended;
+    bool ended;                       /* set once, under the lock */
 };
 
 /* Opens the listening sockets of the settings (listen.c). 0, or -1 with the reason in `err`; what was opened is closed by

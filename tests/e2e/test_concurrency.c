@@ -239,6 +239,25 @@ DAEMON_TEST(daemon_under_test, concurrency, whole_server_commands_under_load)
     redisFree(client);
 }
 
+static void *shut_down(void *arg)
+{
+    redisContext *client = client_open(PORT);
+    (void)arg;
+    pthread_barrier_wait(&barrier);
+    redisReply *reply = redisCommand(client, "SHUTDOWN");
+    cr_expect_null(reply, "SHUTDOWN answered");
+    redisFree(client);
+    return NULL;
+}
+
+/* All who ask for the end get it, also those who ask while it is under way. */
+DAEMON_TEST(daemon_under_test, concurrency, many_shutdowns_are_one)
+{
+    pthread_barrier_init(&barrier, NULL, CLIENTS);
+    run_clients(shut_down);
+    daemon_wait(&daemon_under_test);
+}
+
 /* ---- connections
  * ------------------------------------------------------------------------------------------------------ */
 

@@ -145,10 +145,9 @@ static void query_items(struct command_ctx *ctx, size_t first)
     bf_query_many(&call, command_argc(ctx) - first, item_arg, &(struct item_args){ctx, first});
 }
 
-static void add_items(struct command_ctx *ctx, size_t first)
+static void add_items(struct command_ctx *ctx, struct bf_call *call, size_t first)
 {
-    struct bf_call call = call_of(ctx);
-    bf_add_many(&call, command_argc(ctx) - first, item_arg, &(struct item_args){ctx, first});
+    bf_add_many(call, command_argc(ctx) - first, item_arg, &(struct item_args){ctx, first});
 }
 
 void cmd_bf_mexists(struct command_ctx *ctx)
@@ -158,7 +157,8 @@ void cmd_bf_mexists(struct command_ctx *ctx)
 
 void cmd_bf_madd(struct command_ctx *ctx)
 {
-    add_items(ctx, 2);
+    struct bf_call call = call_of(ctx);
+    add_items(ctx, &call, 2);
 }
 
 /* The single forms come here only when the window did not take them: it takes all that pass the checks of the dispatcher,
@@ -245,7 +245,8 @@ void cmd_bf_insert(struct command_ctx *ctx)
     }
     struct bf_call call = call_of(ctx);
     bool existed;
-    if (!registry_find(ctx->server->registry, call.name_hash, call.name)) {
+    call.entry = registry_find(ctx->server->registry, call.name_hash, call.name);
+    if (!call.entry) {
         if (insert.no_create) {
             reply_error(ctx->reply, "ERR not found");
             return;
@@ -253,7 +254,7 @@ void cmd_bf_insert(struct command_ctx *ctx)
         if (!bf_create(&call, &insert.params, &existed))
             return;
     }
-    add_items(ctx, insert.first_item);
+    add_items(ctx, &call, insert.first_item); /* to this filter, also when somebody deletes it now */
 }
 
 /* ---- BF.INFO, BF.CARD ------------------------------------------------------------------------------------------------ */

@@ -125,6 +125,8 @@ static bool set_name(struct command_ctx *ctx, struct slice name)
 /* Whether session_set() would take it: HELLO has to know before it changes anything. */
 static bool name_is_good(struct slice name)
 {
+    if (name.len > SESSION_MAX_TEXT)
+        return false;
     for (size_t i = 0; i < name.len; i++) {
         if (name.ptr[i] < '!' || name.ptr[i] > '~')
             return false;

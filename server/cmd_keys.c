@@ -104,8 +104,10 @@ void cmd_renamenx(struct command_ctx *ctx)
 
 /* ---- SCAN, KEYS, RANDOMKEY ------------------------------------------------------------------------------------------- */
 
-#define SCAN_MAX_COUNT 4096  /* names looked at by one SCAN at most, however large its COUNT: a loop must not stall */
-#define KEYS_STEP      65536 /* names KEYS looks at before it lets removed filters be freed */
+#define SCAN_INLINE_COUNT 100  /* up to so many names are collected on the loop */
+#define SCAN_MAX_COUNT    4096 /* names looked at by one SCAN at most, however large its COUNT */
+#define KEYS_STEP         512  /* names KEYS looks at before it lets removed filters be freed */
+#define KEY_MAX_PATTERN   256
 
 struct name_list {
     struct reply *reply;
@@ -124,17 +126,18 @@ static void list_name(void *ctx, struct slice name, struct entry *entry)
 }
 
 struct scan_options {
-    struct slice pattern;
+    uint64_t cursor;
+    struct slice pattern; /* {"*", 1} unless MATCH was given */
     int64_t count;
-    bool no_match; /* a TYPE that is not ours */
+    bool no_match;        /* a TYPE that is not ours */
 };
 
-/* A pattern costs its length times the name's at worst; that must stay small. */
+/* A pattern costs its length times the name's at worst: short ones only. */
 static bool pattern_fits(struct command_ctx *ctx, struct slice pattern)
 {
-    if (pattern.len <= GLOB_MAX_PATTERN)
+    if (pattern.len <= KEY_MAX_PATTERN)
         return true;
-    reply_errorf(ctx->reply, "ERR the pattern has %zu bytes; at most %d are allowed", pattern.len, GLOB_MAX_PATTERN);
+    reply_errorf(ctx->reply, "ERR the pattern has %zu bytes; at most %d are allowed", pattern.len, KEY_MAX_PATTERN);
     return false;
 }
 
@@ -175,6 +178,39 @@ static void skip_name(void *ctx, struct slice name, struct entry *entry)
     (void)ctx, (void)name, (void)entry;
 }
 
+/* The names come before the cursor is known, and a reply is written front to back: so they go to a buffer of their own. */
+static void scan(struct server *server, struct reply *reply, const struct scan_options *options)
+{
+    struct buf names;
+    buf_init(&names, reply->buf->cap);
+    struct reply list_reply = {.buf = &names, .version = reply->version};
+    struct name_list list = {.reply = &list_reply, .pattern = options->pattern};
+    size_t count = options->count < SCAN_MAX_COUNT ? (size_t)options->count : SCAN_MAX_COUNT;
+    uint64_t next =
+        registry_scan(server->registry, options->cursor, count, options->no_match ? skip_name : list_name, &list);
+    char text[24];
+    int len = snprintf(text, sizeof(text), "%llu", (unsigned long long)next);
+    reply_array(reply, 2);
+    reply_bulk(reply, text, (size_t)len);
+    reply_array(reply, list.found);
+    if (buf_failed(&names))
+        reply->buf->failed = true;
+    else
+        buf_append(reply->buf, buf_head(&names), buf_len(&names));
+    buf_deinit(&names);
+}
+
+struct scan_job {
+    struct scan_options options; /* its pattern points behind it */
+    char pattern[];
+};
+
+static void run_scan_job(struct command_job *job)
+{
+    const struct scan_job *scan_job = job->data;
+    scan(job->server, &job->reply, &scan_job->options);
+}
+
 void cmd_scan(struct command_ctx *ctx)
 {
     struct scan_options options = {.pattern = {"*", 1}, .count = 10};
@@ -183,27 +219,23 @@ void cmd_scan(struct command_ctx *ctx)
         reply_error(ctx->reply, "ERR invalid cursor");
         return;
     }
+    options.cursor = (uint64_t)cursor;
     if (!scan_options(ctx, &options))
         return;
-
-    /* The names come before the cursor is known; a reply is written front to back: so they go to a buffer of their own. */
-    struct buf names;
-    buf_init(&names, ctx->reply->buf->cap);
-    struct reply list_reply = {.buf = &names, .version = ctx->reply->version};
-    struct name_list list = {.reply = &list_reply, .pattern = options.pattern};
-    size_t count = options.count < SCAN_MAX_COUNT ? (size_t)options.count : SCAN_MAX_COUNT;
-    uint64_t next = registry_scan(ctx->server->registry, (uint64_t)cursor, count,
-                                  options.no_match ? skip_name : list_name, &list);
-    char text[24];
-    int len = snprintf(text, sizeof(text), "%llu", (unsigned long long)next);
-    reply_array(ctx->reply, 2);
-    reply_bulk(ctx->reply, text, (size_t)len);
-    reply_array(ctx->reply, list.found);
-    if (buf_failed(&names))
-        ctx->reply->buf->failed = true;
-    else
-        buf_append(ctx->reply->buf, buf_head(&names), buf_len(&names));
-    buf_deinit(&names);
+    if (options.count <= SCAN_INLINE_COUNT && slice_is(options.pattern, "*")) {
+        scan(ctx->server, ctx->reply, &options);
+        return;
+    }
+    /* Many names, or a pattern to hold against each, are not for a loop. */
+    struct scan_job *job = malloc(sizeof(*job) + options.pattern.len);
+    if (!job) {
+        reply_error(ctx->reply, "ERR out of memory");
+        return;
+    }
+    job->options = options;
+    memcpy(job->pattern, options.pattern.ptr, options.pattern.len);
+    job->options.pattern.ptr = job->pattern;
+    command_defer(ctx, run_scan_job, job);
 }
 
 struct pattern {
@@ -268,10 +300,12 @@ void cmd_randomkey(struct command_ctx *ctx)
 static void flush_job(struct command_job *job)
 {
     size_t removed;
-    if (registry_clear(job->server->registry, &removed) != 0)
+    if (registry_clear(job->server->registry, &removed) != 0) {
         reply_error(&job->reply, "ERR out of memory");
-    else
-        reply_status(&job->reply, "OK");
+        return;
+    }
+    atomic_fetch_add_explicit(&job->server->job_changes, removed, memory_order_relaxed);
+    reply_status(&job->reply, "OK");
 }
 
 static void flush(struct command_ctx *ctx)
@@ -281,7 +315,6 @@ static void flush(struct command_ctx *ctx)
         reply_error(ctx->reply, "ERR syntax error");
         return;
     }
-    stats_add(&ctx->stats->changes, registry_count(ctx->server->registry));
     command_defer(ctx, flush_job, NULL);
 }
 

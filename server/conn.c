@@ -140,6 +140,7 @@ static bool send_some(struct conn *conn)
         if (n < 0)
             return errno == EAGAIN || errno == EWOULDBLOCK;
         stats_add(&conn->worker->stats.net_output_bytes, (uint64_t)n);
+        atomic_store_explicit(&conn->session.last_ms, conn->worker->now_ms, memory_order_relaxed);
         buf_consume(&conn->out, (size_t)n);
     }
     return true;
@@ -231,6 +232,19 @@ static bool grow_input(struct conn *conn, size_t size)
     return true;
 }
 
+/* Gives memory back that only a past command needed. */
+static void shrink_input(struct conn *conn)
+{
+    if (conn->in_size <= WORKER_READ_SIZE || conn->in_len > conn->in_size / 4)
+        return;
+    size_t size = conn->in_len > INPUT_MIN_SIZE ? conn->in_len : INPUT_MIN_SIZE;
+    char *in = realloc(conn->in, size);
+    if (!in)
+        return; /* the large one serves as well */
+    conn->in = in;
+    conn->in_size = size;
+}
+
 /* Keeps what is left of an incomplete command, or drops the buffer when nothing is left. */
 static bool keep_rest(struct conn *conn, char *rest, size_t len)
 {
@@ -241,6 +255,7 @@ static bool keep_rest(struct conn *conn, char *rest, size_t len)
     } else if (conn->in) {
         memmove(conn->in, rest, len);
         conn->in_len = len;
+        shrink_input(conn);
     } else {
         if (!grow_input(conn, len))
             return false;
@@ -297,6 +312,7 @@ static void take_input(struct conn *conn, char *data, size_t fresh)
     } else {
         worker->arena_used += fresh;
     }
+    window_new_input(&worker->window);
     size_t done = run_commands(conn, data, len);
     if (own && done)
         window_flush(worker); /* its commands point into the buffer that is changed now */
@@ -327,6 +343,7 @@ static void on_readable(struct conn *conn)
         return;
     }
     stats_add(&conn->worker->stats.net_input_bytes, (uint64_t)n);
+    atomic_store_explicit(&conn->session.last_ms, conn->worker->now_ms, memory_order_relaxed);
     take_input(conn, space, (size_t)n);
 }
 
@@ -349,6 +366,8 @@ void conn_deferred_done(struct conn *conn, const struct buf *reply)
         return;
     }
     conn_will_reply(conn);
+    if (buf_len(reply) && buf_head(reply)[0] == '-')
+        stats_add(&conn->worker->stats.error_replies, 1);
     if (buf_failed(reply))
         conn->out.failed = true;
     else
@@ -364,8 +383,10 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         conn_close(conn);
         return;
     }
-    if (events & UV_WRITABLE)
+    if (events & UV_WRITABLE) {
+        window_flush(conn->worker); /* its own replies may still be on their way there */
         conn_flush(conn);
+    }
     if ((events & UV_READABLE) && !conn->closing && may_read(conn))
         on_readable(conn);
 }

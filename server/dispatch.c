@@ -168,6 +168,7 @@ static bool take_into_window(struct conn *conn, const struct resp_command *cmd)
         return false;
     }
     stats_add(&worker->stats.calls[kind == WINDOW_QUERY ? worker->counter_bf_exists : worker->counter_bf_add], 1);
+    atomic_store_explicit(&conn->session.command, kind == WINDOW_QUERY ? "bf.exists" : "bf.add", memory_order_relaxed);
     window_push(worker, kind, conn, resp_arg(cmd, 1), resp_arg(cmd, 2));
     return true;
 }

@@ -163,8 +163,8 @@ static int run(struct server *server)
     else
         status = serve(server, &ml);
 
-    char *pidfile = strdup(server_config(server)->pidfile); /* the settings may be others by now */
     stop_workers(server);
+    char *pidfile = strdup(server_config(server)->pidfile); /* the settings may be others by now */
     main_loop_deinit(&ml);
     saver_destroy(server->saver);
     store_close(server->store);

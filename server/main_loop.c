@@ -96,10 +96,11 @@ static void gate_close(struct server *server, struct worker_gate *gate)
     pthread_mutex_unlock(&gate->lock);
 }
 
-static void gate_open(struct worker_gate *gate)
+static void gate_open(struct worker_gate *gate, bool ends)
 {
     pthread_mutex_lock(&gate->lock);
     gate->open = true;
+    gate->ends = ends;
     pthread_cond_broadcast(&gate->changed);
     while (gate->arrived)
         pthread_cond_wait(&gate->changed, &gate->lock);
@@ -116,6 +117,16 @@ static void watch_signals(struct main_loop *ml)
     uv_signal_start(&ml->sigint, on_signal, SIGINT);
 }
 
+/* The save at the end, in two parts: first what has changed, while clients are still served, then behind the gate the
+ * little that was added meanwhile. false: it failed, and that matters. */
+static bool save_at_the_end(struct main_loop *ml, bool force, struct errbuf *err)
+{
+    if (saver_run_final(ml->server->saver, err) == 0)
+        return true;
+    log_warning(&ml->server->log, "the last save failed: %s", err->text);
+    return force;
+}
+
 /* Ends the daemon, or does not if the last save fails and nobody insists. */
 static bool end(struct main_loop *ml, const struct shutdown_request *request, struct errbuf *err)
 {
@@ -125,28 +136,27 @@ static bool end(struct main_loop *ml, const struct shutdown_request *request, st
     rcu_reader_offline();
     bool save = request->save == SHUTDOWN_SAVE || (request->save == SHUTDOWN_SAVE_BY_RULES && rules);
     struct worker_gate gate = {.arrived = 0};
-    gate_close(server, &gate);
     if (save) {
         /* While the main thread waits for the disk a second signal has its default effect: whoever insists gets out. The
          * data directory is safe then: it holds the save before. */
         uv_signal_stop(&ml->sigterm);
         uv_signal_stop(&ml->sigint);
         log_notice(&server->log, "saving before the end");
-        if (saver_run_final(server->saver, err) != 0) {
-            log_warning(&server->log, "the last save failed: %s", err->text);
-            if (!request->force) {
-                watch_signals(ml);
-                gate_open(&gate);
-                return false;
-            }
-        }
     }
-    pthread_mutex_lock(&ml->lock);
-    ml->ended = true;
-    pthread_mutex_unlock(&ml->lock);
-    gate_open(&gate);
-    uv_stop(&ml->loop);
-    return true;
+    bool ends = !save || save_at_the_end(ml, request->force, err);
+    if (ends) {
+        gate_close(server, &gate);
+        ends = !save || save_at_the_end(ml, request->force, err);
+        pthread_mutex_lock(&ml->lock);
+        ml->ended = ends;
+        pthread_mutex_unlock(&ml->lock);
+        gate_open(&gate, ends);
+    }
+    if (ends)
+        uv_stop(&ml->loop);
+    else
+        watch_signals(ml);
+    return ends;
 }
 
 static void decide(struct main_loop *ml, struct shutdown_waiter *waiter)

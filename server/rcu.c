@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -70,6 +71,7 @@ struct reclaimer {
     pthread_cond_t wake;      /* something was queued, or stop */
     pthread_cond_t idle;      /* a batch has been freed */
     struct deferred_list queue;
+    _Atomic uint64_t given_up; /* objects that could not be noted for want of memory */
     uint64_t queued, freed;   /* objects ever queued and freed; reclaimer_flush() waits for them to meet */
     bool stop;
 };
@@ -189,12 +191,8 @@ void reclaimer_defer(struct reclaimer *r, int (*fn)(void *object), void *object)
         pthread_cond_signal(&r->wake);
     }
     pthread_mutex_unlock(&r->lock);
-    if (queued)
-        return;
-
-    wait_for_readers();
-    while (fn(object) != 0)
-        wait_a_little();
+    if (!queued)
+        atomic_fetch_add_explicit(&r->given_up, 1, memory_order_relaxed);
 }
 
 void reclaimer_flush(struct reclaimer *r)

@@ -23,7 +23,8 @@ void reclaimer_destroy(struct reclaimer *reclaimer);
 
 /* Calls fn(object) in the reclaimer's thread once no reader can hold a reference any more. The object must have been made
  * unreachable. fn returns 0 when it is done, or nonzero to be called again a little later (the object is still pinned).
- * Without memory to note it, waits for the readers and calls fn here. Thread: any. */
+ * Without memory to note it the object is given up: to lose its memory is better than to wait for readers here, one of
+ * whom may be waiting for a lock that the caller holds. Thread: any. */
 void reclaimer_defer(struct reclaimer *reclaimer, int (*fn)(void *object), void *object);
 
 /* Waits until everything deferred before the call has been freed (tests, shutdown). Not on a reader that is online. */

@@ -52,7 +52,8 @@ void entry_mark_clean(struct entry *entry);
 int registry_create(struct registry **registry_out, struct bloom_pool *pool, struct reclaimer *reclaimer); /* 0, -ENOMEM */
 void registry_destroy(struct registry *registry); /* NULL is fine; no reader may be left */
 
-/* Called, under the mutex, for each quarantined filter that is deleted or replaced: its files are given up. */
+/* Called for each quarantined filter that is deleted or replaced: its files are given up. `forget` must be callable from
+ * any thread and must not call the registry. */
 void registry_on_forget(struct registry *registry, void (*forget)(void *ctx, uint64_t id), void *ctx);
 
 struct bloom_pool *registry_pool(const struct registry *registry);

@@ -162,6 +162,7 @@ int registry_walk_next(struct registry *r, struct registry_item *item_out)
     /* Cleared before the bits are read: see entry_mark_dirty(). */
     if (item_out->entry)
         item_out->dirty = atomic_fetch_and(&item_out->entry->state, ~ENTRY_DIRTY) & ENTRY_DIRTY;
+    atomic_thread_fence(memory_order_seq_cst); /* the saver's loads of words are relaxed */
     return 1;
 }
 

@@ -83,7 +83,7 @@ void server_stats_reset(struct server *server)
 
 uint64_t server_changes(struct server *server)
 {
-    uint64_t sum = stats_get(&server->main_stats.changes);
+    uint64_t sum = stats_get(&server->main_stats.changes) + stats_get(&server->job_changes);
     for (unsigned i = 0; i < server->nworkers; i++)
         sum += stats_get(&server->workers[i]->stats.changes);
     return sum;

@@ -42,6 +42,7 @@ struct server {
     struct worker **workers;
     unsigned nworkers;
     struct stats main_stats;            /* counters of the main thread */
+    _Atomic uint64_t job_changes;       /* changes made by deferred commands, in threads of the pool */
     struct main_loop *main_loop;        /* of the main thread: listening, signals, timers, shutdown */
     struct store *store;                /* the data directory, opened */
     pthread_mutex_t config_lock;

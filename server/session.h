@@ -52,10 +52,12 @@ void sessions_add(struct sessions *sessions, struct session *session);
 void sessions_remove(struct sessions *sessions, struct session *session);
 uint64_t sessions_count(struct sessions *sessions);
 
+#define SESSION_MAX_TEXT 1024 /* bytes of a name: it is kept, and shown to everybody who asks for the list */
+
 /* Which string of a session. */
 enum session_text { SESSION_NAME, SESSION_LIB_NAME, SESSION_LIB_VER };
 
-/* Sets a string; an empty value clears it. 0, 1 when the value has characters outside '!'..'~' (nothing is changed), or
+/* Sets a string; an empty value clears it. 0, 1 when it is longer than SESSION_MAX_TEXT or has characters outside '!'..'~' (nothing is changed), or
  * -ENOMEM. Thread: the owning worker. */
 int session_set(struct sessions *sessions, struct session *session, enum session_text which, struct slice value);
 

@@ -105,6 +105,8 @@ int session_set(struct sessions *sessions, struct session *session, enum session
     char **place = session_string(session, which);
     char *old, *text = NULL;
 
+    if (value.len > SESSION_MAX_TEXT)
+        return 1;
     for (size_t i = 0; i < value.len; i++) {
         if (value.ptr[i] < '!' || value.ptr[i] > '~')
             return 1;

@@ -77,7 +77,7 @@ void window_push(struct worker *worker, enum window_kind kind, struct conn *conn
     op->name = name;
     op->item = item;
     op->kind = (uint8_t)kind;
-    op->same_filter = !window_empty(w) && same_name(op_at(w, w->pushed - 1)->name, name);
+    op->same_filter = w->pushed > w->chain_from && !window_empty(w) && same_name(op_at(w, w->pushed - 1)->name, name);
     if (op->same_filter) {
         op->name_hash = op_at(w, w->pushed - 1)->name_hash;
     } else {

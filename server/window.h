@@ -40,17 +40,25 @@ struct window_op {
     uint64_t name_hash;
     struct entry *entry;          /* as seen by the probe step, may be NULL */
     uint8_t kind;
-    bool same_filter;             /* the name equals that of the op before */
+    bool same_filter;             /* the name equals that of the op before, which came in the same piece of input */
     struct bloom_probe probe;     /* valid if entry has a filter */
 };
 
 struct window {
     uint64_t pushed, looked, probed, finished; /* ops that have taken the step, ever */
+    uint64_t chain_from;                       /* the first op of what was read last: see window_new_input() */
     struct window_op ops[WINDOW_SIZE];
 };
 
 /* Takes a command in. Its slices must stay valid until it is finished: at the latest until window_flush(). */
 void window_push(struct worker *worker, enum window_kind kind, struct conn *conn, struct slice name, struct slice item);
+
+/* To be called for each piece of input before its commands are pushed: they look filters up anew, and do not take over
+ * what was found for commands that were sent earlier. In between, somebody else's DEL or RENAME may have been answered. */
+static inline void window_new_input(struct window *window)
+{
+    window->chain_from = window->pushed;
+}
 
 /* Finishes all commands. Called before anything that must not overtake them or that ends the life of their slices. */
 void window_flush(struct worker *worker);

@@ -50,21 +50,10 @@ int worker_post_gate(struct worker *worker, struct worker_gate *gate)
     return post(worker, (struct worker_message){.kind = MESSAGE_GATE, .gate = gate});
 }
 
-static void wait_at_gate(struct worker *worker, struct worker_gate *gate)
-{
-    worker_finish(worker);
-    pthread_mutex_lock(&gate->lock);
-    gate->arrived++;
-    pthread_cond_broadcast(&gate->changed);
-    while (!gate->open)
-        pthread_cond_wait(&gate->changed, &gate->lock);
-    gate->arrived--;
-    pthread_cond_broadcast(&gate->changed);
-    pthread_mutex_unlock(&gate->lock);
-}
-
 static void close_everything(struct worker *worker)
 {
+    if (worker->stopping)
+        return;
     worker->stopping = true;
     worker_finish(worker); /* replies that are ready leave first */
     while (worker->conns)
@@ -73,6 +62,23 @@ static void close_everything(struct worker *worker)
     uv_close((uv_handle_t *)&worker->before_poll, NULL);
     uv_close((uv_handle_t *)&worker->after_poll, NULL);
     uv_close((uv_handle_t *)&worker->second, NULL);
+}
+
+static void wait_at_gate(struct worker *worker, struct worker_gate *gate)
+{
+    worker_finish(worker);
+    pthread_mutex_lock(&gate->lock);
+    gate->arrived++;
+    pthread_cond_broadcast(&gate->changed);
+    while (!gate->open)
+        pthread_cond_wait(&gate->changed, &gate->lock);
+    bool ends = gate->ends;
+    worker->ended_at_gate = ends;
+    gate->arrived--;
+    pthread_cond_broadcast(&gate->changed);
+    pthread_mutex_unlock(&gate->lock);
+    if (ends)
+        close_everything(worker);
 }
 
 static void open_connection(struct worker *worker, int fd)
@@ -271,7 +277,7 @@ int worker_start(struct worker **worker_out, struct server *server, unsigned ind
 
 void worker_stop(struct worker *worker)
 {
-    while (post(worker, (struct worker_message){.kind = MESSAGE_STOP}) != 0)
+    while (!worker->ended_at_gate && post(worker, (struct worker_message){.kind = MESSAGE_STOP}) != 0)
         usleep(1000);
     uv_thread_join(&worker->thread);
     int err = uv_loop_close(&worker->loop);

@@ -47,6 +47,7 @@ struct worker {
     size_t counter_bf_exists, counter_bf_add; /* command_index() of the two */
     bool online;                  /* an RCU reader right now */
     bool stopping;
+    bool ended_at_gate;           /* written under the gate's lock */
     bool over_memory;             /* maxmemory is reached; looked at once per iteration */
     struct resp_limits limits;    /* the settings, copied once per iteration */
     struct resp_limits limits_noauth;
@@ -66,7 +67,8 @@ struct worker {
 /* Starts the thread. 0, -ENOMEM or another -errno. */
 int worker_start(struct worker **worker_out, struct server *server, unsigned index);
 
-/* Ends it: connections are closed after their replies were offered to the kernel; joins the thread and frees the worker. */
+/* Ends it, unless a gate has ended it already: connections are closed after their replies were offered to the kernel; joins
+ * the thread and frees the worker. */
 void worker_stop(struct worker *worker);
 
 /* Hands a connected socket over; the worker owns it from now on. 0 or -ENOMEM (the socket is still the caller's). */
@@ -79,6 +81,7 @@ struct worker_gate {
     pthread_cond_t changed;
     unsigned arrived;
     bool open;
+    bool ends;    /* decided before it opens: the workers end here, without running another command */
 };
 int worker_post_gate(struct worker *worker, struct worker_gate *gate);
 

@@ -92,7 +92,8 @@ void filterdb_decode_words(enum bloom_variant variant, const unsigned char *byte
         memcpy(&word, bytes + 8 * i, 8);
         if (variant != BLOOM_NA)
             word = __builtin_bswap64(word);
-        atomic_store_explicit(&words[i], word, memory_order_relaxed);
+        if (word != 0) /* fresh words are zero already, and not yet in memory: a sparse filter stays small */
+            atomic_store_explicit(&words[i], word, memory_order_relaxed);
     }
 }
 

@@ -152,8 +152,8 @@ struct store_save_summary {
  * was dirty). STORE_IN_DOUBT: the same, but after a crash now the failed save may be found instead.
  *
  * Adds may go on: what is saved of a filter contains every item whose add had returned when the filter was yielded. A
- * layer's item count is read just before its bits; it may count adds that were under way at that moment and whose bits
- * have not been captured. Memory beyond the index: one buffer of 1 MB. */
+ * layer's item count is read after its bits and never below what they hold: it may count items that were added while they
+ * were written. Memory beyond the index: one buffer of 1 MB. */
 int store_save(struct store *store, const struct store_source *source, struct store_save_summary *summary_out,
                struct errbuf *err) __attribute__((warn_unused_result));
 

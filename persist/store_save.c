@@ -238,6 +238,10 @@ static int write_layer(struct save *save, struct target *target, unsigned i, uin
     if (rc == 0)
         rc = layer_write(&save->io, path.text, &view, !save->sync_all, &layer->xxh3, err);
     if (rc == 0) {
+        /* Counted after the bits were read: items that came meanwhile may be counted without their bits, but no bit is
+         * there uncounted, and a filter that is loaded again never takes more items than its rate allows. */
+        bloom_filter_layer(target->item->filter, i, &view);
+        layer->items = view.items;
         save->summary->layers_written++;
         save->summary->bytes += 8 + 8 * view.shape.nwords;
     }

@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (rc != FILTERDB_OK)
         return 0;
     CHECK(filterdb_bytes(shape.nwords) == file_size);
-    _Atomic uint64_t *words = malloc(8 * shape.nwords);
+    _Atomic uint64_t *words = calloc(shape.nwords, 8);
     unsigned char *again = malloc(file_size);
     CHECK(words && again);
     filterdb_decode_words(variant, file + FILTERDB_HEADER_BYTES, shape.nwords, words);

@@ -31,7 +31,7 @@ Test(filterdb, every_golden_file_survives_decode_and_encode)
 
             struct golden_filter golden;
             golden_filter_parse(&golden, file, len, variant != BLOOM_NA);
-            _Atomic uint64_t *words = malloc(8 * shape.nwords);
+            _Atomic uint64_t *words = calloc(shape.nwords, 8);
             unsigned char *again = malloc(len);
             filterdb_decode_words((enum bloom_variant)variant, file + 8, shape.nwords, words);
             cr_assert_eq(memcmp((const void *)words, golden.words, 8 * shape.nwords), 0, "%s: words", built[i]);

@@ -195,6 +195,55 @@ DAEMON_TEST(daemon_under_test, persistence, the_end_saves)
     redisFree(client);
 }
 
+#define ENDERS 6
+
+static int acked[ENDERS]; /* items 0..acked-1 of each client were answered */
+
+static void *add_until_the_end(void *arg)
+{
+    size_t me = (size_t)arg;
+    redisContext *client = client_open(PORT);
+    for (;; acked[me] += 20) {
+        redisReply *reply = NULL;
+        int answered = 0;
+        for (int i = 0; i < 20; i++)
+            redisAppendCommand(client, "BF.ADD end:%d item:%d", (int)me, acked[me] + i);
+        for (; answered < 20 && redisGetReply(client, (void **)&reply) == REDIS_OK; answered++)
+            freeReplyObject(reply);
+        if (answered < 20) {
+            acked[me] += answered;
+            break;
+        }
+    }
+    redisFree(client);
+    return NULL;
+}
+
+/* Clients add until the daemon that got SIGTERM disconnects them: all that was answered, to the last item, is there
+ * after the next start. */
+DAEMON_TEST(daemon_under_test, persistence, the_end_loses_nothing_acknowledged)
+{
+    const char *const args[] = {"--save", "3600 1000000", "--threads", "3", NULL};
+    pthread_t threads[ENDERS];
+    daemon_stop(&daemon_under_test);
+    daemon_start(&daemon_under_test, args);
+    for (size_t i = 0; i < ENDERS; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, add_until_the_end, (void *)i), 0);
+    usleep(300000);
+    daemon_stop(&daemon_under_test);
+    for (size_t i = 0; i < ENDERS; i++)
+        pthread_join(threads[i], NULL);
+    daemon_start(&daemon_under_test, args);
+    redisContext *client = client_open(PORT);
+    for (int i = 0; i < ENDERS; i++) {
+        char filter[16];
+        sprintf(filter, "end:%d", i);
+        cr_expect_gt(acked[i], 0);
+        expect_range(client, filter, 0, acked[i]);
+    }
+    redisFree(client);
+}
+
 /* ---- saves under load
  * ------------------------------------------------------------------------------------------------- */
 

@@ -23,7 +23,8 @@ static void on_poll(uv_poll_t *poll, int status, int events);
 
 static bool over_high_water(const struct conn *conn)
 {
-    return buf_len(&conn->out) > conn->worker->high_water;
+    size_t pause = conn->out_pause > conn->worker->high_water ? conn->out_pause : conn->worker->high_water;
+    return buf_len(&conn->out) > pause;
 }
 
 static bool may_read(const struct conn *conn)
@@ -353,6 +354,24 @@ void conn_resume(struct conn *conn)
         return;
     if (conn->in_len && may_read(conn))
         take_input(conn, conn->in, 0);
+    else
+        update_poll(conn);
+}
+
+void conn_unstick(struct conn *conn)
+{
+    size_t waiting = buf_len(&conn->out);
+    if (waiting <= conn->worker->high_water) {
+        conn->out_pause = conn->out_seen = 0;
+        return;
+    }
+    bool stuck = waiting == conn->out_seen && over_high_water(conn);
+    conn->out_seen = waiting;
+    if (!stuck || conn->closing)
+        return;
+    conn->out_pause = waiting * 2;
+    if (conn->held)
+        conn_resume(conn);
     else
         update_poll(conn);
 }

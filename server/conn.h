@@ -35,6 +35,8 @@ struct conn {
 
     struct buf out;
     struct reply reply;            /* writes into `out` */
+    size_t out_pause;              /* no commands are read while more reply bytes than this wait; see conn_unstick() */
+    size_t out_seen;               /* reply bytes that waited at the last tick */
     struct session session;
 };
 
@@ -53,6 +55,11 @@ void conn_flush(struct conn *conn);
 
 /* A deferred command has come back (closing: nobody wants its reply any more). */
 void conn_deferred_done(struct conn *conn, const struct buf *reply);
+
+/* To be called ten times a second. A client that writes a whole pipeline before it reads a reply (most libraries do) would
+ * wait for ever for a server that does not read on before its replies are taken. So if it has taken nothing since the last
+ * tick it is allowed twice as many waiting bytes, up to reply-buffer-limit. */
+void conn_unstick(struct conn *conn);
 
 /* Runs the input that was kept back while a deferred command was away or the client did not take its replies. */
 void conn_resume(struct conn *conn);

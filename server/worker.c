@@ -61,7 +61,7 @@ static void close_everything(struct worker *worker)
     uv_close((uv_handle_t *)&worker->wake, NULL);
     uv_close((uv_handle_t *)&worker->before_poll, NULL);
     uv_close((uv_handle_t *)&worker->after_poll, NULL);
-    uv_close((uv_handle_t *)&worker->second, NULL);
+    uv_close((uv_handle_t *)&worker->tick, NULL);
 }
 
 static void wait_at_gate(struct worker *worker, struct worker_gate *gate)
@@ -176,16 +176,18 @@ static void on_after_poll(uv_check_t *handle)
     worker_finish(handle->data);
 }
 
-/* Closes clients that have said nothing for longer than `timeout`. */
-static void on_second(uv_timer_t *timer)
+/* Closes clients that have said nothing for longer than `timeout`; reads on from those that wait for us to. */
+static void on_tick(uv_timer_t *timer)
 {
     struct worker *worker = timer->data;
     worker_enter(worker);
     int64_t timeout_ms = server_config(worker->server)->timeout * 1000;
-    for (struct conn *conn = worker->conns, *next; conn && timeout_ms > 0; conn = next) {
+    for (struct conn *conn = worker->conns, *next; conn; conn = next) {
         next = conn->next;
-        if (!conn->waiting && worker->now_ms - conn->session.last_ms > timeout_ms)
+        if (timeout_ms > 0 && !conn->waiting && worker->now_ms - conn->session.last_ms > timeout_ms)
             conn_close(conn);
+        else if (buf_len(&conn->out) || conn->out_pause)
+            conn_unstick(conn);
     }
 }
 
@@ -232,11 +234,11 @@ static void init_handles(struct worker *worker)
 {
     uv_prepare_init(&worker->loop, &worker->before_poll);
     uv_check_init(&worker->loop, &worker->after_poll);
-    uv_timer_init(&worker->loop, &worker->second);
-    worker->before_poll.data = worker->after_poll.data = worker->second.data = worker->wake.data = worker;
+    uv_timer_init(&worker->loop, &worker->tick);
+    worker->before_poll.data = worker->after_poll.data = worker->tick.data = worker->wake.data = worker;
     uv_prepare_start(&worker->before_poll, on_before_poll);
     uv_check_start(&worker->after_poll, on_after_poll);
-    uv_timer_start(&worker->second, on_second, 1000, 1000);
+    uv_timer_start(&worker->tick, on_tick, WORKER_TICK_MS, WORKER_TICK_MS);
 }
 
 static size_t counter_of(const char *name)

@@ -22,6 +22,7 @@ struct conn;
 
 #define WORKER_ARENA_SIZE (1024 * 1024) /* what one iteration reads before the window has to be emptied */
 #define WORKER_READ_SIZE  (64 * 1024)   /* most that is read from one connection at a time */
+#define WORKER_TICK_MS    100
 #define WORKER_SPARE_BUFS 64            /* reply buffers kept for reuse */
 #define WORKER_BUF_SIZE   (16 * 1024)
 
@@ -35,7 +36,7 @@ struct worker {
     uv_async_t wake;              /* the mailbox has something */
     uv_prepare_t before_poll;
     uv_check_t after_poll;
-    uv_timer_t second;            /* idle clients */
+    uv_timer_t tick;              /* idle clients, and those that do not read */
 
     pthread_mutex_t mail_lock;
     struct worker_message *mail;  /* newest first */

@@ -46,15 +46,20 @@ static void add_range(redisContext *client, const char *filter, int from, int to
     }
 }
 
+#define PIPELINE 10000 /* commands on their way at once */
+
 static void expect_range(redisContext *client, const char *filter, int from, int to)
 {
-    for (int i = from; i < to; i++)
-        redisAppendCommand(client, "BF.EXISTS %s item:%d", filter, i);
-    for (int i = from; i < to; i++) {
-        redisReply *reply = NULL;
-        cr_assert_eq(redisGetReply(client, (void **)&reply), REDIS_OK);
-        cr_assert(reply->type == REDIS_REPLY_INTEGER && reply->integer == 1, "item:%d of %s is absent", i, filter);
-        freeReplyObject(reply);
+    for (int start = from; start < to; start += PIPELINE) {
+        int end = to - start < PIPELINE ? to : start + PIPELINE;
+        for (int i = start; i < end; i++)
+            redisAppendCommand(client, "BF.EXISTS %s item:%d", filter, i);
+        for (int i = start; i < end; i++) {
+            redisReply *reply = NULL;
+            cr_assert_eq(redisGetReply(client, (void **)&reply), REDIS_OK);
+            cr_assert(reply->type == REDIS_REPLY_INTEGER && reply->integer == 1, "item:%d of %s is absent", i, filter);
+            freeReplyObject(reply);
+        }
     }
 }
 

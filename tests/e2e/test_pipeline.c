@@ -240,3 +240,26 @@ DAEMON_TEST(the_daemon, pipeline, replies_are_those_of_one_by_one)
                  model.negatives);
     redisFree(client);
 }
+
+/* Most client libraries write a whole pipeline before they read the first reply. Whatever its size, up to
+ * reply-buffer-limit: the server must not stop reading for good because its replies are not taken. */
+DAEMON_TEST(the_daemon, pipeline, written_whole_before_a_reply_is_read)
+{
+    enum { PINGS = 40000, BYTES = 1000 }; /* far more than what the kernel keeps for a socket */
+    const char *const args[] = {"--threads", "1", "--reply-buffer-high-water", "64kb", NULL};
+    daemon_stop(&the_daemon);
+    daemon_start(&the_daemon, args);
+    redisContext *client = client_open(the_daemon.port);
+    char *text = malloc(BYTES);
+    memset(text, 'x', BYTES);
+    for (int i = 0; i < PINGS; i++)
+        cr_assert_eq(redisAppendCommand(client, "PING %b", text, (size_t)BYTES), REDIS_OK);
+    for (int i = 0; i < PINGS; i++) {
+        redisReply *reply = NULL;
+        cr_assert_eq(redisGetReply(client, (void **)&reply), REDIS_OK, "reply %d: %s", i, client->errstr);
+        cr_assert_eq(reply->len, BYTES);
+        freeReplyObject(reply);
+    }
+    free(text);
+    redisFree(client);
+}

@@ -111,9 +111,9 @@ static const struct command *check(struct conn *conn, const struct resp_command 
     return command;
 }
 
-void dispatch_count_error(struct conn *conn, size_t before, size_t counter)
+void dispatch_count_error(struct conn *conn, const struct buf *replies, size_t before, size_t counter)
 {
-    if (buf_failed(&conn->out) || buf_len(&conn->out) <= before || buf_head(&conn->out)[before] != '-')
+    if (buf_failed(replies) || buf_len(replies) <= before || buf_head(replies)[before] != '-')
         return;
     stats_add(&conn->worker->stats.failed[counter], 1);
     stats_add(&conn->worker->stats.error_replies, 1);
@@ -134,8 +134,9 @@ static void run(struct conn *conn, const struct resp_command *cmd, const struct 
     };
     size_t before = buf_len(&conn->out);
     command->handler(&ctx);
+    conn->wrote |= (command->flags & CMD_WRITE) != 0;
     stats_add(&worker->stats.calls[counter], 1);
-    dispatch_count_error(conn, before, counter);
+    dispatch_count_error(conn, &conn->out, before, counter);
 }
 
 /* The two commands that the window takes. They are most of the traffic, so they are recognised before the table is asked:
@@ -173,14 +174,14 @@ static bool take_into_window(struct conn *conn, const struct resp_command *cmd)
     return true;
 }
 
-void dispatch(struct conn *conn, const struct resp_command *cmd)
+enum dispatch_result dispatch(struct conn *conn, const struct resp_command *cmd)
 {
     struct worker *worker = conn->worker;
     stats_add(&worker->stats.commands_processed, 1);
     stats_add(&conn->session.commands, 1);
     atomic_store_explicit(&conn->session.last_ms, worker->now_ms, memory_order_relaxed);
     if (take_into_window(conn, cmd))
-        return;
+        return DISPATCH_DONE;
 
     window_flush(worker);
     conn_will_reply(conn);
@@ -188,12 +189,13 @@ void dispatch(struct conn *conn, const struct resp_command *cmd)
     if (row < 0) {
         if (!is_http(conn, cmd))
             reject_unknown(conn, cmd);
-        return;
+        return DISPATCH_DONE;
     }
     const struct command *command = check(conn, cmd, &command_table(NULL)[row]);
     if (!command)
-        return;
+        return DISPATCH_DONE;
     atomic_store_explicit(&conn->session.command, command->full_name, memory_order_relaxed);
     run(conn, cmd, command);
     conn->reply.version = atomic_load_explicit(&conn->session.resp, memory_order_relaxed);
+    return DISPATCH_DONE;
 }

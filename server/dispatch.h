@@ -5,16 +5,22 @@
 
 #include <stddef.h>
 
+#include "buf.h"
 #include "resp_parse.h"
 
 struct conn;
 
-/* Runs one command of the connection, or takes it into the window. Replies in order. May mark the session for closing, or
- * the connection as waiting for a deferred command; never closes it. */
-void dispatch(struct conn *conn, const struct resp_command *cmd);
+enum dispatch_result {
+    DISPATCH_DONE = 0,  /* run, refused, deferred, or in the window */
+    DISPATCH_LATER = 1, /* not run, or not to its end: to be dispatched again when the connection may run commands */
+};
 
-/* Counts an error, under the command's counter (command_index()), if what has been written into the connection's replies
- * since `before` begins with one. */
-void dispatch_count_error(struct conn *conn, size_t before, size_t counter);
+/* Runs one command of the connection, or takes it into the window. Replies in order. May mark the session for closing, or
+ * make the connection wait; never closes it. */
+enum dispatch_result dispatch(struct conn *conn, const struct resp_command *cmd);
+
+/* Counts an error, under the command's counter (command_index()), if what is in `replies` from `before` on begins with
+ * one. */
+void dispatch_count_error(struct conn *conn, const struct buf *replies, size_t before, size_t counter);
 
 #endif

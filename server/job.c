@@ -1,6 +1,5 @@
 /* Deferred commands: libuv's thread pool runs them and brings them back to the loop that sent them. */
 #include <errno.h>
-#include <stddef.h>
 #include <stdlib.h>
 
 #include "command.h"
@@ -12,6 +11,7 @@ struct job {
     uv_work_t work;
     struct conn *conn;
     struct buf out;
+    const struct command *row;
     struct command_job command;
 };
 
@@ -29,20 +29,20 @@ static void job_done(uv_work_t *work, int status)
     struct conn *conn = job->conn;
     (void)status;
     worker_enter(conn->worker);
-    conn_deferred_done(conn, &job->out);
-    buf_deinit(&job->out);
+    conn_deferred_done(conn, &job->out, command_index(job->row), job->row->flags & CMD_WRITE);
     free(job->command.data);
     free(job);
 }
 
 void command_defer(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data)
 {
-    struct conn *conn = (struct conn *)(void *)((char *)ctx->session - offsetof(struct conn, session));
+    struct conn *conn = conn_of_session(ctx->session);
     struct job *job = calloc(1, sizeof(*job));
     int err = -ENOMEM;
     if (job) {
         job->work.data = job;
         job->conn = conn;
+        job->row = ctx->command;
         buf_init(&job->out, conn->out.cap);
         job->command = (struct command_job){
             .server = ctx->server,
@@ -58,5 +58,5 @@ void command_defer(struct command_ctx *ctx, void (*run)(struct command_job *job)
         free(job);
         return;
     }
-    conn->waiting = true;
+    conn_wait(conn, CONN_WAITS_JOB);
 }

@@ -96,8 +96,10 @@ static int start_workers(struct server *server, unsigned n)
 
 static void stop_workers(struct server *server)
 {
+    for (unsigned i = 0; i < server->nworkers; i++)
+        worker_stop(server->workers[i]);
     while (server->nworkers)
-        worker_stop(server->workers[--server->nworkers]);
+        worker_destroy(server->workers[--server->nworkers]);
     free(server->workers);
 }
 

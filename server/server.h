@@ -45,6 +45,11 @@ struct server {
     _Atomic uint64_t job_changes;       /* changes made by deferred commands, in threads of the pool */
     struct main_loop *main_loop;        /* of the main thread: listening, signals, timers, shutdown */
     struct store *store;                /* the data directory, opened */
+
+    /* When the replies of connections that ran a write command may leave. Asked at the end of an iteration, on the
+     * worker's loop, after the writes: the ticket that has to be durable first (worker_post_durable()), or 0 for now.
+     * NULL: always now. Set before the workers start. */
+    uint64_t (*durable_ticket)(struct server *server);
     pthread_mutex_t config_lock;
     pthread_mutex_t stats_lock;
     struct stats stats_base;            /* the sums at the last reset */

@@ -47,11 +47,13 @@ static void finish(struct worker *worker, uint64_t n)
     };
     conn_will_reply(op->conn);
     size_t before = buf_len(&op->conn->out);
-    if (op->kind == WINDOW_QUERY)
+    if (op->kind == WINDOW_QUERY) {
         bf_finish_query(&call, op->item, &op->probe);
-    else
+    } else {
         bf_finish_add(&call, op->item, &op->probe);
-    dispatch_count_error(op->conn, before, op->kind == WINDOW_QUERY ? worker->counter_bf_exists : worker->counter_bf_add);
+        op->conn->wrote = true;
+    }
+    dispatch_count_error(op->conn, &op->conn->out, before, op->kind == WINDOW_QUERY ? worker->counter_bf_exists : worker->counter_bf_add);
 }
 
 /* Takes the steps that are due when the steps before them may run ahead by so many commands. */

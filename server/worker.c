@@ -12,42 +12,62 @@
 
 /* ---- mailbox --------------------------------------------------------------------------------------------------------- */
 
-enum message_kind { MESSAGE_CONNECTION, MESSAGE_GATE, MESSAGE_STOP };
+void worker_post_message(struct worker *worker, struct worker_message *message)
+{
+    pthread_mutex_lock(&worker->mail_lock);
+    message->next = worker->mail;
+    worker->mail = message;
+    if (!worker->deaf)
+        uv_async_send(&worker->wake);
+    pthread_mutex_unlock(&worker->mail_lock);
+}
 
-struct worker_message {
-    struct worker_message *next;
-    enum message_kind kind;
-    int fd;
-    struct worker_gate *gate;
+struct call_message {
+    struct worker_message message;
+    void (*run)(struct worker *worker, void *arg);
+    void *arg;
 };
 
-static int post(struct worker *worker, struct worker_message message)
+static void run_call(struct worker *worker, struct worker_message *message)
 {
-    struct worker_message *m = malloc(sizeof(*m));
-    if (!m)
+    struct call_message call = *(struct call_message *)message;
+    free(message);
+    call.run(worker, call.arg);
+}
+
+int worker_post(struct worker *worker, void (*run)(struct worker *worker, void *arg), void *arg)
+{
+    struct call_message *call = malloc(sizeof(*call));
+    if (!call)
         return -ENOMEM;
-    *m = message;
-    pthread_mutex_lock(&worker->mail_lock);
-    m->next = worker->mail;
-    worker->mail = m;
-    pthread_mutex_unlock(&worker->mail_lock);
-    uv_async_send(&worker->wake);
+    *call = (struct call_message){.message.run = run_call, .run = run, .arg = arg};
+    worker_post_message(worker, &call->message);
     return 0;
+}
+
+static void open_connection(struct worker *worker, void *arg)
+{
+    int fd = (int)(intptr_t)arg;
+    int err = UV_ECANCELED;
+    if (worker->stopping)
+        close(fd);
+    else
+        err = conn_open(worker, fd);
+    if (err)
+        atomic_fetch_sub_explicit(&worker->nconns, 1, memory_order_relaxed);
+    if (err && !worker->stopping)
+        log_limited(&worker->server->log, &worker->server->limits.accept, worker->now_ms, LOG_LEVEL_WARNING,
+                    "cannot take a connection: %s", uv_strerror(err));
 }
 
 int worker_post_connection(struct worker *worker, int fd)
 {
     /* Counted from here on, so that a burst of connections is spread evenly too. */
     atomic_fetch_add_explicit(&worker->nconns, 1, memory_order_relaxed);
-    int err = post(worker, (struct worker_message){.kind = MESSAGE_CONNECTION, .fd = fd});
+    int err = worker_post(worker, open_connection, (void *)(intptr_t)fd);
     if (err)
         atomic_fetch_sub_explicit(&worker->nconns, 1, memory_order_relaxed);
     return err;
-}
-
-int worker_post_gate(struct worker *worker, struct worker_gate *gate)
-{
-    return post(worker, (struct worker_message){.kind = MESSAGE_GATE, .gate = gate});
 }
 
 static void close_everything(struct worker *worker)
@@ -58,14 +78,19 @@ static void close_everything(struct worker *worker)
     worker_finish(worker); /* replies that are ready leave first */
     while (worker->conns)
         conn_close(worker->conns);
+    pthread_mutex_lock(&worker->mail_lock);
+    worker->deaf = true;
+    pthread_mutex_unlock(&worker->mail_lock);
     uv_close((uv_handle_t *)&worker->wake, NULL);
     uv_close((uv_handle_t *)&worker->before_poll, NULL);
     uv_close((uv_handle_t *)&worker->after_poll, NULL);
+    uv_close((uv_handle_t *)&worker->next_turns, NULL);
     uv_close((uv_handle_t *)&worker->tick, NULL);
 }
 
-static void wait_at_gate(struct worker *worker, struct worker_gate *gate)
+static void wait_at_gate(struct worker *worker, void *arg)
 {
+    struct worker_gate *gate = arg;
     worker_finish(worker);
     pthread_mutex_lock(&gate->lock);
     gate->arrived++;
@@ -81,23 +106,35 @@ static void wait_at_gate(struct worker *worker, struct worker_gate *gate)
         close_everything(worker);
 }
 
-static void open_connection(struct worker *worker, int fd)
+int worker_post_gate(struct worker *worker, struct worker_gate *gate)
 {
-    int err = UV_ECANCELED;
-    if (worker->stopping)
-        close(fd);
-    else
-        err = conn_open(worker, fd);
-    if (err)
-        atomic_fetch_sub_explicit(&worker->nconns, 1, memory_order_relaxed);
-    if (err && !worker->stopping)
-        log_limited(&worker->server->log, &worker->server->limits.accept, worker->now_ms, LOG_LEVEL_WARNING,
-                    "cannot take a connection: %s", uv_strerror(err));
+    return worker_post(worker, wait_at_gate, gate);
 }
 
-static void on_mail(uv_async_t *async)
+static void release_durable(struct worker *worker)
 {
-    struct worker *worker = async->data;
+    uint64_t done = atomic_load_explicit(&worker->durable, memory_order_acquire);
+    while (!conn_list_empty(&worker->not_durable)) {
+        struct conn *conn = CONN_OF(worker->not_durable.next, durable);
+        if (conn->ticket > done)
+            break;
+        worker_enter(worker);
+        conn_list_remove(&conn->durable);
+        conn_ready(conn, CONN_WAITS_DURABLE);
+    }
+}
+
+void worker_post_durable(struct worker *worker, uint64_t ticket)
+{
+    atomic_store_explicit(&worker->durable, ticket, memory_order_release);
+    pthread_mutex_lock(&worker->mail_lock);
+    if (!worker->deaf)
+        uv_async_send(&worker->wake);
+    pthread_mutex_unlock(&worker->mail_lock);
+}
+
+static void run_mail(struct worker *worker)
+{
     struct worker_message *mail, *in_order = NULL;
 
     pthread_mutex_lock(&worker->mail_lock);
@@ -111,20 +148,24 @@ static void on_mail(uv_async_t *async)
         mail = next;
     }
     while (in_order) {
-        struct worker_message *m = in_order;
-        in_order = m->next;
-        worker_enter(worker);
-        if (m->kind == MESSAGE_CONNECTION)
-            open_connection(worker, m->fd);
-        else if (m->kind == MESSAGE_GATE)
-            wait_at_gate(worker, m->gate);
-        else
-            close_everything(worker);
-        free(m);
+        struct worker_message *message = in_order;
+        in_order = message->next; /* running it may free it */
+        if (!worker->stopping)
+            worker_enter(worker);
+        message->run(worker, message);
     }
 }
 
+static void on_wake(uv_async_t *async)
+{
+    struct worker *worker = async->data;
+    release_durable(worker);
+    run_mail(worker);
+}
+
 /* ---- the iteration --------------------------------------------------------------------------------------------------- */
+
+static void on_turns(uv_idle_t *handle);
 
 void worker_enter(struct worker *worker)
 {
@@ -146,7 +187,22 @@ void worker_enter(struct worker *worker)
         .max_inline = worker->limits.max_inline,
     };
     worker->high_water = (size_t)config->reply_buffer_high_water;
+    worker->reply_limit = (size_t)config->reply_buffer_limit;
     worker->over_memory = config->maxmemory && bloom_pool_bytes(worker->server->pool) >= config->maxmemory;
+}
+
+/* Replies to writes stay until what they promise is on disk. */
+static void hold_until_durable(struct worker *worker, struct conn *conn)
+{
+    struct server *server = worker->server;
+    conn->wrote = false;
+    uint64_t ticket = server->durable_ticket ? server->durable_ticket(server) : 0;
+    if (!ticket || ticket <= atomic_load_explicit(&worker->durable, memory_order_acquire))
+        return;
+    conn->ticket = ticket;
+    conn_list_remove(&conn->durable);
+    conn_list_append(&worker->not_durable, &conn->durable);
+    conn_wait(conn, CONN_WAITS_DURABLE);
 }
 
 void worker_finish(struct worker *worker)
@@ -154,16 +210,46 @@ void worker_finish(struct worker *worker)
     if (!worker->online)
         return;
     window_flush(worker);
-    while (worker->with_replies) {
-        struct conn *conn = worker->with_replies;
-        worker->with_replies = conn->next_with_replies;
-        conn->in_reply_list = false;
+    while (!conn_list_empty(&worker->with_replies)) {
+        struct conn *conn = CONN_OF(worker->with_replies.next, with_replies);
+        if (conn->wrote)
+            hold_until_durable(worker, conn);
+        conn_list_remove(&conn->with_replies);
         conn_flush(conn);
-        window_flush(worker); /* what was held back and could run now */
     }
     worker->arena_used = 0;
     worker->online = false;
     rcu_reader_offline();
+}
+
+void worker_give_turn(struct worker *worker, struct conn *conn)
+{
+    if (conn_link_used(&conn->turn) || worker->stopping)
+        return;
+    conn_list_append(&worker->turns, &conn->turn);
+    if (!uv_is_active((uv_handle_t *)&worker->next_turns))
+        uv_idle_start(&worker->next_turns, on_turns);
+}
+
+/* Whoever is not done with its turn has the next one in the next round, after the others and after fresh input. */
+static void on_turns(uv_idle_t *handle)
+{
+    struct worker *worker = handle->data;
+    worker_enter(worker);
+    struct conn_link now;
+    conn_list_init(&now);
+    while (!conn_list_empty(&worker->turns)) {
+        struct conn_link *link = worker->turns.next;
+        conn_list_remove(link);
+        conn_list_append(&now, link);
+    }
+    while (!conn_list_empty(&now)) {
+        struct conn *conn = CONN_OF(now.next, turn);
+        conn_list_remove(&conn->turn);
+        conn_take_turn(conn);
+    }
+    if (conn_list_empty(&worker->turns))
+        uv_idle_stop(handle);
 }
 
 static void on_before_poll(uv_prepare_t *handle)
@@ -184,7 +270,7 @@ static void on_tick(uv_timer_t *timer)
     int64_t timeout_ms = server_config(worker->server)->timeout * 1000;
     for (struct conn *conn = worker->conns, *next; conn; conn = next) {
         next = conn->next;
-        if (timeout_ms > 0 && !conn->waiting && worker->now_ms - conn->session.last_ms > timeout_ms)
+        if (timeout_ms > 0 && !conn->waits && worker->now_ms - conn->session.last_ms > timeout_ms)
             conn_close(conn);
         else if (buf_len(&conn->out) || conn->out_pause)
             conn_unstick(conn);
@@ -234,8 +320,10 @@ static void init_handles(struct worker *worker)
 {
     uv_prepare_init(&worker->loop, &worker->before_poll);
     uv_check_init(&worker->loop, &worker->after_poll);
+    uv_idle_init(&worker->loop, &worker->next_turns);
     uv_timer_init(&worker->loop, &worker->tick);
-    worker->before_poll.data = worker->after_poll.data = worker->tick.data = worker->wake.data = worker;
+    worker->before_poll.data = worker->after_poll.data = worker->next_turns.data = worker;
+    worker->tick.data = worker->wake.data = worker;
     uv_prepare_start(&worker->before_poll, on_before_poll);
     uv_check_start(&worker->after_poll, on_after_poll);
     uv_timer_start(&worker->tick, on_tick, WORKER_TICK_MS, WORKER_TICK_MS);
@@ -253,6 +341,9 @@ int worker_start(struct worker **worker_out, struct server *server, unsigned ind
         return -ENOMEM;
     *worker = (struct worker){.server = server, .index = index};
     pthread_mutex_init(&worker->mail_lock, NULL);
+    conn_list_init(&worker->with_replies);
+    conn_list_init(&worker->turns);
+    conn_list_init(&worker->not_durable);
     worker->counter_bf_exists = counter_of("bf.exists");
     worker->counter_bf_add = counter_of("bf.add");
     worker->arena = malloc(WORKER_ARENA_SIZE);
@@ -261,7 +352,7 @@ int worker_start(struct worker **worker_out, struct server *server, unsigned ind
         worker_free(worker);
         return err;
     }
-    err = uv_async_init(&worker->loop, &worker->wake, on_mail);
+    err = uv_async_init(&worker->loop, &worker->wake, on_wake);
     if (!err) {
         init_handles(worker);
         err = uv_thread_create(&worker->thread, worker_main, worker);
@@ -277,11 +368,24 @@ int worker_start(struct worker **worker_out, struct server *server, unsigned ind
     return err;
 }
 
+static void stop(struct worker *worker, struct worker_message *message)
+{
+    (void)message;
+    close_everything(worker);
+}
+
 void worker_stop(struct worker *worker)
 {
-    while (!worker->ended_at_gate && post(worker, (struct worker_message){.kind = MESSAGE_STOP}) != 0)
-        usleep(1000);
+    struct worker_message message = {.run = stop};
+    if (!worker->ended_at_gate)
+        worker_post_message(worker, &message);
     uv_thread_join(&worker->thread);
+    run_mail(worker); /* what was posted too late for the loop */
+}
+
+void worker_destroy(struct worker *worker)
+{
+    run_mail(worker);
     int err = uv_loop_close(&worker->loop);
     if (err) /* a handle was left open: a bug, and worth a loud word */
         log_warning(&worker->server->log, "worker %u: loop did not close: %s", worker->index, uv_strerror(err));

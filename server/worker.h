@@ -4,6 +4,8 @@
  * BF.EXISTS through the window (window.h) that overlaps their cache misses across connections; at the end of the iteration
  * each connection's replies leave in one write, and the worker goes offline for RCU while it sleeps in poll.
  *
+ * Threads talk to a worker by posting messages: functions that run on its loop, in the order in which they were posted.
+ *
  * Thread rule: worker_post*() and worker_nconns(): any. Everything else: the worker's own thread ("loop"). */
 #ifndef BLOOMERY_WORKER_H
 #define BLOOMERY_WORKER_H
@@ -13,12 +15,14 @@
 #include <stdbool.h>
 #include <uv.h>
 
+#include "conn_list.h"
 #include "resp_parse.h"
 #include "server.h"
 #include "stats.h"
 #include "window.h"
 
 struct conn;
+struct worker;
 
 #define WORKER_ARENA_SIZE (1024 * 1024) /* what one iteration reads before the window has to be emptied */
 #define WORKER_READ_SIZE  (64 * 1024)   /* most that is read from one connection at a time */
@@ -26,7 +30,13 @@ struct conn;
 #define WORKER_SPARE_BUFS 64            /* reply buffers kept for reuse */
 #define WORKER_BUF_SIZE   (16 * 1024)
 
-struct worker_message;
+/* A message: `run` is called once, on the worker's loop, after worker_enter(). It may post, write to connections, and free
+ * what the message is in. When the daemon ends it is called as well, with worker->stopping set: there are no connections
+ * any more then and everything that it owns has to be given back. It must not block. */
+struct worker_message {
+    struct worker_message *next; /* internal */
+    void (*run)(struct worker *worker, struct worker_message *message);
+};
 
 struct worker {
     struct server *server;
@@ -36,14 +46,19 @@ struct worker {
     uv_async_t wake;              /* the mailbox has something */
     uv_prepare_t before_poll;
     uv_check_t after_poll;
+    uv_idle_t next_turns;         /* active while there are `turns`: the loop does not sleep */
     uv_timer_t tick;              /* idle clients, and those that do not read */
 
     pthread_mutex_t mail_lock;
     struct worker_message *mail;  /* newest first */
+    bool deaf;                    /* under mail_lock: `wake` is closed */
+    _Atomic uint64_t durable;     /* the highest ticket of worker_post_durable() */
 
     struct conn *conns;           /* all of them */
     _Atomic unsigned nconns;
-    struct conn *with_replies;    /* those whose replies leave at the end of the iteration */
+    struct conn_link with_replies; /* those whose replies leave at the end of the iteration */
+    struct conn_link turns;       /* those with kept input that may run now, in the order of their turns */
+    struct conn_link not_durable; /* those with CONN_WAITS_DURABLE, in the order of their tickets */
 
     size_t counter_bf_exists, counter_bf_add; /* command_index() of the two */
     bool online;                  /* an RCU reader right now */
@@ -53,6 +68,7 @@ struct worker {
     struct resp_limits limits;    /* the settings, copied once per iteration */
     struct resp_limits limits_noauth;
     size_t high_water;
+    size_t reply_limit;
     int64_t now_ms;               /* monotonic, of this iteration */
 
     char *arena;                  /* input of this iteration; slices of it are valid until the window is emptied */
@@ -69,11 +85,25 @@ struct worker {
 int worker_start(struct worker **worker_out, struct server *server, unsigned index);
 
 /* Ends it, unless a gate has ended it already: connections are closed after their replies were offered to the kernel; joins
- * the thread and frees the worker. */
+ * the thread. Others may still post: a worker is destroyed when all have been stopped. */
 void worker_stop(struct worker *worker);
+void worker_destroy(struct worker *worker);
 
 /* Hands a connected socket over; the worker owns it from now on. 0 or -ENOMEM (the socket is still the caller's). */
 int worker_post_connection(struct worker *worker, int fd);
+
+/* Posts a message in the caller's memory, which must stay valid until it has run. Never fails. */
+void worker_post_message(struct worker *worker, struct worker_message *message);
+
+/* Posts a call of run(worker, arg), under the rules of a message. 0 or -ENOMEM (nothing is posted). */
+int worker_post(struct worker *worker, void (*run)(struct worker *worker, void *arg), void *arg);
+
+/* Says that everything up to this ticket is on disk: replies that waited for it leave (server.h, durable_ticket). Tickets
+ * only rise. Never fails; cheap when the worker has not looked since the last call. */
+void worker_post_durable(struct worker *worker, uint64_t ticket);
+
+/* Gives a connection a turn, once, in the next round of the loop: see conn_take_turn(). */
+void worker_give_turn(struct worker *worker, struct conn *conn);
 
 /* Makes the worker finish what it has begun and then stand still until the gate opens: for the last save, which must see
  * every acknowledged add. */

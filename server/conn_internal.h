@@ -1,0 +1,22 @@
+/* Shared between conn.c (socket, replies, waiting), conn_input.c and conn_open.c only. Thread: the owning worker's. */
+#ifndef BLOOMERY_CONN_INTERNAL_H
+#define BLOOMERY_CONN_INTERNAL_H
+
+#include "conn.h"
+
+/* Whether the connection's next command may be run now. */
+bool conn_may_run(const struct conn *conn);
+
+/* Polls for what the connection can make use of now; gives it a turn if there is kept input that may run. */
+void conn_update(struct conn *conn);
+
+/* Logs that a client is closed, at a bounded rate. */
+void conn_warn_closed(const struct conn *conn, const char *why);
+
+/* The socket is readable. May close the connection. */
+void conn_read(struct conn *conn);
+
+/* Frees what is kept of the input. */
+void conn_drop_input(struct conn *conn);
+
+#endif

@@ -1,0 +1,53 @@
+/* conn_list: doubly linked lists of connections. A connection has one link for each list that it can be in, so that it
+ * can be taken out of any of them at once, however long they are, when it is closed.
+ *
+ * Thread: the owning worker's. */
+#ifndef BLOOMERY_CONN_LIST_H
+#define BLOOMERY_CONN_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* A link, and likewise the head of a list. Zero-initialised: in no list. */
+struct conn_link {
+    struct conn_link *prev, *next;
+};
+
+static inline void conn_list_init(struct conn_link *list)
+{
+    list->prev = list->next = list;
+}
+
+static inline bool conn_list_empty(const struct conn_link *list)
+{
+    return list->next == list;
+}
+
+static inline bool conn_link_used(const struct conn_link *link)
+{
+    return link->next != NULL;
+}
+
+/* Puts a link that is in no list at the end of one. */
+static inline void conn_list_append(struct conn_link *list, struct conn_link *link)
+{
+    link->next = list;
+    link->prev = list->prev;
+    list->prev->next = link;
+    list->prev = link;
+}
+
+/* Takes a link out of its list, if it is in any. */
+static inline void conn_list_remove(struct conn_link *link)
+{
+    if (!link->next)
+        return;
+    link->prev->next = link->next;
+    link->next->prev = link->prev;
+    link->prev = link->next = NULL;
+}
+
+/* The connection whose `member` the link is. */
+#define CONN_OF(link, member) ((struct conn *)(void *)((char *)(link) - offsetof(struct conn, member)))
+
+#endif

@@ -1,0 +1,125 @@
+/* How a connection begins: its addresses, the options of its socket, and who is turned away. */
+#include "conn_internal.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "worker.h"
+
+static void format_addr(const struct sockaddr_storage *ss, char *text_out, size_t size, bool *local_out)
+{
+    char ip[INET6_ADDRSTRLEN] = "?";
+    if (ss->ss_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)ss;
+        inet_ntop(AF_INET, &in->sin_addr, ip, sizeof(ip));
+        snprintf(text_out, size, "%s:%u", ip, ntohs(in->sin_port));
+        *local_out = ntohl(in->sin_addr.s_addr) >> 24 == 127;
+    } else if (ss->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)ss;
+        inet_ntop(AF_INET6, &in6->sin6_addr, ip, sizeof(ip));
+        snprintf(text_out, size, "[%s]:%u", ip, ntohs(in6->sin6_port));
+        *local_out = IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr) ||
+                     (IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr) && in6->sin6_addr.s6_addr[12] == 127);
+    } else {
+        const struct sockaddr_un *un = (const struct sockaddr_un *)ss;
+        snprintf(text_out, size, "%.*s:0", (int)(size - 3), un->sun_path[0] ? un->sun_path : "unixsocket");
+        *local_out = true;
+    }
+}
+
+static void describe(struct conn *conn)
+{
+    struct sockaddr_storage ss;
+    socklen_t len = sizeof(ss);
+    bool ignored;
+    memset(&ss, 0, sizeof(ss));
+    if (getsockname(conn->fd, (struct sockaddr *)&ss, &len) == 0)
+        format_addr(&ss, conn->session.laddr, sizeof(conn->session.laddr), &ignored);
+    len = sizeof(ss);
+    bool is_unix = ss.ss_family == AF_UNIX;
+    if (is_unix)
+        snprintf(conn->session.addr, sizeof(conn->session.addr), "%s", conn->session.laddr);
+    else if (memset(&ss, 0, sizeof(ss)), getpeername(conn->fd, (struct sockaddr *)&ss, &len) == 0)
+        format_addr(&ss, conn->session.addr, sizeof(conn->session.addr), &conn->session.local);
+    conn->session.local |= is_unix;
+}
+
+static void set_socket_options(const struct conn *conn, const struct config *config)
+{
+    int one = 1;
+    setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* fails on a Unix socket, which needs none */
+    int interval = (int)config->tcp_keepalive;
+    if (interval > 0 && setsockopt(conn->fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one)) == 0) {
+        int step = interval / 3 > 0 ? interval / 3 : 1, probes = 3;
+        setsockopt(conn->fd, IPPROTO_TCP, TCP_KEEPIDLE, &interval, sizeof(interval));
+        setsockopt(conn->fd, IPPROTO_TCP, TCP_KEEPINTVL, &step, sizeof(step));
+        setsockopt(conn->fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+    }
+}
+
+static const char protected_mode_text[] =
+    "DENIED Bloomery is in protected mode: it has no password and takes connections from this machine only. To allow "
+    "others, set a password ('requirepass' in the configuration file, or CONFIG SET requirepass from this machine), or, if "
+    "the network itself is trusted, set 'protected-mode no'.";
+
+/* Clients that must not stay get a reason before they are closed. */
+static const char *refusal(const struct conn *conn, const struct config *config)
+{
+    if (config->protected_mode && !config->requirepass[0] && !conn->session.local)
+        return protected_mode_text;
+    if (sessions_count(conn->worker->server->sessions) > (uint64_t)config->maxclients)
+        return "ERR max number of clients reached";
+    return NULL;
+}
+
+int conn_open(struct worker *worker, int fd)
+{
+    const struct config *config = server_config(worker->server);
+    struct conn *conn = calloc(1, sizeof(*conn));
+    int err = conn ? uv_poll_init(&worker->loop, &conn->poll, fd) : -ENOMEM;
+    if (err) {
+        free(conn);
+        close(fd);
+        return err;
+    }
+    conn->poll.data = conn;
+    conn->worker = worker;
+    conn->fd = fd;
+    resp_parser_init(&conn->parser);
+    buf_init(&conn->out, (size_t)config->reply_buffer_limit);
+    conn->reply = (struct reply){.buf = &conn->out, .version = 2};
+    conn->session.fd = fd;
+    conn->session.worker = worker->index;
+    conn->session.resp = 2;
+    conn->session.created_ms = worker->now_ms;
+    conn->session.last_ms = worker->now_ms;
+    conn->session.authenticated = !config->requirepass[0];
+    describe(conn);
+    set_socket_options(conn, config);
+
+    conn->next = worker->conns;
+    if (conn->next)
+        conn->next->prev = conn;
+    worker->conns = conn;
+    sessions_add(worker->server->sessions, &conn->session);
+
+    const char *why_not = refusal(conn, config);
+    if (why_not) {
+        conn_will_reply(conn);
+        reply_error(&conn->reply, why_not);
+        conn->session.close_after_reply = true;
+        stats_add(&worker->stats.connections_rejected, 1);
+    } else {
+        stats_add(&worker->stats.connections_received, 1);
+    }
+    conn_update(conn);
+    return 0;
+}

@@ -1,16 +1,18 @@
 /* store: the data directory: filters loaded from it and saved to it, atomically as a whole.
  *
  * What it does not do: it knows no client, no clock, no logging and no configuration; it owns no filter (the caller
- * allocates them and keeps them alive); it starts no threads except inside store_load().
+ * allocates them and keeps them alive); it starts no threads that outlive the call.
  *
  * A save either takes place or it does not: whatever happens during a save, a crash included, the next start finds
  * exactly the save before it or exactly this one. Bytes on disk, and what a crash may leave: docs/FORMAT.md.
  *
  * A filter whose files cannot be trusted is quarantined: its files and its record stay as they are through any number of
- * saves until store_forget(). A file that the store did not make is never overwritten nor deleted.
+ * saves until store_forget(). A file that the store did not make is never overwritten nor deleted: a filter in whose
+ * place it is gets another directory.
  *
- * Lifetime: store_open() to store_close(). Thread: "pool"; one call at a time on a store, except store_forget() and
- * store_next_id(), which any thread may call at any time, also during a save.
+ * Lifetime: store_open() to store_close(). Thread: "pool"; one call at a time on a store, except store_forget(),
+ * store_next_id(), store_write(), store_published() and store_discard(), which any thread may call at any time, also
+ * during a save.
  *
  * Errors: 0; a negative -errno for what the system refused; a positive enum store_status. The errbuf always says what
  * went wrong and names the file. */
@@ -45,6 +47,13 @@ struct store_options {
     const struct fsops *fs;  /* NULL: the real one. Borrowed. */
     store_report_fn *report; /* NULL: nobody listens. Called from the threads that work on the store. */
     void *report_ctx;
+    uint64_t hash_seed; /* of the tables in memory: random where names come from strangers */
+};
+
+/* Where the log of changes goes on from a save. Both are numbers of the log's own, which the store only keeps. */
+struct store_checkpoint {
+    uint64_t log;     /* the first segment that is needed together with the save; 0: there has been no log */
+    uint64_t control; /* control records up to this number are reflected in the save */
 };
 
 /* Opens the data directory: creates what is absent (the directory, its tree, an empty MANIFEST), takes the lock, reads
@@ -59,21 +68,36 @@ void store_close(struct store *store);
 /* The id that the next new filter gets: greater than every id that this directory has ever seen. */
 uint64_t store_next_id(const struct store *store);
 
+/* Of the committed MANIFEST. Not during a save. */
+struct store_checkpoint store_checkpoint(const struct store *store);
+
 size_t store_count(const struct store *store); /* filters in the committed MANIFEST, quarantined ones included */
 
 /* Whether the committed MANIFEST holds a filter of this name; in `id_out` (may be NULL) its id. 0 or STORE_NOT_FOUND,
  * or -errno when the MANIFEST cannot be read any more. */
 int store_find(struct store *store, const char *name, size_t name_len, uint64_t *id_out, struct errbuf *err);
 
-/* ---- loading ------------------------------------------------------------------------------------------------------- */
+/* ---- loading: store_open(), then the log's control records are replayed, then store_load() ------------------------- */
 
-/* A filter as the MANIFEST states it. Valid during the callback. */
+/* Between store_open() and store_load(), for each record that store_write() made and that the log has kept, in the log's
+ * order, also when a later record deletes the filter again. What is not handed in here and is not in the MANIFEST is a
+ * leftover of a crash to store_load(), and removed. 0, STORE_DAMAGED (not such a record), -ENOMEM. */
+int store_replay_written(struct store *store, const char *record, size_t len, struct errbuf *err)
+    __attribute__((warn_unused_result));
+
+/* A filter as the MANIFEST (or a replayed record) states it. Valid during the callback. */
 struct store_filter {
     uint64_t id;
     const char *name; /* `name_len` bytes, not NUL-terminated */
     size_t name_len;
     int64_t expires_ms; /* unix time, 0: never */
-    uint64_t log_position;
+    uint64_t log_position; /* goes: see store_checkpoint */
+};
+
+enum store_fate {
+    STORE_KEPT,
+    STORE_GONE,     /* deleted since the save; its files are removed by the next one */
+    STORE_GIVEN_UP, /* the same, but it was quarantined when it was deleted: its files are moved to quarantine/ instead */
 };
 
 /* Called from up to `nthreads` threads at once, at most one call per filter at a time. For each filter: alloc(), then
@@ -91,6 +115,9 @@ struct store_loader {
     /* It could not be loaded. `reason` names the file and what is wrong with it. */
     void (*quarantined)(void *ctx, const struct store_filter *info, const char *reason);
     void *ctx;
+    /* First of all: what the log knows of the filter since the save. May put another name (valid until the last callback
+     * for the filter) and another expiry into `info`. NULL: nothing. */
+    enum store_fate (*resolve)(void *ctx, struct store_filter *info);
 };
 
 struct store_load_summary {
@@ -115,11 +142,12 @@ struct store_item {
     uint64_t id;
     const char *name; /* borrowed until release() */
     size_t name_len;
-    struct bloom_filter *filter; /* kept alive by the source until release(); NULL: gone, or quarantined (the store knows) */
+    struct bloom_filter *filter; /* kept alive by the source until release(); NULL: gone or quarantined */
     bool dirty;                  /* its bits have changed since the source last yielded it */
+    bool quarantined;            /* it is there, but could not be loaded: `filter` is NULL, name and expiry hold */
     int64_t expires_ms;
-    uint64_t log_position; /* bits of all adds up to this position are in the filter now */
-    void *user;            /* the source's own */
+    uint64_t log_position; /* goes: see store_checkpoint */
+    void *user; /* the source's own */
 };
 
 /* What is to be saved: everything that next() yields. Filters of the last save that are not yielded are gone and will be
@@ -129,6 +157,9 @@ struct store_source {
     int (*next)(void *ctx, struct store_item *item_out); /* 1, 0 at the end, -errno: the save fails */
     void (*release)(void *ctx, struct store_item *item); /* once per item yielded, in order */
     uint64_t (*next_id)(void *ctx);                      /* asked at the end; NULL: one above the highest id seen */
+    /* Asked after next() has returned 0, before anything becomes valid: may make the log durable. 0, or -errno with a
+     * text: the save fails. NULL: the checkpoint of the save before holds on. */
+    int (*checkpoint)(void *ctx, struct store_checkpoint *checkpoint_out, struct errbuf *err);
     void (*wrote)(void *ctx, uint64_t bytes);            /* after every piece written, may sleep to pace; NULL: nobody asks */
     void *ctx;
     bool keep_unlisted;
@@ -140,8 +171,9 @@ struct store_save_summary {
     uint64_t layers_linked;  /* of renamed filters: same bytes, new name */
     uint64_t bytes;          /* written to Filter.db files */
     uint64_t removed;        /* filters that are gone */
-    uint64_t refused;        /* filters that could not be saved because a foreign file is in their place; each one has
-                              * been reported, the last one is in `refusal`; what the directory held of them before stays */
+    uint64_t refused; /* goes, with `refusal`: a save will contain everything or fail */
+    uint64_t displaced;      /* filters whose directory is not the one of their name, because something that is not ours
+                              * is in the way there */
     bool unfinished;         /* committed and safe, but some file could not be renamed or removed: the next save or start
                               * does it */
     struct errbuf refusal;
@@ -156,6 +188,28 @@ struct store_save_summary {
  * were written. Memory beyond the index: one buffer of 1 MB. */
 int store_save(struct store *store, const struct store_source *source, struct store_save_summary *summary_out,
                struct errbuf *err) __attribute__((warn_unused_result));
+
+/* ---- one filter, outside a save ------------------------------------------------------------------------------------- */
+
+/* Writes a filter that is not (yet) in the registry: the caller is about to publish contents that came from elsewhere, and
+ * the log cannot hold them. On success the files are on disk under temporary names, and `record_out` holds what the log
+ * has to keep of them (to be freed by the caller): handed to store_replay_written() after a crash, it brings the filter
+ * back. The item's `dirty`, `quarantined` and `user` are not looked at.
+ *
+ * Then exactly one of store_published(), once the record is in the log's queue and the filter in the registry, and
+ * store_discard(). A save that is yielded the filter takes the files over if it is not dirty. Files of a filter that was
+ * published and is not yielded any more go with the next save.
+ *
+ * 0, or -errno: nothing is left. Thread: "pool"; any number at a time, also during a save, not during store_load(). */
+struct store_record {
+    char *text;
+    size_t len;
+};
+int store_write(struct store *store, const struct store_item *item, struct store_record *record_out, struct errbuf *err)
+    __attribute__((warn_unused_result));
+void store_published(struct store *store, uint64_t id); /* never blocks on the disk, calls nobody; ids that store_write()
+                                                         * has not had are ignored */
+void store_discard(struct store *store, uint64_t id);   /* deletes the files */
 
 /* Gives up a quarantined filter (an operator deletes it): the next save leaves it out and moves its files to quarantine/.
  * 0, or STORE_NOT_FOUND when no quarantined filter has this id. Takes effect in memory at once, costs nothing. */

@@ -64,7 +64,11 @@ int load_data(struct server *server, struct errbuf *err)
     const struct config *config = server_config(server);
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     unsigned nthreads = config->load_threads ? (unsigned)config->load_threads : processors > 0 ? (unsigned)processors : 1;
-    struct store_loader loader = {on_alloc, on_loaded, on_discard, on_quarantined, server};
+    struct store_loader loader = {.alloc = on_alloc,
+                                  .loaded = on_loaded,
+                                  .discard = on_discard,
+                                  .quarantined = on_quarantined,
+                                  .ctx = server};
     struct store_load_summary summary;
     int64_t start = server_now_ms();
     if (store_load(server->store, server->pool, nthreads, &loader, &summary, err) != 0)

@@ -218,7 +218,11 @@ static void on_quarantined(void *ctx, const struct store_filter *info, const cha
 int rig_load(struct rig *rig, const char *dir, const struct fsops *fs, unsigned nthreads, struct store **store_out,
              struct errbuf *err)
 {
-    struct store_loader loader = {on_alloc, on_loaded, on_discard, on_quarantined, rig};
+    struct store_loader loader = {.alloc = on_alloc,
+                                  .loaded = on_loaded,
+                                  .discard = on_discard,
+                                  .quarantined = on_quarantined,
+                                  .ctx = rig};
     struct store_options options = rig_options(rig, fs);
     struct store *store;
     int rc = store_open(dir, &options, &store, err);

@@ -66,6 +66,12 @@ int tool_arguments(int argc, char **argv, struct tool_option *options, const cha
             return tool_misused(command, "unknown option '%.*s'", (int)len, argv[i]);
         if (option->value)
             return tool_misused(command, "%s is given twice", option->name);
+        if (option->flag) {
+            if (argv[i][len] == '=')
+                return tool_misused(command, "%s takes no value", option->name);
+            option->value = "";
+            continue;
+        }
         option->value = argv[i][len] == '=' ? argv[i] + len + 1 : argv[++i];
         if (!option->value)
             return tool_misused(command, "%s needs a value", option->name);

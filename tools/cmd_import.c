@@ -250,7 +250,7 @@ static int save(struct import *import)
 
 int tool_import(int argc, char **argv)
 {
-    struct tool_option options[] = {{"--variant", NULL}, {"--capacity", NULL}, {"--error", NULL}, {NULL, NULL}};
+    struct tool_option options[] = {{.name = "--variant"}, {.name = "--capacity"}, {.name = "--error"}, {.name = NULL}};
     const char *arguments[3] = {NULL, NULL, NULL};
     struct import import = {0};
     int rc = tool_arguments(argc, argv, options, arguments, 3);

@@ -21,13 +21,36 @@ static const struct tool_command commands[] = {
                 "  --error P     the false-positive rate to state for it, 0 < P < 1. By default the rate at its capacity.\n",
         .run = tool_import,
     },
+    {
+        .name = "bench",
+        .arguments = "WORKLOAD [options]",
+        .summary = "Puts load on a RESP server and measures throughput and latency.",
+        .help = "WORKLOAD is exists, add, mexists, madd, ping, get, set, or a command line of your own in quotes, in which\n"
+                "{filter} stands for a filter's name, {item} for the next item and {items} for a batch of them.\n"
+                "\n"
+                "Server:  --host H (127.0.0.1), --port P (6379), --unix PATH, --password WORD (or $REDISCLI_AUTH), --resp 2|3\n"
+                "Load:    --connections N (50), --pipeline N (1), --threads N (1), --time SECONDS (10), --warmup SECONDS (1),\n"
+                "         --requests N (instead of a time)\n"
+                "         --rate N      requests per second that are due whatever the server does; latencies then run from\n"
+                "                       the moment a request was due. Without it each connection waits for its replies.\n"
+                "Items:   --items N (1000000) to choose from, --start N (0) number of the first, --size BYTES or MIN-MAX (16),\n"
+                "         --order uniform|sequential|zipf[:EXPONENT] (uniform; sequential, all new, for add and madd),\n"
+                "         --hits SHARE (1) of queries for items that are among them; the others are for items never added,\n"
+                "         --batch N (100) items of {items}, --seed N (1)\n"
+                "Filters: --filter NAME (bench), --filters N (1): one of NAME:0 .. NAME:<N-1> at random,\n"
+                "         --reserve CAPACITY[:RATE]  deletes NAME and reserves it anew, not scaling,\n"
+                "         --load        adds all items before it measures\n"
+                "Output:  --json FILE, --hdr FILE (percentiles in HdrHistogram's text form); FILE - is stdout,\n"
+                "         --progress    shows a line on stderr once a second, also when that is not a terminal\n",
+        .run = tool_bench,
+    },
 };
 
 #define NCOMMANDS (sizeof(commands) / sizeof(*commands))
 
 static void print_help(void)
 {
-    printf("bloomery %s: offline work on Bloomery's data directories and Filter.db files\n\n", BLOOMERY_VERSION);
+    printf("bloomery %s: work on Bloomery's data directories and Filter.db files, and a load generator\n\n", BLOOMERY_VERSION);
     printf("Usage: bloomery COMMAND ...\n\n");
     for (size_t i = 0; i < NCOMMANDS; i++)
         printf("  %-10s %s\n", commands[i].name, commands[i].summary);

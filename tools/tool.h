@@ -33,6 +33,7 @@ int tool_misused(const char *command, const char *fmt, ...) __attribute__((forma
 struct tool_option {
     const char *name; /* with the dashes */
     const char *value;
+    bool flag;        /* it takes no value; when it is given, `value` is "" */
 };
 int tool_arguments(int argc, char **argv, struct tool_option *options, const char **positional, size_t npositional);
 
@@ -41,5 +42,6 @@ bool tool_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out)
 bool tool_parse_double(const char *text, double *out);
 
 int tool_import(int argc, char **argv);
+int tool_bench(int argc, char **argv);
 
 #endif

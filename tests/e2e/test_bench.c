@@ -1,0 +1,123 @@
+/* `bloomery bench` against the daemon: what it says it did is what the daemon has seen. */
+#include <criterion/criterion.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "client.h"
+#include "daemon.h"
+
+static struct daemon the_daemon;
+static char output[8192]; /* of the last run */
+
+static void start(void)
+{
+    const char *const args[] = {"--save", "", NULL};
+    daemon_start(&the_daemon, args);
+}
+
+static void discard(void)
+{
+    daemon_discard(&the_daemon);
+}
+
+TestSuite(bench, .init = start, .fini = discard, .timeout = 300);
+
+/* Runs it; its exit status. */
+__attribute__((format(printf, 1, 2))) static int run(const char *fmt, ...)
+{
+    char command[1024];
+    va_list args;
+    int len = snprintf(command, sizeof(command), "%s bench --port %d ", BLOOMERY_TOOL_PATH, the_daemon.port);
+    va_start(args, fmt);
+    len += vsnprintf(command + len, sizeof(command) - (size_t)len, fmt, args);
+    va_end(args);
+    snprintf(command + len, sizeof(command) - (size_t)len, " 2>&1");
+    FILE *pipe = popen(command, "r");
+    cr_assert_not_null(pipe);
+    size_t n = fread(output, 1, sizeof(output) - 1, pipe);
+    output[n] = '\0';
+    int status = pclose(pipe);
+    cr_assert(WIFEXITED(status), "%s", output);
+    return WEXITSTATUS(status);
+}
+
+static double field(const char *name)
+{
+    char key[64];
+    snprintf(key, sizeof(key), "\"%s\": ", name);
+    const char *at = strstr(output, key);
+    cr_assert(at, "%s is not in %s", name, output);
+    return strtod(at + strlen(key), NULL);
+}
+
+DAEMON_TEST(the_daemon, bench, every_request_is_sent_and_answered_once)
+{
+    redisContext *client = client_open(the_daemon.port);
+    cr_assert_eq(run("add --reserve 100000:0.0001 --requests 30001 --connections 7 --pipeline 13 --threads 3 --json -"), 0,
+                 "%s", output);
+    cr_expect_eq(field("requests"), 30001);
+    cr_expect_eq(field("ones") + field("zeros"), 30001);
+    cr_expect_eq(field("errors"), 0);
+    cr_expect_eq((double)client_number(client, "BF.CARD bench"), field("ones"));
+    cr_expect_geq(field("p99"), field("p50"));
+
+    /* The same items again are there, others are not. */
+    cr_assert_eq(run("exists --items 30001 --requests 20000 --pipeline 5 --json -"), 0, "%s", output);
+    cr_expect_eq(field("ones"), 20000);
+    cr_assert_eq(run("exists --items 30001 --requests 20000 --hits 0 --resp 3 --json -"), 0, "%s", output);
+    cr_expect_lt(field("ones"), 100);
+    cr_assert_eq(run("mexists --items 1000 --batch 50 --requests 100 --order zipf:1.1 --json -"), 0, "%s", output);
+    cr_expect_eq(field("ones"), 5000);
+    redisFree(client);
+}
+
+DAEMON_TEST(the_daemon, bench, loads_the_filter_it_asks)
+{
+    cr_assert_eq(run("exists --reserve 20000 --load --items 12345 --size 3-40 --requests 5000 --json -"), 0, "%s", output);
+    cr_expect_eq(field("ones"), 5000);
+}
+
+DAEMON_TEST(the_daemon, bench, a_rate_is_kept)
+{
+    cr_assert_eq(run("ping --rate 2000 --time 1 --warmup 0.1 --connections 4 --pipeline 64 --json -"), 0, "%s", output);
+    cr_expect(field("requests") > 1500 && field("requests") < 2050, "%s", output);
+}
+
+/* While the daemon stands still nothing can be answered: a latency that runs from when requests were due shows all of
+ * them late, not only those few that were under way. */
+DAEMON_TEST(the_daemon, bench, a_stall_is_charged_to_all_requests_due_meanwhile)
+{
+    char stop[128];
+    snprintf(stop, sizeof(stop), "(sleep 0.7; kill -STOP %d; sleep 1; kill -CONT %d) &", (int)the_daemon.pid,
+             (int)the_daemon.pid);
+    cr_assert_eq(system(stop), 0);
+    cr_assert_eq(run("ping --rate 1000 --time 4 --warmup 0.2 --connections 2 --json -"), 0, "%s", output);
+    cr_expect_gt(field("p90"), 100000, "%s", output); /* of 4 s one was lost: the slowest tenth waited long */
+    cr_expect_gt(field("max"), 800000, "%s", output);
+}
+
+DAEMON_TEST(the_daemon, bench, errors_fail_and_are_shown)
+{
+    cr_expect_eq(run("\"BF.CARD\" --requests 10"), 1);
+    cr_expect(strstr(output, "wrong number of arguments"), "%s", output);
+    cr_expect_eq(run("exists --connections 2 --threads 3"), 2);
+    cr_expect_eq(run("exists --pipeline 0"), 2);
+    cr_expect_eq(run("exists --order up"), 2);
+    cr_expect_eq(run("exists --requests 5 --json /nowhere/file"), 1);
+    daemon_stop(&the_daemon);
+    cr_expect_eq(run("ping --requests 1"), 1);
+    cr_expect(strstr(output, "cannot connect"), "%s", output);
+}
+
+DAEMON_TEST(the_daemon, bench, reports_for_people)
+{
+    cr_assert_eq(run("add --requests 1000 --hdr %s/hdr", the_daemon.dir), 0, "%s", output);
+    cr_expect(strstr(output, "throughput") && strstr(output, "p99.9") && strstr(output, "the limit"), "%s", output);
+    char command[1024];
+    snprintf(command, sizeof(command), "grep -q 'TotalCount' %s/hdr && grep -q 'Total count    =         1000' %s/hdr",
+             the_daemon.dir, the_daemon.dir);
+    cr_expect_eq(system(command), 0);
+}

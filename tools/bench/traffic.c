@@ -1,0 +1,305 @@
+#include "traffic.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- templates ------------------------------------------------------------------------------------------------------- */
+
+enum part_kind { PART_LITERAL, PART_ITEM, PART_FILTER };
+
+#define NAME_MAX_SIZE 512
+
+struct builder {
+    struct request_template *t;
+    size_t literal_len, literal_size;
+    size_t parts_size;
+    bool failed;
+};
+
+static struct request_part *add_part(struct builder *b, enum part_kind kind)
+{
+    struct request_template *t = b->t;
+    if (t->nparts == b->parts_size) {
+        size_t size = b->parts_size ? b->parts_size * 2 : 16;
+        struct request_part *parts = realloc(t->parts, size * sizeof(*parts));
+        if (!parts) {
+            b->failed = true;
+            return NULL;
+        }
+        t->parts = parts;
+        b->parts_size = size;
+    }
+    struct request_part *part = &t->parts[t->nparts++];
+    *part = (struct request_part){.kind = (uint8_t)kind, .offset = (uint32_t)b->literal_len};
+    return part;
+}
+
+static void add_literal(struct builder *b, const char *text, size_t len)
+{
+    struct request_template *t = b->t;
+    if (b->literal_len + len > b->literal_size) {
+        size_t size = (b->literal_len + len) * 2;
+        char *literal = realloc(t->literal, size);
+        if (!literal) {
+            b->failed = true;
+            return;
+        }
+        t->literal = literal;
+        b->literal_size = size;
+    }
+    struct request_part *last = t->nparts ? &t->parts[t->nparts - 1] : NULL;
+    if (!last || last->kind != PART_LITERAL)
+        last = add_part(b, PART_LITERAL);
+    if (!last)
+        return;
+    memcpy(t->literal + b->literal_len, text, len);
+    b->literal_len += len;
+    last->len += (uint32_t)len;
+}
+
+static void add_word(struct builder *b, const char *word, size_t len, unsigned batch)
+{
+    if (len == 6 && memcmp(word, "{item}", 6) == 0) {
+        add_part(b, PART_ITEM);
+        b->t->items++;
+    } else if (len == 7 && memcmp(word, "{items}", 7) == 0) {
+        for (unsigned i = 0; i < batch; i++)
+            add_part(b, PART_ITEM);
+        b->t->items += batch;
+    } else if (len == 8 && memcmp(word, "{filter}", 8) == 0) {
+        add_part(b, PART_FILTER);
+    } else {
+        char head[32];
+        int n = snprintf(head, sizeof(head), "$%zu\r\n", len);
+        add_literal(b, head, (size_t)n);
+        add_literal(b, word, len);
+        add_literal(b, "\r\n", 2);
+    }
+}
+
+static unsigned count_words(const char *line, unsigned batch)
+{
+    unsigned words = 0;
+    for (const char *p = line + strspn(line, " "); *p; p += strspn(p, " ")) {
+        size_t len = strcspn(p, " ");
+        words += len == 7 && memcmp(p, "{items}", 7) == 0 ? batch : 1;
+        p += len;
+    }
+    return words;
+}
+
+int request_template_init(struct request_template *t, const char *line, const char *filter, uint64_t nfilters,
+                          unsigned batch, unsigned max_item_size)
+{
+    char head[32];
+    unsigned words = count_words(line, batch);
+    struct builder b = {.t = t};
+
+    *t = (struct request_template){.filter = filter, .nfilters = nfilters};
+    if (words == 0)
+        return -EINVAL;
+    int n = snprintf(head, sizeof(head), "*%u\r\n", words);
+    add_literal(&b, head, (size_t)n);
+    for (const char *p = line + strspn(line, " "); *p; p += strspn(p, " ")) {
+        size_t len = strcspn(p, " ");
+        add_word(&b, p, len, batch);
+        p += len;
+    }
+    if (b.failed) {
+        request_template_deinit(t);
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < t->nparts; i++)
+        t->max_size += t->parts[i].kind == PART_LITERAL ? t->parts[i].len
+                       : t->parts[i].kind == PART_ITEM  ? max_item_size + 16u
+                                                        : NAME_MAX_SIZE + 16u;
+    return 0;
+}
+
+void request_template_deinit(struct request_template *t)
+{
+    free(t->literal);
+    free(t->parts);
+    *t = (struct request_template){0};
+}
+
+void request_filter_name(const struct request_template *t, uint64_t n, char *out, size_t size)
+{
+    if (t->nfilters > 1)
+        snprintf(out, size, "%.*s:%llu", NAME_MAX_SIZE - 32, t->filter, (unsigned long long)n);
+    else
+        snprintf(out, size, "%.*s", NAME_MAX_SIZE - 32, t->filter);
+}
+
+/* "$<n>\r\n" in front of what has been written behind room for it. */
+static char *write_bulk(char *out, const char *bytes, size_t len)
+{
+    char digits[20];
+    unsigned n = 0;
+    size_t rest = len;
+    do
+        digits[n++] = (char)('0' + rest % 10);
+    while (rest /= 10);
+    *out++ = '$';
+    while (n)
+        *out++ = digits[--n];
+    *out++ = '\r';
+    *out++ = '\n';
+    memcpy(out, bytes, len);
+    out += len;
+    *out++ = '\r';
+    *out++ = '\n';
+    return out;
+}
+
+size_t request_write(const struct request_template *t, struct items *items, char *out)
+{
+    char *start = out, bytes[ITEM_MAX_SIZE];
+
+    for (size_t i = 0; i < t->nparts; i++) {
+        const struct request_part *part = &t->parts[i];
+        if (part->kind == PART_LITERAL) {
+            memcpy(out, t->literal + part->offset, part->len);
+            out += part->len;
+        } else if (part->kind == PART_ITEM) {
+            size_t len = items_bytes(items, items_next(items), bytes);
+            out = write_bulk(out, bytes, len);
+        } else {
+            char name[NAME_MAX_SIZE];
+            request_filter_name(t, t->nfilters > 1 ? items_random(items) % t->nfilters : 0, name, sizeof(name));
+            out = write_bulk(out, name, strlen(name));
+        }
+    }
+    return (size_t)(out - start);
+}
+
+/* ---- replies --------------------------------------------------------------------------------------------------------- */
+
+static void take_error(struct reply_reader *r, const char *line, size_t len)
+{
+    r->errors++;
+    if (r->first_error[0] == '\0')
+        snprintf(r->first_error, sizeof(r->first_error), "%.*s", (int)(len < REPLY_TEXT ? len : REPLY_TEXT - 1), line);
+}
+
+/* A whole line without its end, the header of one element. */
+static bool take_element(struct reply_reader *r, const char *line, size_t len)
+{
+    if (len == 0)
+        return false;
+    char kind = line[0];
+    long long n = 0;
+    if (strchr("$=!*~%>|", kind) && line[1] != '?')
+        n = strtoll(line + 1, NULL, 10);
+    if (r->remaining == 0) {
+        r->remaining = 1;
+        r->is_push = kind == '>';
+    }
+    r->remaining--;
+    switch (kind) {
+    case ':':
+        r->ones += len == 2 && line[1] == '1';
+        r->zeros += len == 2 && line[1] == '0';
+        break;
+    case '#':
+        r->ones += line[1] == 't';
+        r->zeros += line[1] == 'f';
+        break;
+    case '-':
+        take_error(r, line + 1, len - 1);
+        break;
+    case '!':
+        take_error(r, line, len); /* its text follows as a bulk string */
+        r->skip = (uint64_t)n + 2;
+        break;
+    case '$':
+    case '=':
+        r->skip = n >= 0 ? (uint64_t)n + 2 : 0;
+        break;
+    case '*':
+    case '~':
+    case '>':
+        r->remaining += n > 0 ? (uint64_t)n : 0;
+        break;
+    case '%':
+        r->remaining += 2 * (uint64_t)n;
+        break;
+    case '|':
+        r->remaining += 2 * (uint64_t)n + 1;
+        break;
+    case '+':
+    case '_':
+    case ',':
+    case '(':
+        break;
+    default:
+        return false;
+    }
+    return true;
+}
+
+static void count_if_whole(struct reply_reader *r)
+{
+    if (r->remaining == 0 && r->skip == 0 && !r->is_push)
+        r->replies++;
+}
+
+/* Puts the first bytes of a line aside, or completes one. NULL: the line is not whole yet, or too long to be a header. */
+static const char *complete_line(struct reply_reader *r, const char *data, size_t len, bool whole)
+{
+    size_t room = sizeof(r->line) - 1 - r->line_len;
+    size_t n = len < room ? len : room; /* of a long text the beginning is enough */
+    memcpy(r->line + r->line_len, data, n);
+    r->line_len += (uint32_t)n;
+    r->line[r->line_len] = '\0';
+    return whole ? r->line : NULL;
+}
+
+bool replies_take(struct reply_reader *r, const char *data, size_t len)
+{
+    const char *end = data + len;
+    while (data < end) {
+        if (r->skip) {
+            size_t n = r->skip < (uint64_t)(end - data) ? (size_t)r->skip : (size_t)(end - data);
+            r->skip -= n;
+            data += n;
+            count_if_whole(r);
+            continue;
+        }
+        /* Most of what comes: ":1\r\n" and ":0\r\n", alone or as elements. */
+        if (r->line_len == 0 && end - data >= 4 && data[0] == ':' && data[2] == '\r') {
+            r->ones += data[1] == '1';
+            r->zeros += data[1] == '0';
+            data += 4;
+            if (r->remaining == 0) {
+                r->replies++;
+            } else {
+                r->remaining--;
+                count_if_whole(r);
+            }
+            continue;
+        }
+        const char *newline = memchr(data, '\n', (size_t)(end - data));
+        size_t n = (size_t)((newline ? newline : end) - data);
+        const char *line = data;
+        if (r->line_len || !newline) {
+            line = complete_line(r, data, n, newline != NULL);
+            n = r->line_len;
+        }
+        data = newline ? newline + 1 : end;
+        if (!line)
+            continue;
+        r->line_len = 0;
+        if (n == 0 || line[n - 1] != '\r') {
+            if (n < sizeof(r->line) - 1) /* otherwise it is a long text whose end is cut */
+                return false;
+            n++;
+        }
+        if (!take_element(r, line, n - 1))
+            return false;
+        count_if_whole(r);
+    }
+    return true;
+}

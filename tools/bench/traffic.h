@@ -1,0 +1,60 @@
+/* traffic: the two directions of RESP as a load generator needs them: requests made from a template, replies counted.
+ *
+ * Thread: each connection has its own reader; a template is constant once it is made. */
+#ifndef BLOOMERY_BENCH_TRAFFIC_H
+#define BLOOMERY_BENCH_TRAFFIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "items.h"
+
+/* ---- requests -------------------------------------------------------------------------------------------------------- */
+
+/* A command line such as "BF.EXISTS {filter} {item}" or "BF.MADD {filter} {items}": words separated by spaces, in which
+ * {filter} stands for a filter's name, {item} for the next item and {items}, a word of its own, for a batch of them. */
+struct request_template {
+    char *literal;                    /* owned; all literal bytes, one after another */
+    struct request_part {
+        uint8_t kind;
+        uint32_t offset, len;         /* in `literal` */
+    } *parts;                         /* owned */
+    size_t nparts;
+    const char *filter;               /* borrowed */
+    uint64_t nfilters;                /* > 1: the names are "<filter>:<n>", n from 0 */
+    unsigned items;                   /* items per request */
+    size_t max_size;                  /* bytes of a request at most */
+};
+
+/* 0 or -ENOMEM, -EINVAL: the line is empty. `batch` is what {items} stands for. */
+int request_template_init(struct request_template *t, const char *line, const char *filter, uint64_t nfilters,
+                          unsigned batch, unsigned max_item_size);
+void request_template_deinit(struct request_template *t);
+
+/* Writes the next request, at most max_size bytes; returns their number. */
+size_t request_write(const struct request_template *t, struct items *items, char *out);
+
+/* The name of filter `n` as a NUL-terminated text. */
+void request_filter_name(const struct request_template *t, uint64_t n, char *out, size_t size);
+
+/* ---- replies --------------------------------------------------------------------------------------------------------- */
+
+#define REPLY_TEXT 160
+
+/* Zero-initialise. Counts whole top-level replies of RESP2 and RESP3, and in them the answers 1 and 0. */
+struct reply_reader {
+    uint64_t replies, errors, ones, zeros;
+    char first_error[REPLY_TEXT];
+    /* internal */
+    uint64_t remaining;  /* elements until the reply is whole; 0 between replies */
+    uint64_t skip;       /* bytes of a bulk string, its end included */
+    bool is_push;
+    char line[64];       /* the beginning of a line that is not whole yet */
+    uint32_t line_len;
+};
+
+/* Takes everything. false: this is not RESP. */
+bool replies_take(struct reply_reader *reader, const char *data, size_t len);
+
+#endif

@@ -139,7 +139,7 @@ unsigned bloom_filter_nlayers(const struct bloom_filter *filter)
     return bloom_filter_newest(filter)->geometry->index + 1u;
 }
 
-static struct bloom_layer *layer_at(const struct bloom_filter *filter, unsigned index)
+struct bloom_layer *bloom_filter_layer_at(const struct bloom_filter *filter, unsigned index)
 {
     const struct bloom_layer *layer = bloom_filter_newest(filter);
 
@@ -151,7 +151,7 @@ static struct bloom_layer *layer_at(const struct bloom_filter *filter, unsigned 
 
 void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struct bloom_layer_view *view_out)
 {
-    const struct bloom_layer *layer = layer_at(filter, index);
+    const struct bloom_layer *layer = bloom_filter_layer_at(filter, index);
     const struct bloom_geometry *geometry = layer->geometry;
 
     *view_out = (struct bloom_layer_view){
@@ -165,7 +165,7 @@ void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struc
 
 void bloom_filter_set_items(struct bloom_filter *filter, unsigned index, uint64_t items)
 {
-    atomic_store_explicit(&layer_at(filter, index)->items, items, memory_order_relaxed);
+    atomic_store_explicit(&bloom_filter_layer_at(filter, index)->items, items, memory_order_relaxed);
 }
 
 /* ---- growth ----------------------------------------------------------------------------------------------------- */
@@ -227,8 +227,7 @@ err_charged:
     return rc;
 }
 
-/* Adds a layer on top of `full`, unless somebody else has done so. BLOOM_OK or why not. */
-static int grow(struct bloom_filter *filter, const struct bloom_layer *full, struct errbuf *err)
+int bloom_filter_grow(struct bloom_filter *filter, const struct bloom_layer *full, struct errbuf *err)
 {
     const struct bloom_class *class = bloom_filter_class(filter);
     uint64_t capacity = 0;
@@ -261,13 +260,27 @@ out:
 
 int bloom_filter_append_layer(struct bloom_filter *filter, const struct bloom_shape *shape, struct errbuf *err)
 {
+    return bloom_filter_append_at(filter, bloom_filter_nlayers(filter), shape, err);
+}
+
+int bloom_filter_append_at(struct bloom_filter *filter, unsigned index, const struct bloom_shape *shape,
+                           struct errbuf *err)
+{
+    struct bloom_pool *pool = bloom_filter_class(filter)->pool;
     uint64_t capacity;
     double rate;
+    int rc = BLOOM_OK;
 
-    if (!bloom_shape_valid(shape, err) ||
-        next_layer(bloom_filter_params(filter), bloom_filter_newest(filter)->geometry, &capacity, &rate, err) != 0)
+    if (!bloom_shape_valid(shape, err))
         return BLOOM_REFUSED;
-    return push_layer(filter, shape, capacity, rate, err);
+    pthread_mutex_lock(&pool->growth);
+    if (bloom_filter_nlayers(filter) <= index) {
+        rc = next_layer(bloom_filter_params(filter), bloom_filter_newest(filter)->geometry, &capacity, &rate, err);
+        if (rc == BLOOM_OK)
+            rc = push_layer(filter, shape, capacity, rate, err);
+    }
+    pthread_mutex_unlock(&pool->growth);
+    return rc;
 }
 
 /* ---- query and add ---------------------------------------------------------------------------------------------- */
@@ -279,8 +292,7 @@ bool bloom_filter_query(const struct bloom_filter *filter, struct bloom_hash has
     return bloom_layer_test(newest, hash) || bloom_layer_test_below(newest, hash);
 }
 
-/* A place for one more item. False when the layer has taken its capacity. */
-static bool reserve_place(struct bloom_layer *layer)
+bool bloom_layer_reserve(struct bloom_layer *layer)
 {
     uint64_t items = atomic_load_explicit(&layer->items, memory_order_relaxed);
 
@@ -297,14 +309,16 @@ enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom
                                        struct errbuf *err)
 {
     const struct bloom_class *class = bloom_filter_class(filter);
-    struct bloom_stripe *stripe = bloom_pool_stripe(class->pool, filter, hash);
+    const struct bloom_twin_slot *twin = bloom_pool_twin(class->pool, filter);
     uint64_t own_bit[BLOOM_MAX_K];
 
     for (;;) {
         struct bloom_layer *newest;
         enum bloom_add answer = BLOOM_FULL;
 
-        bloom_stripe_lock(stripe);
+        struct bloom_locks locks;
+
+        bloom_locks_take(&locks, class->pool, filter, twin, hash);
         newest = bloom_filter_newest(filter);
         if (newest != layer) {
             bloom_layer_bits(newest, hash, own_bit);
@@ -313,15 +327,17 @@ enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom
         }
         if (bloom_layer_test_bits(newest, bit) || bloom_layer_test_below(newest, hash)) {
             answer = BLOOM_PRESENT;
-        } else if (reserve_place(newest)) {
+        } else if (bloom_layer_reserve(newest)) {
             bloom_layer_set_bits(newest, bit);
             answer = BLOOM_ADDED;
+            if (__builtin_expect(twin != NULL, 0))
+                bloom_twins_pass_on(twin, filter, hash);
         }
-        bloom_stripe_unlock(stripe);
+        bloom_locks_give(&locks);
 
         if (answer != BLOOM_FULL || class->params.expansion == 0)
             return answer;
-        if (grow(filter, newest, err) != 0)
+        if (bloom_filter_grow(filter, newest, err) != 0)
             return BLOOM_NO_ROOM;
     }
 }

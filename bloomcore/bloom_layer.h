@@ -134,6 +134,52 @@ enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom
                                        const struct bloom_layer *layer, const uint64_t bit[BLOOM_MAX_K],
                                        struct errbuf *err);
 
+/* The layer with this index, below bloom_filter_nlayers(). */
+struct bloom_layer *bloom_filter_layer_at(const struct bloom_filter *filter, unsigned index);
+
+/* A place for one more item. False when the layer has taken its capacity. */
+bool bloom_layer_reserve(struct bloom_layer *layer);
+
+/* Adds a layer on top of `full`, unless somebody else has done so. BLOOM_OK or why not. */
+int bloom_filter_grow(struct bloom_filter *filter, const struct bloom_layer *full, struct errbuf *err);
+
+/* Appends a layer of this shape as number `index`, the next one, unless somebody else has just done so. As
+ * bloom_filter_append_layer(). */
+int bloom_filter_append_at(struct bloom_filter *filter, unsigned index, const struct bloom_shape *shape,
+                           struct errbuf *err);
+
+/* ---- bloom_twins.c ---------------------------------------------------------------------------------------------- */
+
+/* The stripe, or the two, that adds of the item to the filter take. */
+struct bloom_locks {
+    struct bloom_stripe *first, *second; /* second: NULL, or above first */
+};
+
+void bloom_twins_lock(struct bloom_locks *locks, struct bloom_pool *pool, const struct bloom_filter *filter,
+                      const struct bloom_twin_slot *twin, struct bloom_hash hash);
+
+static inline void bloom_locks_take(struct bloom_locks *locks, struct bloom_pool *pool,
+                                    const struct bloom_filter *filter, const struct bloom_twin_slot *twin,
+                                    struct bloom_hash hash)
+{
+    if (__builtin_expect(twin != NULL, 0)) {
+        bloom_twins_lock(locks, pool, filter, twin, hash);
+        return;
+    }
+    *locks = (struct bloom_locks){.first = bloom_pool_stripe(pool, filter, hash)};
+    bloom_stripe_lock(locks->first);
+}
+
+static inline void bloom_locks_give(const struct bloom_locks *locks)
+{
+    if (locks->second)
+        bloom_stripe_unlock(locks->second);
+    bloom_stripe_unlock(locks->first);
+}
+
+/* Takes to the other filter of the pair an item that has just been added to this one. Under the locks of the add. */
+void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_filter *filter, struct bloom_hash hash);
+
 /* Whether the item is in one of the layers below. */
 static inline bool bloom_layer_test_below(const struct bloom_layer *layer, struct bloom_hash hash)
 {

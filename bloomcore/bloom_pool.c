@@ -28,6 +28,9 @@ int bloom_pool_create(struct bloom_pool **pool_out)
     atomic_init(&pool->bytes, 0);
     atomic_init(&pool->max_filter_bytes, 0);
     atomic_init(&pool->max_total_bytes, 0);
+    atomic_init(&pool->ntwins, 0);
+    for (unsigned i = 0; i < BLOOM_MAX_TWINS; i++)
+        pool->twins[i] = (struct bloom_twin_slot){NULL};
     pthread_mutex_init(&pool->growth, NULL);
     pthread_mutex_init(&pool->classes_mutex, NULL);
     pool->buckets = buckets;
@@ -43,6 +46,7 @@ void bloom_pool_destroy(struct bloom_pool *pool)
         return;
     CHECK(pool->nclasses == 0);
     CHECK(atomic_load(&pool->bytes) == 0);
+    CHECK(atomic_load(&pool->ntwins) == 0);
     pthread_mutex_destroy(&pool->classes_mutex);
     pthread_mutex_destroy(&pool->growth);
     free(pool->buckets);

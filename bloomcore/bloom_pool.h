@@ -9,6 +9,7 @@
 
 #include "bloom_filter.h"
 #include "bloom_geometry.h"
+#include "bloom_merge.h"
 
 #define BLOOM_CACHE_LINE 64
 
@@ -28,7 +29,18 @@ struct bloom_pool {
     _Atomic uint64_t max_filter_bytes;
     _Atomic uint64_t max_total_bytes;
 
-    pthread_mutex_t growth; /* one layer is added at a time, in the whole pool: it is rare and takes microseconds */
+    /* Pairs of filters of which one is to take the other's place (bloom_merge.h). Nearly always there are none: adds then
+     * look at the number only. `older` NULL: free. */
+    alignas(BLOOM_CACHE_LINE) _Atomic unsigned ntwins;
+    struct bloom_twin_slot {
+        struct bloom_filter *_Atomic older;
+        struct bloom_filter *_Atomic younger;
+        void (*_Atomic added)(void *ctx);
+        void *_Atomic ctx;
+    } twins[BLOOM_MAX_TWINS];
+
+    /* One layer is added at a time, in the whole pool: it is rare and takes microseconds. Also guards changes of twins. */
+    alignas(BLOOM_CACHE_LINE) pthread_mutex_t growth;
 
     pthread_mutex_t classes_mutex; /* guards what follows, and the step of a reference count from 1 to 0 */
     struct bloom_class **buckets;  /* hash table, chained; a power of two */
@@ -56,6 +68,17 @@ void bloom_pool_discharge(struct bloom_pool *pool, uint64_t bytes);
 struct bloom_stripe *bloom_pool_stripe(struct bloom_pool *pool, const struct bloom_filter *filter,
                                        struct bloom_hash hash);
 void bloom_stripe_lock(struct bloom_stripe *stripe);
+
+/* The pair that the filter is one of; NULL, the usual answer, if it is in none. */
+const struct bloom_twin_slot *bloom_pool_find_twin(const struct bloom_pool *pool, const struct bloom_filter *filter);
+
+static inline const struct bloom_twin_slot *bloom_pool_twin(const struct bloom_pool *pool,
+                                                            const struct bloom_filter *filter)
+{
+    if (__builtin_expect(atomic_load_explicit(&pool->ntwins, memory_order_acquire) == 0, 1))
+        return NULL;
+    return bloom_pool_find_twin(pool, filter);
+}
 
 static inline void bloom_stripe_unlock(struct bloom_stripe *stripe)
 {

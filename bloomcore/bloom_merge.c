@@ -1,0 +1,152 @@
+#include "bloom_merge.h"
+
+#include <math.h>
+
+#include "bloom_layer.h"
+#include "check.h"
+
+static const char *variant_name(uint8_t variant)
+{
+    static const char *const names[] = {"na", "me", "ka"};
+
+    return names[variant];
+}
+
+static int params_differ(const struct bloom_params *a, const struct bloom_params *b, struct errbuf *err)
+{
+    if (a->capacity != b->capacity)
+        errbuf_set(err, "the capacities differ: %llu and %llu", (unsigned long long)a->capacity,
+                   (unsigned long long)b->capacity);
+    else if (a->error_rate != b->error_rate)
+        errbuf_set(err, "the error rates differ: %.15g and %.15g", a->error_rate, b->error_rate);
+    else if (a->expansion != b->expansion)
+        errbuf_set(err, "the expansion rates differ: %u and %u (0 is a filter of fixed size)", a->expansion, b->expansion);
+    else
+        return BLOOM_OK;
+    return BLOOM_REFUSED;
+}
+
+static int shapes_differ(const struct bloom_shape *a, const struct bloom_shape *b, unsigned layer, struct errbuf *err)
+{
+    if (a->k != b->k)
+        errbuf_set(err, "the hash counts of layer %u differ: %u and %u", layer, a->k, b->k);
+    else if (a->nwords != b->nwords)
+        errbuf_set(err, "the sizes of layer %u differ: %llu and %llu bits", layer, (unsigned long long)a->nwords * 64,
+                   (unsigned long long)b->nwords * 64);
+    else if (a->variant != b->variant)
+        errbuf_set(err, "the layouts differ: %s and %s", variant_name(a->variant), variant_name(b->variant));
+    else
+        return BLOOM_OK;
+    return BLOOM_REFUSED;
+}
+
+int bloom_filter_same_layout(const struct bloom_filter *a, const struct bloom_filter *b, struct errbuf *err)
+{
+    unsigned na = bloom_filter_nlayers(a), nb = bloom_filter_nlayers(b);
+
+    if (params_differ(bloom_filter_params(a), bloom_filter_params(b), err) != BLOOM_OK)
+        return BLOOM_REFUSED;
+    for (unsigned i = 0; i < na && i < nb; i++) {
+        struct bloom_layer_view in_a, in_b;
+
+        bloom_filter_layer(a, i, &in_a);
+        bloom_filter_layer(b, i, &in_b);
+        if (shapes_differ(&in_a.shape, &in_b.shape, i, err) != BLOOM_OK)
+            return BLOOM_REFUSED;
+    }
+    return BLOOM_OK;
+}
+
+int bloom_filter_append_like(struct bloom_filter *filter, const struct bloom_filter *like, unsigned nlayers,
+                             struct errbuf *err)
+{
+    for (unsigned i = bloom_filter_nlayers(filter); i < nlayers; i++) {
+        struct bloom_layer_view view;
+        int rc;
+
+        bloom_filter_layer(like, i, &view);
+        rc = bloom_filter_append_at(filter, i, &view.shape, err);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+static void or_words(_Atomic uint64_t *dst, const _Atomic uint64_t *src, uint64_t nwords)
+{
+    for (uint64_t i = 0; i < nwords; i++) {
+        uint64_t word = atomic_load_explicit(&src[i], memory_order_relaxed);
+
+        if (word & ~atomic_load_explicit(&dst[i], memory_order_relaxed))
+            atomic_fetch_or_explicit(&dst[i], word, memory_order_relaxed);
+    }
+}
+
+void bloom_filter_or(struct bloom_filter *dst, const struct bloom_filter *src, unsigned nlayers, struct bloom_union *counts)
+{
+    for (unsigned i = 0; i < nlayers; i++) {
+        struct bloom_layer_view from, to;
+
+        bloom_filter_layer(dst, i, &to);
+        bloom_filter_layer(src, i, &from);
+        CHECK(from.shape.nwords == to.shape.nwords && from.shape.k == to.shape.k);
+        or_words(to.words, from.words, from.shape.nwords);
+        bloom_filter_layer(src, i, &from); /* the count once more, after the bits: it is not below what they hold */
+        counts->sum[i] += from.items;
+        if (from.items > counts->most[i])
+            counts->most[i] = from.items;
+    }
+}
+
+/* Raises the count of a layer that others may be adding to; never above its capacity. */
+static void raise_items(struct bloom_filter *filter, unsigned index, uint64_t items)
+{
+    struct bloom_layer *layer = bloom_filter_layer_at(filter, index);
+    uint64_t now = atomic_load_explicit(&layer->items, memory_order_relaxed);
+
+    if (items > layer->geometry->capacity)
+        items = layer->geometry->capacity;
+    while (now < items && !atomic_compare_exchange_weak_explicit(&layer->items, &now, items, memory_order_relaxed,
+                                                                 memory_order_relaxed))
+        ;
+}
+
+/* What the union of a layer holds. False when it is clearly more than the layer's capacity. */
+static bool union_items(const struct bloom_layer_view *layer, const struct bloom_union *counts, unsigned i,
+                        uint64_t *items_out)
+{
+    struct bloom_state state;
+    uint64_t most = counts->sum[i] + layer->items; /* those added meanwhile, at most */
+    uint64_t least = counts->most[i] > layer->items ? counts->most[i] : layer->items;
+    double capacity = (double)layer->capacity;
+
+    bloom_layer_state(layer, &state);
+    *items_out = state.estimated_items < (double)most ? (uint64_t)(state.estimated_items + 0.5) : most;
+    if (*items_out < least)
+        *items_out = least;
+    /* At the fill that a layer is made for, the estimate of n items with k bits each scatters by 0.7 sqrt(n / k). */
+    return (double)*items_out <= capacity + 2 + 2 * sqrt(capacity / layer->shape.k);
+}
+
+int bloom_filter_count_union(struct bloom_filter *dst, const struct bloom_union *counts, bool overfull,
+                             struct errbuf *err)
+{
+    unsigned nlayers = bloom_filter_nlayers(dst);
+    uint64_t items[BLOOM_MAX_LAYERS];
+
+    for (unsigned i = 0; i < nlayers; i++) {
+        struct bloom_layer_view view;
+
+        bloom_filter_layer(dst, i, &view);
+        if (!union_items(&view, counts, i, &items[i]) && !overfull) {
+            errbuf_set(err, "layer %u would hold about %llu items and was made for %llu, so that the error rate would "
+                            "be above %.15g",
+                       i, (unsigned long long)items[i], (unsigned long long)view.capacity,
+                       bloom_filter_params(dst)->error_rate);
+            return BLOOM_REFUSED;
+        }
+    }
+    for (unsigned i = 0; i < nlayers; i++)
+        raise_items(dst, i, items[i]);
+    return BLOOM_OK;
+}

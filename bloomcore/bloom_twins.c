@@ -1,0 +1,113 @@
+/* Twins: a younger filter that is to take the place of an older one, and adds that do not stop meanwhile.
+ *
+ * Whoever adds an item to the older one holds the item's stripe of the older one (against adders who do not know of the
+ * twins yet) and that of the younger one; whoever adds it to the younger one holds the latter only, as always. Under it the
+ * first has set the bits in both, and so has the second. Hence of two adders of one item, one on either side, the later
+ * one finds the bits in the filter it was sent to, and answers PRESENT.
+ *
+ * An item that the younger one has from elsewhere (another source of the union) and the older one does not have is new to
+ * an adder on the older side: this add came before the merge. */
+#include "bloom_layer.h"
+
+const struct bloom_twin_slot *bloom_pool_find_twin(const struct bloom_pool *pool, const struct bloom_filter *filter)
+{
+    for (unsigned i = 0; i < BLOOM_MAX_TWINS; i++) {
+        const struct bloom_twin_slot *slot = &pool->twins[i];
+
+        if (atomic_load_explicit(&slot->older, memory_order_acquire) == filter ||
+            atomic_load_explicit(&slot->younger, memory_order_acquire) == filter)
+            return slot;
+    }
+    return NULL;
+}
+
+bool bloom_twins_begin(struct bloom_pool *pool, const struct bloom_twins *twins)
+{
+    struct bloom_twin_slot *slot = NULL;
+
+    pthread_mutex_lock(&pool->growth);
+    if (!bloom_pool_find_twin(pool, twins->older) && !bloom_pool_find_twin(pool, twins->younger)) {
+        for (unsigned i = 0; i < BLOOM_MAX_TWINS && !slot; i++) {
+            if (!atomic_load_explicit(&pool->twins[i].older, memory_order_relaxed))
+                slot = &pool->twins[i];
+        }
+    }
+    if (slot) {
+        atomic_store_explicit(&slot->added, twins->added, memory_order_relaxed);
+        atomic_store_explicit(&slot->ctx, twins->ctx, memory_order_relaxed);
+        atomic_store_explicit(&slot->younger, twins->younger, memory_order_release);
+        atomic_store_explicit(&slot->older, twins->older, memory_order_release);
+        atomic_fetch_add_explicit(&pool->ntwins, 1, memory_order_seq_cst);
+    }
+    pthread_mutex_unlock(&pool->growth);
+    return slot != NULL;
+}
+
+void bloom_twins_end(struct bloom_pool *pool, struct bloom_filter *older)
+{
+    pthread_mutex_lock(&pool->growth);
+    for (unsigned i = 0; i < BLOOM_MAX_TWINS; i++) {
+        struct bloom_twin_slot *slot = &pool->twins[i];
+
+        if (atomic_load_explicit(&slot->older, memory_order_relaxed) != older)
+            continue;
+        atomic_store_explicit(&slot->younger, NULL, memory_order_release);
+        atomic_store_explicit(&slot->older, NULL, memory_order_release);
+        atomic_fetch_sub_explicit(&pool->ntwins, 1, memory_order_seq_cst);
+    }
+    pthread_mutex_unlock(&pool->growth);
+}
+
+void bloom_twins_lock(struct bloom_locks *locks, struct bloom_pool *pool, const struct bloom_filter *filter,
+                      const struct bloom_twin_slot *twin, struct bloom_hash hash)
+{
+    const struct bloom_filter *younger = atomic_load_explicit(&twin->younger, memory_order_acquire);
+    struct bloom_stripe *own = bloom_pool_stripe(pool, filter, hash);
+    struct bloom_stripe *other = younger && younger != filter ? bloom_pool_stripe(pool, younger, hash) : own;
+
+    /* In the order of their addresses: so nobody waits for somebody who waits for him. */
+    locks->first = own < other ? own : other;
+    locks->second = own == other ? NULL : own < other ? other : own;
+    bloom_stripe_lock(locks->first);
+    if (locks->second)
+        bloom_stripe_lock(locks->second);
+}
+
+/* Adds to the younger one, under its stripe. */
+static void add_to_younger(struct bloom_filter *younger, struct bloom_hash hash)
+{
+    struct bloom_layer *newest;
+    uint64_t bit[BLOOM_MAX_K];
+
+    if (bloom_filter_query(younger, hash))
+        return;
+    for (;;) {
+        newest = bloom_filter_newest(younger);
+        if (bloom_layer_reserve(newest))
+            break;
+        /* It cannot take another one by count; but the item has been counted and acknowledged where it came from. */
+        if (bloom_filter_params(younger)->expansion == 0 || bloom_filter_grow(younger, newest, NULL) != 0)
+            break;
+    }
+    bloom_layer_bits(newest, hash, bit);
+    bloom_layer_set_bits(newest, bit);
+}
+
+void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_filter *filter, struct bloom_hash hash)
+{
+    struct bloom_filter *older = atomic_load_explicit(&twin->older, memory_order_acquire);
+    struct bloom_filter *younger = atomic_load_explicit(&twin->younger, memory_order_acquire);
+    void (*added)(void *) = atomic_load_explicit(&twin->added, memory_order_relaxed);
+
+    if (younger && filter == older) {
+        add_to_younger(younger, hash);
+        if (added)
+            added(atomic_load_explicit(&twin->ctx, memory_order_relaxed));
+    } else if (older && filter == younger) {
+        struct bloom_layer *newest = bloom_filter_newest(older);
+        uint64_t bit[BLOOM_MAX_K];
+
+        bloom_layer_bits(newest, hash, bit);
+        bloom_layer_set_bits(newest, bit); /* a note, not an add: the older one is on its way out */
+    }
+}

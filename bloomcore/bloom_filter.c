@@ -305,12 +305,12 @@ bool bloom_layer_reserve(struct bloom_layer *layer)
 }
 
 enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom_hash hash,
-                                       const struct bloom_layer *layer, const uint64_t bit[BLOOM_MAX_K],
+                                       const struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS],
                                        struct errbuf *err)
 {
     const struct bloom_class *class = bloom_filter_class(filter);
     const struct bloom_twin_slot *twin = bloom_pool_twin(class->pool, filter);
-    uint64_t own_bit[BLOOM_MAX_K];
+    uint64_t own_bit[BLOOM_PROBE_BITS];
 
     for (;;) {
         struct bloom_layer *newest;
@@ -345,7 +345,7 @@ enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom
 enum bloom_add bloom_filter_add(struct bloom_filter *filter, struct bloom_hash hash, struct errbuf *err)
 {
     const struct bloom_layer *newest = bloom_filter_newest(filter);
-    uint64_t bit[BLOOM_MAX_K];
+    uint64_t bit[BLOOM_PROBE_BITS];
 
     bloom_layer_bits(newest, hash, bit);
     if (bloom_layer_test_bits(newest, bit) || bloom_layer_test_below(newest, hash))

@@ -121,14 +121,17 @@ unsigned bloom_filter_nlayers(const struct bloom_filter *filter);
 
 /* ---- the probe: a query or an add cut in two, so that the cache misses of many can overlap ---------------------- */
 
+#define BLOOM_PROBE_BITS 24 /* BLOOM_MAX_K rounded up: bits are derived by eights */
+
 /* The caller's storage; fields are internal. */
 struct bloom_probe {
     struct bloom_hash hash;
     const void *layer;            /* the layer the bits were derived for */
-    uint64_t bit[BLOOM_MAX_K];
+    uint64_t bit[BLOOM_PROBE_BITS];
 };
 
-/* First half: derives the item's bits in the newest layer and prefetches their cache lines. The filter must stay alive
+/* First half: derives the item's bits in the newest layer and prefetches their cache lines, and those of its first bits in
+ * the layers below. The filter must stay alive
  * until the second half. */
 void bloom_probe_start(struct bloom_probe *probe, const struct bloom_filter *filter, struct bloom_hash hash);
 

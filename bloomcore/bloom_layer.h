@@ -22,6 +22,7 @@
 #include "bloom_filter.h"
 #include "bloom_geometry.h"
 #include "bloom_pool.h"
+#include "bloom_vector.h"
 
 struct bloom_layer {
     const struct bloom_geometry *geometry;
@@ -81,18 +82,23 @@ static inline struct bloom_class *bloom_filter_class(const struct bloom_filter *
 
 /* ---- an item's bits --------------------------------------------------------------------------------------------- */
 
-static inline void bloom_layer_bits(const struct bloom_layer *layer, struct bloom_hash hash, uint64_t bit[BLOOM_MAX_K])
+static inline void bloom_layer_bits(const struct bloom_layer *layer, struct bloom_hash hash, uint64_t bit[BLOOM_PROBE_BITS])
 {
     const struct bloom_geometry *geometry = layer->geometry;
-    struct bloom_walk walk = bloom_walk_start(geometry, hash);
+    struct bloom_walk walk;
 
+    if (bloom_vector_fits(geometry)) {
+        bloom_vector_bits(geometry, hash, bit);
+        return;
+    }
+    walk = bloom_walk_start(geometry, hash);
     for (unsigned i = 0, k = geometry->k; i < k; i++)
         bit[i] = bloom_walk_next(&walk);
 }
 
 /* All bits are tested, with one AND: which of them is the first to be missing is random, and a branch on it would be
  * mispredicted at a higher price than that of a few more loads. */
-static inline bool bloom_layer_test_bits(const struct bloom_layer *layer, const uint64_t bit[BLOOM_MAX_K])
+static inline bool bloom_layer_test_bits(const struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS])
 {
     const _Atomic uint64_t *words = bloom_layer_words(layer);
     uint64_t all = 1;
@@ -118,7 +124,7 @@ static inline bool bloom_layer_test(const struct bloom_layer *layer, struct bloo
 
 /* Sequentially consistent, so that a flag which the caller reads afterwards (has a snapshot passed here?) is read after
  * the bits are there for everybody. */
-static inline void bloom_layer_set_bits(struct bloom_layer *layer, const uint64_t bit[BLOOM_MAX_K])
+static inline void bloom_layer_set_bits(struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS])
 {
     _Atomic uint64_t *words = bloom_layer_words(layer);
 
@@ -131,7 +137,7 @@ static inline void bloom_layer_set_bits(struct bloom_layer *layer, const uint64_
 /* The slow half of an add, for an item that has just been tested and was absent: `bit` are its bits in `layer`, which
  * was the newest then. Answers as bloom_filter_add(). */
 enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom_hash hash,
-                                       const struct bloom_layer *layer, const uint64_t bit[BLOOM_MAX_K],
+                                       const struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS],
                                        struct errbuf *err);
 
 /* The layer with this index, below bloom_filter_nlayers(). */

@@ -77,7 +77,7 @@ void bloom_twins_lock(struct bloom_locks *locks, struct bloom_pool *pool, const 
 static void add_to_younger(struct bloom_filter *younger, struct bloom_hash hash)
 {
     struct bloom_layer *newest;
-    uint64_t bit[BLOOM_MAX_K];
+    uint64_t bit[BLOOM_PROBE_BITS];
 
     if (bloom_filter_query(younger, hash))
         return;
@@ -105,7 +105,7 @@ void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_
             added(atomic_load_explicit(&twin->ctx, memory_order_relaxed));
     } else if (older && filter == younger) {
         struct bloom_layer *newest = bloom_filter_newest(older);
-        uint64_t bit[BLOOM_MAX_K];
+        uint64_t bit[BLOOM_PROBE_BITS];
 
         bloom_layer_bits(newest, hash, bit);
         bloom_layer_set_bits(newest, bit); /* a note, not an add: the older one is on its way out */

@@ -1,7 +1,7 @@
 /* What one core does with hash, indexes and queries, without a network: so that a regression of the core is seen.
  *
  * For filters of 1.2 MB, 12 MB and 1.2 GB (k = 7, half full): a naive loop with remainders and early exit, the
- * library's query one by one, and its probe in batches of 32, for keys that are all present and all absent (but for
+ * library's query one by one, and its probe in batches of 32, without and with vector code, for keys that are all present and all absent (but for
  * false positives), beside the memory's own rate of independent random reads. Prints nanoseconds per key, the best and
  * the median of several rounds whose variants are interleaved, and the ratio to the naive loop.
  *
@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "bloom_filter.h"
+#include "bloom_vector.h"
 #include "rng.h"
 
 #define K       7
@@ -82,6 +83,14 @@ static uint64_t batched(const struct bench *bench)
     return present;
 }
 
+static uint64_t batched_scalar(const struct bench *bench)
+{
+    bloom_vector_enable(false);
+    uint64_t present = batched(bench);
+    bloom_vector_enable(true);
+    return present;
+}
+
 static uint64_t hash_only(const struct bench *bench)
 {
     uint64_t x = 0;
@@ -108,7 +117,8 @@ static const struct {
     const char *name;
     uint64_t (*run)(const struct bench *bench);
 } variants[] = {
-    {"hash", hash_only}, {"7 random reads", random_reads}, {"naive", naive}, {"query", query}, {"probe x32", batched}};
+    {"hash", hash_only}, {"7 random reads", random_reads}, {"naive", naive}, {"query", query},
+    {"probe x32", batched_scalar}, {"vector x32", batched}};
 
 #define NVARIANTS (sizeof(variants) / sizeof(*variants))
 

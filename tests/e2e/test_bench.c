@@ -56,8 +56,8 @@ static double field(const char *name)
 DAEMON_TEST(the_daemon, bench, every_request_is_sent_and_answered_once)
 {
     redisContext *client = client_open(the_daemon.port);
-    cr_assert_eq(run("add --reserve 100000:0.0001 --requests 30001 --connections 7 --pipeline 13 --threads 3 --json -"), 0,
-                 "%s", output);
+    cr_assert_eq(run("add --reserve 100000:0.0001 --requests 30001 --connections 7 --pipeline 13 --threads 3 --json -"),
+                 0, "%s", output);
     cr_expect_eq(field("requests"), 30001);
     cr_expect_eq(field("ones") + field("zeros"), 30001);
     cr_expect_eq(field("errors"), 0);
@@ -76,7 +76,8 @@ DAEMON_TEST(the_daemon, bench, every_request_is_sent_and_answered_once)
 
 DAEMON_TEST(the_daemon, bench, loads_the_filter_it_asks)
 {
-    cr_assert_eq(run("exists --reserve 20000 --load --items 12345 --size 3-40 --requests 5000 --json -"), 0, "%s", output);
+    cr_assert_eq(run("exists --reserve 20000 --load --items 12345 --size 3-40 --requests 5000 --json -"), 0, "%s",
+                 output);
     cr_expect_eq(field("ones"), 5000);
 }
 

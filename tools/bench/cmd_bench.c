@@ -14,16 +14,43 @@ static const struct {
     const char *line;
     bool new_items; /* each request takes items that no other has had */
 } workloads[] = {
-    {"exists", "BF.EXISTS {filter} {item}", false},  {"add", "BF.ADD {filter} {item}", true},
-    {"mexists", "BF.MEXISTS {filter} {items}", false}, {"madd", "BF.MADD {filter} {items}", true},
-    {"ping", "PING", false},                          {"get", "GET {item}", false},
+    {"exists", "BF.EXISTS {filter} {item}", false},
+    {"add", "BF.ADD {filter} {item}", true},
+    {"mexists", "BF.MEXISTS {filter} {items}", false},
+    {"madd", "BF.MADD {filter} {items}", true},
+    {"ping", "PING", false},
+    {"get", "GET {item}", false},
     {"set", "SET {item} {item}", false},
 };
 
 enum option {
-    OPT_HOST, OPT_PORT, OPT_UNIX, OPT_PASSWORD, OPT_RESP, OPT_CONNECTIONS, OPT_PIPELINE, OPT_THREADS, OPT_TIME,
-    OPT_REQUESTS, OPT_WARMUP, OPT_RATE, OPT_FILTER, OPT_FILTERS, OPT_ITEMS, OPT_START, OPT_SIZE, OPT_ORDER, OPT_HITS,
-    OPT_BATCH, OPT_RESERVE, OPT_LOAD, OPT_JSON, OPT_HDR, OPT_SEED, OPT_PROGRESS, OPT_COUNT,
+    OPT_HOST,
+    OPT_PORT,
+    OPT_UNIX,
+    OPT_PASSWORD,
+    OPT_RESP,
+    OPT_CONNECTIONS,
+    OPT_PIPELINE,
+    OPT_THREADS,
+    OPT_TIME,
+    OPT_REQUESTS,
+    OPT_WARMUP,
+    OPT_RATE,
+    OPT_FILTER,
+    OPT_FILTERS,
+    OPT_ITEMS,
+    OPT_START,
+    OPT_SIZE,
+    OPT_ORDER,
+    OPT_HITS,
+    OPT_BATCH,
+    OPT_RESERVE,
+    OPT_LOAD,
+    OPT_JSON,
+    OPT_HDR,
+    OPT_SEED,
+    OPT_PROGRESS,
+    OPT_COUNT,
 };
 
 struct bench {
@@ -42,24 +69,28 @@ struct bench {
     bool load_first;
 };
 
-/* ---- options --------------------------------------------------------------------------------------------------------- */
+/* ---- options
+ * --------------------------------------------------------------------------------------------------------- */
 
 static int wrong(const struct bench *bench, enum option option, const char *right)
 {
     return tool_misused("bench", "%s '%s': %s", bench->options[option].name, bench->options[option].value, right);
 }
 
-static int get_u64(const struct bench *bench, enum option option, uint64_t min, uint64_t max, uint64_t preset, uint64_t *out)
+static int get_u64(const struct bench *bench, enum option option, uint64_t min, uint64_t max, uint64_t preset,
+                   uint64_t *out)
 {
     char right[96];
     *out = preset;
     if (!bench->options[option].value || tool_parse_u64(bench->options[option].value, min, max, out))
         return TOOL_OK;
-    snprintf(right, sizeof(right), "a number from %llu to %llu is needed", (unsigned long long)min, (unsigned long long)max);
+    snprintf(right, sizeof(right), "a number from %llu to %llu is needed", (unsigned long long)min,
+             (unsigned long long)max);
     return wrong(bench, option, right);
 }
 
-static int get_unsigned(const struct bench *bench, enum option option, unsigned min, unsigned max, unsigned preset, unsigned *out)
+static int get_unsigned(const struct bench *bench, enum option option, unsigned min, unsigned max, unsigned preset,
+                        unsigned *out)
 {
     uint64_t value = preset;
     int status = get_u64(bench, option, min, max, preset, &value);
@@ -97,7 +128,8 @@ static int get_size(struct bench *bench)
     }
     bench->items.min_size = (unsigned)min;
     bench->items.max_size = (unsigned)max;
-    return good ? TOOL_OK : wrong(bench, OPT_SIZE, "a number of bytes from 1 to 4096 is needed, or two with '-' between");
+    return good ? TOOL_OK
+                : wrong(bench, OPT_SIZE, "a number of bytes from 1 to 4096 is needed, or two with '-' between");
 }
 
 static int get_order(struct bench *bench)
@@ -134,8 +166,8 @@ static int get_reserve(struct bench *bench)
         memcpy(capacity, text, len);
         capacity[len] = '\0';
         if (tool_parse_u64(capacity, 1, UINT64_MAX, &bench->reserve_capacity) &&
-            (text[len] == '\0' || (tool_parse_double(text + len + 1, &bench->reserve_error) && bench->reserve_error > 0 &&
-                                   bench->reserve_error < 1)))
+            (text[len] == '\0' || (tool_parse_double(text + len + 1, &bench->reserve_error) &&
+                                   bench->reserve_error > 0 && bench->reserve_error < 1)))
             return TOOL_OK;
     }
     return wrong(bench, OPT_RESERVE, "a capacity, or '<capacity>:<error rate>', is needed");
@@ -217,9 +249,10 @@ static int get_endpoint(struct bench *bench)
 static int get_options(struct bench *bench, int argc, char **argv)
 {
     static const char *const names[OPT_COUNT] = {
-        "--host", "--port", "--unix", "--password", "--resp", "--connections", "--pipeline", "--threads", "--time",
-        "--requests", "--warmup", "--rate", "--filter", "--filters", "--items", "--start", "--size", "--order", "--hits",
-        "--batch", "--reserve", "--load", "--json", "--hdr", "--seed", "--progress",
+        "--host",    "--port",  "--unix",     "--password", "--resp",     "--connections", "--pipeline",
+        "--threads", "--time",  "--requests", "--warmup",   "--rate",     "--filter",      "--filters",
+        "--items",   "--start", "--size",     "--order",    "--hits",     "--batch",       "--reserve",
+        "--load",    "--json",  "--hdr",      "--seed",     "--progress",
     };
     const char *workload;
     for (int i = 0; i < OPT_COUNT; i++)
@@ -242,11 +275,13 @@ static int get_options(struct bench *bench, int argc, char **argv)
     bench->filter = bench->options[OPT_FILTER].value ? bench->options[OPT_FILTER].value : "bench";
     bench->load_first = bench->options[OPT_LOAD].value != NULL;
     if (!status && bench->nfilters > 1 && (bench->load_first || bench->reserve_capacity))
-        status = tool_misused("bench", "--reserve and --load are for one filter; several are made by the first add to each");
+        status =
+            tool_misused("bench", "--reserve and --load are for one filter; several are made by the first add to each");
     return status;
 }
 
-/* ---- preparation ------------------------------------------------------------------------------------------------------ */
+/* ---- preparation
+ * ------------------------------------------------------------------------------------------------------ */
 
 static void show_progress(void *ctx, double seconds, double rate)
 {
@@ -261,10 +296,12 @@ static int reserve(struct bench *bench)
     struct errbuf err = {""};
     snprintf(capacity, sizeof(capacity), "%llu", (unsigned long long)bench->reserve_capacity);
     snprintf(rate, sizeof(rate), "%.17g", bench->reserve_error);
-    int status = endpoint_ask(&bench->endpoint, (const char *const[]){"DEL", bench->filter}, 2, reply, sizeof(reply), &err);
+    int status =
+        endpoint_ask(&bench->endpoint, (const char *const[]){"DEL", bench->filter}, 2, reply, sizeof(reply), &err);
     if (status == 0)
-        status = endpoint_ask(&bench->endpoint, (const char *const[]){"BF.RESERVE", bench->filter, rate, capacity, "NONSCALING"},
-                              5, reply, sizeof(reply), &err);
+        status = endpoint_ask(&bench->endpoint,
+                              (const char *const[]){"BF.RESERVE", bench->filter, rate, capacity, "NONSCALING"}, 5,
+                              reply, sizeof(reply), &err);
     return status == 0 ? TOOL_OK : tool_failed("bench", "cannot reserve the filter: %s", err.text);
 }
 
@@ -298,7 +335,8 @@ static int load_filter(struct bench *bench, struct load_result *result)
     return TOOL_OK;
 }
 
-/* ---- the run ---------------------------------------------------------------------------------------------------------- */
+/* ---- the run
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /* The value of a field of INFO, -1 if it is not there. */
 static double info_number(const char *info, const char *field)

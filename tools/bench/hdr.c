@@ -91,6 +91,7 @@ void hdr_print(const struct hdr *hdr, FILE *out)
     fprintf(out, "%12.3f %14.12f %10llu\n", (double)hdr->max / 1000, 1.0, (unsigned long long)hdr->total);
     double mean = hdr_mean(hdr);
     fprintf(out, "#[Mean    = %12.3f, StdDeviation   = %12.3f]\n", mean / 1000, deviation(hdr, mean) / 1000);
-    fprintf(out, "#[Max     = %12.3f, Total count    = %12llu]\n", (double)hdr->max / 1000, (unsigned long long)hdr->total);
+    fprintf(out, "#[Max     = %12.3f, Total count    = %12llu]\n", (double)hdr->max / 1000,
+            (unsigned long long)hdr->total);
     fprintf(out, "#[Buckets = %12d, SubBuckets     = %12d]\n", HDR_BUCKETS, 2 * HDR_STEPS);
 }

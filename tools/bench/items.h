@@ -15,19 +15,19 @@
 enum items_order { ITEMS_UNIFORM, ITEMS_ZIPF, ITEMS_SEQUENTIAL };
 
 struct items_options {
-    uint64_t count;             /* items to choose from, >= 1 */
-    uint64_t start;             /* number of the first one */
+    uint64_t count;              /* items to choose from, >= 1 */
+    uint64_t start;              /* number of the first one */
     unsigned min_size, max_size; /* bytes, 1..ITEM_MAX_SIZE; an item's own size follows from its number */
     enum items_order order;
-    double skew;                /* of ZIPF: exponent, > 0, not 1 */
-    double hits;                /* share of items among the loaded ones, 0..1; the others are absent */
+    double skew; /* of ZIPF: exponent, > 0, not 1 */
+    double hits; /* share of items among the loaded ones, 0..1; the others are absent */
     uint64_t seed;
 };
 
 struct items {
     struct items_options options;
-    uint64_t state;   /* of the random numbers */
-    uint64_t next;    /* of SEQUENTIAL */
+    uint64_t state; /* of the random numbers */
+    uint64_t next;  /* of SEQUENTIAL */
     uint64_t stride;
     uint64_t hit_threshold;
     /* of ZIPF: constants of the rejection-inversion method */

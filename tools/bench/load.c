@@ -18,9 +18,9 @@ struct client {
     int fd;
     bool wants_write;
     unsigned under_way;
-    unsigned oldest;      /* place in `due` */
-    uint64_t *due;        /* ns, when each request under way was sent (closed loop) or due (open loop) */
-    char *out;            /* requests not taken by the kernel yet */
+    unsigned oldest; /* place in `due` */
+    uint64_t *due;   /* ns, when each request under way was sent (closed loop) or due (open loop) */
+    char *out;       /* requests not taken by the kernel yet */
     size_t out_start, out_end;
     struct reply_reader reader;
 };
@@ -34,17 +34,17 @@ struct worker {
     int epoll;
     struct client *clients;
     unsigned nclients;
-    unsigned turn;            /* open loop: the connection that is next */
+    unsigned turn; /* open loop: the connection that is next */
     struct items items;
-    uint64_t requests_left;   /* of this thread's share; UINT64_MAX: no limit */
-    uint64_t scheduled;       /* open loop: requests made so far */
+    uint64_t requests_left; /* of this thread's share; UINT64_MAX: no limit */
+    uint64_t scheduled;     /* open loop: requests made so far */
     uint64_t late;
-    double rate;              /* of this thread */
+    double rate; /* of this thread */
     bool measuring;
-    uint64_t answered;        /* while measuring */
+    uint64_t answered; /* while measuring */
     _Atomic uint64_t answered_ever;
     double cpu_start, cpu;
-    uint64_t began, ended;    /* ns, of the measurement */
+    uint64_t began, ended; /* ns, of the measurement */
     char *input;
     struct hdr latency;
     int status;
@@ -73,7 +73,8 @@ static double thread_cpu(void)
     return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-/* ---- one connection --------------------------------------------------------------------------------------------------- */
+/* ---- one connection
+ * --------------------------------------------------------------------------------------------------- */
 
 static int fail(struct worker *worker, int status, const char *what)
 {
@@ -161,7 +162,8 @@ static int take_replies(struct worker *worker, struct client *client, uint64_t *
     return 0;
 }
 
-/* ---- one thread ------------------------------------------------------------------------------------------------------- */
+/* ---- one thread
+ * ------------------------------------------------------------------------------------------------------- */
 
 /* When the request `n` of this thread is due. */
 static uint64_t due_at(const struct worker *worker, uint64_t n)
@@ -272,7 +274,8 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* ---- the run ---------------------------------------------------------------------------------------------------------- */
+/* ---- the run
+ * ---------------------------------------------------------------------------------------------------------- */
 
 static int open_client(struct worker *worker, struct client *client, struct errbuf *err)
 {

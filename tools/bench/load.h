@@ -1,11 +1,12 @@
 /* load: threads that drive connections to a RESP server and record what they see.
  *
- * Closed loop (no rate): each connection writes `pipeline` requests at once, waits for all their replies, and goes on. A
- * request's latency runs from the moment its batch is handed to the kernel to the moment its reply is read.
+ * Closed loop (no rate): each connection writes `pipeline` requests at once, waits for all their replies, and goes on.
+ * A request's latency runs from the moment its batch is handed to the kernel to the moment its reply is read.
  *
- * Open loop (a rate): requests are due at fixed moments whatever the server does. Each is sent when it is due, or later if
- * all connections have `pipeline` requests under way; its latency runs from the moment it was due. So a server that stalls
- * is charged for every request that would have come meanwhile (what is called coordinated omission does not happen).
+ * Open loop (a rate): requests are due at fixed moments whatever the server does. Each is sent when it is due, or later
+ * if all connections have `pipeline` requests under way; its latency runs from the moment it was due. So a server that
+ * stalls is charged for every request that would have come meanwhile (what is called coordinated omission does not
+ * happen).
  *
  * Thread: the caller's; load_run() starts and joins its own. */
 #ifndef BLOOMERY_BENCH_LOAD_H
@@ -20,7 +21,7 @@
 #include "traffic.h"
 
 struct endpoint {
-    const char *host;     /* name or address */
+    const char *host; /* name or address */
     const char *port;
     const char *unixpath; /* NULL: TCP */
     const char *password; /* NULL: none */
@@ -32,33 +33,34 @@ struct load_options {
     const struct request_template *request;
     const struct items_options *items;
     unsigned threads, connections, pipeline; /* threads <= connections */
-    double rate;        /* requests per second of all connections; 0: as fast as it goes */
-    double seconds;     /* measured; 0: until `requests` are answered */
-    double warmup;      /* seconds before, not measured; 0 with `requests` */
-    uint64_t requests;  /* sent in total; 0: until the time is over */
+    double rate;                             /* requests per second of all connections; 0: as fast as it goes */
+    double seconds;                          /* measured; 0: until `requests` are answered */
+    double warmup;                           /* seconds before, not measured; 0 with `requests` */
+    uint64_t requests;                       /* sent in total; 0: until the time is over */
     void (*progress)(void *ctx, double seconds, double per_second); /* once a second; NULL: nobody looks */
     void *ctx;
 };
 
 struct load_result {
-    double seconds;      /* measured */
-    uint64_t requests;   /* answered while measuring */
+    double seconds;    /* measured */
+    uint64_t requests; /* answered while measuring */
     uint64_t errors, ones, zeros;
-    uint64_t late;       /* open loop: requests that could not be sent when they were due */
-    double cpu_busiest;  /* seconds of CPU of the busiest thread, of `seconds` */
-    double cpu_total;    /* of all threads */
+    uint64_t late;      /* open loop: requests that could not be sent when they were due */
+    double cpu_busiest; /* seconds of CPU of the busiest thread, of `seconds` */
+    double cpu_total;   /* of all threads */
     char first_error[REPLY_TEXT];
-    struct hdr latency;  /* ns */
+    struct hdr latency; /* ns */
 };
 
 /* 0, or -errno with the reason: no connection, a connection lost, not RESP. `result` is large: allocate it. */
 int load_run(const struct load_options *options, struct load_result *result, struct errbuf *err);
 
-/* One connected socket, authenticated and in the protocol version asked for. A descriptor, or -errno with the reason. */
+/* One connected socket, authenticated and in the protocol version asked for. A descriptor, or -errno with the reason.
+ */
 int endpoint_connect(const struct endpoint *endpoint, struct errbuf *err);
 
-/* Sends one command over a connection of its own and waits for the reply: its first line in `line`, and of a bulk string
- * its contents in `text` (NUL-terminated, cut at size). 0 or -errno with the reason. */
+/* Sends one command over a connection of its own and waits for the reply: its first line in `line`, and of a bulk
+ * string its contents in `text` (NUL-terminated, cut at size). 0 or -errno with the reason. */
 int endpoint_ask(const struct endpoint *endpoint, const char *const *words, unsigned nwords, char *text, size_t size,
                  struct errbuf *err);
 

@@ -39,7 +39,8 @@ static const char *limit(const struct report *report)
         return "the server";
     if (server && generator)
         return "both sides at once; read the server's figure per core";
-    return report->server_cpu < 0 ? "not this load generator" : "neither side's CPU: waiting, for each other or for the disk";
+    return report->server_cpu < 0 ? "not this load generator"
+                                  : "neither side's CPU: waiting, for each other or for the disk";
 }
 
 void report_print(const struct report *report, FILE *out)
@@ -64,7 +65,8 @@ void report_print(const struct report *report, FILE *out)
     }
     fprintf(out, " (%llu in %.2f s)\n  latency, us", (unsigned long long)result->requests, result->seconds);
     for (size_t i = 0; i < NPERCENTILES; i++)
-        fprintf(out, "  %s %.1f", percentiles[i].name, (double)hdr_percentile(&result->latency, percentiles[i].value) / 1000);
+        fprintf(out, "  %s %.1f", percentiles[i].name,
+                (double)hdr_percentile(&result->latency, percentiles[i].value) / 1000);
     fprintf(out, "  max %.1f\n", (double)result->latency.max / 1000);
     if (result->ones + result->zeros)
         fprintf(out, "  answers     %llu times 1, %llu times 0\n", (unsigned long long)result->ones,
@@ -84,7 +86,8 @@ void report_print(const struct report *report, FILE *out)
     }
     fprintf(out, "\n  the limit   %s\n", limit(report));
     if (result->errors)
-        fprintf(out, "  ERRORS      %llu, the first one: %s\n", (unsigned long long)result->errors, result->first_error);
+        fprintf(out, "  ERRORS      %llu, the first one: %s\n", (unsigned long long)result->errors,
+                result->first_error);
 }
 
 static void json_text(FILE *out, const char *text)

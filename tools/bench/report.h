@@ -7,11 +7,11 @@
 #include "load.h"
 
 struct report {
-    const char *command;            /* the request's template */
-    const char *server;             /* what the server says it is, "" if it does not */
+    const char *command; /* the request's template */
+    const char *server;  /* what the server says it is, "" if it does not */
     const struct load_options *options;
     const struct load_result *result;
-    double server_cpu;              /* seconds of CPU that the server used meanwhile; negative: unknown */
+    double server_cpu; /* seconds of CPU that the server used meanwhile; negative: unknown */
 };
 
 /* A few lines. They say which side was the limit, as far as the two sides' CPU tells. */

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- templates ------------------------------------------------------------------------------------------------------- */
+/* ---- templates
+ * ------------------------------------------------------------------------------------------------------- */
 
 enum part_kind { PART_LITERAL, PART_ITEM, PART_FILTER };
 
@@ -175,7 +176,8 @@ size_t request_write(const struct request_template *t, struct items *items, char
     return (size_t)(out - start);
 }
 
-/* ---- replies --------------------------------------------------------------------------------------------------------- */
+/* ---- replies
+ * --------------------------------------------------------------------------------------------------------- */
 
 static void take_error(struct reply_reader *r, const char *line, size_t len)
 {
@@ -246,7 +248,8 @@ static void count_if_whole(struct reply_reader *r)
         r->replies++;
 }
 
-/* Puts the first bytes of a line aside, or completes one. NULL: the line is not whole yet, or too long to be a header. */
+/* Puts the first bytes of a line aside, or completes one. NULL: the line is not whole yet, or too long to be a header.
+ */
 static const char *complete_line(struct reply_reader *r, const char *data, size_t len, bool whole)
 {
     size_t room = sizeof(r->line) - 1 - r->line_len;

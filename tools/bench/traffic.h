@@ -10,21 +10,22 @@
 
 #include "items.h"
 
-/* ---- requests -------------------------------------------------------------------------------------------------------- */
+/* ---- requests
+ * -------------------------------------------------------------------------------------------------------- */
 
 /* A command line such as "BF.EXISTS {filter} {item}" or "BF.MADD {filter} {items}": words separated by spaces, in which
  * {filter} stands for a filter's name, {item} for the next item and {items}, a word of its own, for a batch of them. */
 struct request_template {
-    char *literal;                    /* owned; all literal bytes, one after another */
+    char *literal; /* owned; all literal bytes, one after another */
     struct request_part {
         uint8_t kind;
-        uint32_t offset, len;         /* in `literal` */
-    } *parts;                         /* owned */
+        uint32_t offset, len; /* in `literal` */
+    } * parts;                /* owned */
     size_t nparts;
-    const char *filter;               /* borrowed */
-    uint64_t nfilters;                /* > 1: the names are "<filter>:<n>", n from 0 */
-    unsigned items;                   /* items per request */
-    size_t max_size;                  /* bytes of a request at most */
+    const char *filter; /* borrowed */
+    uint64_t nfilters;  /* > 1: the names are "<filter>:<n>", n from 0 */
+    unsigned items;     /* items per request */
+    size_t max_size;    /* bytes of a request at most */
 };
 
 /* 0 or -ENOMEM, -EINVAL: the line is empty. `batch` is what {items} stands for. */
@@ -38,7 +39,8 @@ size_t request_write(const struct request_template *t, struct items *items, char
 /* The name of filter `n` as a NUL-terminated text. */
 void request_filter_name(const struct request_template *t, uint64_t n, char *out, size_t size);
 
-/* ---- replies --------------------------------------------------------------------------------------------------------- */
+/* ---- replies
+ * --------------------------------------------------------------------------------------------------------- */
 
 #define REPLY_TEXT 160
 
@@ -47,10 +49,10 @@ struct reply_reader {
     uint64_t replies, errors, ones, zeros;
     char first_error[REPLY_TEXT];
     /* internal */
-    uint64_t remaining;  /* elements until the reply is whole; 0 between replies */
-    uint64_t skip;       /* bytes of a bulk string, its end included */
+    uint64_t remaining; /* elements until the reply is whole; 0 between replies */
+    uint64_t skip;      /* bytes of a bulk string, its end included */
     bool is_push;
-    char line[64];       /* the beginning of a line that is not whole yet */
+    char line[64]; /* the beginning of a line that is not whole yet */
     uint32_t line_len;
 };
 

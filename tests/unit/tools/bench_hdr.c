@@ -32,8 +32,8 @@ Test(bench_hdr, percentiles_are_those_of_the_sorted_values_to_a_thousandth)
         for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
             size_t rank = (size_t)(wanted[i] / 100 * N + 0.9999999);
             uint64_t exact = values[rank ? rank - 1 : 0], got = hdr_percentile(&hdr, wanted[i]);
-            cr_assert(got >= exact && got - exact <= exact / 1000, "%g of %u bits: %llu, exactly %llu", wanted[i], max_bits,
-                      (unsigned long long)got, (unsigned long long)exact);
+            cr_assert(got >= exact && got - exact <= exact / 1000, "%g of %u bits: %llu, exactly %llu", wanted[i],
+                      max_bits, (unsigned long long)got, (unsigned long long)exact);
         }
     }
 }

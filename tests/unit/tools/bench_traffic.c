@@ -25,7 +25,8 @@ Test(bench_traffic, requests)
     expect_request("PING", 1, 1, "*1\r\n$4\r\nPING\r\n");
     expect_request("BF.ADD {filter} {item}", 1, 1, "*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$3\r\n000\r\n");
     expect_request("  SET  {item}   {item} ", 1, 1, "*3\r\n$3\r\nSET\r\n$3\r\n000\r\n$3\r\n100\r\n");
-    expect_request("BF.MADD x {items}", 1, 3, "*5\r\n$7\r\nBF.MADD\r\n$1\r\nx\r\n$3\r\n000\r\n$3\r\n100\r\n$3\r\n200\r\n");
+    expect_request("BF.MADD x {items}", 1, 3,
+                   "*5\r\n$7\r\nBF.MADD\r\n$1\r\nx\r\n$3\r\n000\r\n$3\r\n100\r\n$3\r\n200\r\n");
     expect_request("A {items} {item}x", 1, 1, "*3\r\n$1\r\nA\r\n$3\r\n000\r\n$7\r\n{item}x\r\n");
     struct request_template t;
     cr_assert_neq(request_template_init(&t, "   ", "f", 1, 1, 3), 0);
@@ -64,7 +65,8 @@ static const struct {
     {"#t\r\n", 1, 0, 1, 0},
     {"#f\r\n", 1, 0, 0, 1},
     {"+OK\r\n", 1, 0, 0, 0},
-    {"-ERR no such thing, and a text that is longer than sixty-three bytes, which is what is kept of a cut line\r\n", 1, 1, 0, 0},
+    {"-ERR no such thing, and a text that is longer than sixty-three bytes, which is what is kept of a cut line\r\n", 1,
+     1, 0, 0},
     {"$-1\r\n", 1, 0, 0, 0},
     {"$0\r\n\r\n", 1, 0, 0, 0},
     {"$12\r\n:1\r\n:0\r\n+O\r\n\r\n", 1, 0, 0, 0},

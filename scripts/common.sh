@@ -8,6 +8,7 @@ build_packages=(gcc libc6-dev cmake ninja-build pkg-config libuv1-dev liburcu-de
 test_packages=(libcriterion-dev libhiredis-dev redis-tools)
 
 say() { printf '== %s\n' "$*" >&2; }
+fail() { say "$*"; exit 1; }
 
 # Installs the Debian packages that are missing; on other systems, says which ones are.
 need() {

@@ -79,7 +79,44 @@ Test(compat, rows_are_found_by_command)
     cr_assert_eq(compat_find(&compat, "SET x"), &compat.rows[0]);
     cr_assert_null(compat_find(&compat, "SET"));
     cr_assert_null(compat_find(&compat, "GET a"));
-    cr_assert(compat.rows[2].one_number && !compat.rows[1].one_number);
+    cr_assert(compat.rows[2].kind == COMPAT_ONE_NUMBER && compat.rows[1].kind == COMPAT_ANY);
     cr_assert_eq(compat.rows[0].line, 5);
     compat_deinit(&compat);
+}
+
+static bool same_but_dumps(const char *recorded, const char *got)
+{
+    struct lines lines[2] = {{NULL, 0, 0}, {NULL, 0, 0}};
+    const char *texts[] = {recorded, got};
+    bool same;
+
+    for (size_t i = 0; i < 2; i++)
+        for (const char *line = texts[i], *end; *line != '\0'; line = end + 1) {
+            end = strchrnul(line, '\n');
+            lines_add(&lines[i], line, (size_t)(end - line));
+            if (*end == '\0')
+                break;
+        }
+    same = corpus_same_but_dumps(&lines[0], &lines[1]);
+    lines_deinit(&lines[0]);
+    lines_deinit(&lines[1]);
+    return same;
+}
+
+/* Replies with dumps: bytes, iterators and numbers of chunks may differ, and nothing else. */
+Test(corpus_player, dumps_are_compared_by_their_form)
+{
+    const char *copy = "< *2\n< :1\n< $1\n< a\n< +OK\n< *2\n< :0\n< $0\n< ";
+    const char *longer = "< *2\n< :7\n< $2\n< xx\n< +OK\n< *2\n< :8\n< $1\n< y\n< +OK\n< *2\n< :9\n< $1\n< z\n< +OK\n"
+                         "< *2\n< :0\n< $0\n< ";
+
+    cr_assert(same_but_dumps(copy, copy));
+    cr_assert(same_but_dumps(copy, longer));
+    cr_assert(same_but_dumps("< *2\n< :1\n< $1\n< a", "< *2\n< :-5\n< $3\n< abc"));
+    cr_assert(!same_but_dumps(copy, "< *2\n< :0\n< $0\n< "));
+    cr_assert(!same_but_dumps(copy, "< *2\n< :1\n< $1\n< a\n< +OK"));
+    cr_assert(!same_but_dumps(copy, "< *2\n< :1\n< $1\n< a\n< -ERR bad\n< *2\n< :0\n< $0\n< "));
+    cr_assert(!same_but_dumps("< *2\n< :1\n< $1\n< a", "< *2\n< :1\n< $0\n< "));
+    cr_assert(!same_but_dumps("< *2\n< :1\n< $1\n< a", "< -ERR not found"));
+    cr_assert(!same_but_dumps("< -ERR not found", "< -ERR bad"));
 }

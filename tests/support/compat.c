@@ -41,7 +41,9 @@ static void add_row(struct compat *compat, const char *command, size_t len, cons
     *row = (struct compat_row){
         .command = strndup(command, len - prefix),
         .prefix = prefix,
-        .one_number = strncmp(reason, "one number: ", 12) == 0,
+        .kind = strncmp(reason, "one number: ", 12) == 0 ? COMPAT_ONE_NUMBER
+                : strncmp(reason, "a dump: ", 8) == 0    ? COMPAT_DUMP
+                                                         : COMPAT_ANY,
         .line = line,
     };
     cr_assert_not_null(row->command);

@@ -11,10 +11,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+enum compat_kind {
+    COMPAT_ANY,        /* the reply may be any other */
+    COMPAT_ONE_NUMBER, /* reason "one number: ...": the same form, and one number in it is another */
+    COMPAT_DUMP,       /* reason "a dump: ...": other bytes, iterators and numbers of chunks; the rest is the same */
+};
+
 struct compat_row {
     char *command; /* without the '*' of a prefix */
     bool prefix;
-    bool one_number;
+    enum compat_kind kind;
     bool used;
     unsigned line; /* in the document */
 };

@@ -7,6 +7,7 @@
  *   @conn NAME            goes on with the connection of that name
  *   @new, @new raw        a new connection in place of the current one; raw: without the HELLO 3 of a RESP3 play
  *   @range CMD key p A B  CMD key pA ... p(B-1) as one command
+ *   @copy SRC DST         BF.SCANDUMP of SRC and BF.LOADCHUNK of every chunk into DST, with all replies
  *   @sleep S              a pause, in seconds
  *
  * then the reply: `< ` and each line of it, `<~ ` and `<^ ` for @nd and @srv (the first line only), `<! closed` where
@@ -44,5 +45,9 @@ struct corpus_result corpus_play(const struct corpus *corpus, int port, int resp
 /* Cuts a line into words as redis-cli does; false for unbalanced quotes. The words' bytes are malloc'ed into
  * *bytes_out. */
 bool corpus_split(const char *line, struct word *words, size_t max, size_t *n_out, char **bytes_out);
+
+/* Whether two replies, as lines with their marks, are the same but for the bytes of dumps, their iterators, and the
+ * number of chunks in a copy. */
+bool corpus_same_but_dumps(const struct lines *recorded, const struct lines *got);
 
 #endif

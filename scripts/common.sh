@@ -6,6 +6,7 @@ cd "$root"
 
 build_packages=(gcc libc6-dev cmake ninja-build pkg-config libuv1-dev liburcu-dev libxxhash-dev)
 test_packages=(libcriterion-dev libhiredis-dev redis-tools)
+client_packages=(python3 python3-redis)
 
 say() { printf '== %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -26,6 +27,11 @@ need() {
     say "installing ${missing[*]}"
     $sudo apt-get update -qq
     DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# Node.js and npm: those that are there, from wherever they came, otherwise the distribution's.
+need_node() {
+    command -v node >/dev/null && command -v npm >/dev/null || need nodejs npm
 }
 
 # Configures and builds a preset; prints only what goes wrong.

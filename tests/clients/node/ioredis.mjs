@@ -1,0 +1,235 @@
+// A session of ioredis, which has no helpers for filters: `node ioredis.mjs ioredis-5|ioredis-6 [2|3]`, with the library's
+// default protocol or the given one. See with_daemon.py.
+import { AUTH_PORT, PASSWORD, PORT, equal, holds, library, raises, run, until } from './session.mjs';
+
+const [, , packageName, protocol] = process.argv;
+const { Redis } = library(packageName);
+const { version } = library(`${packageName}/package.json`);
+const resp3 = packageName !== 'ioredis-5' && protocol !== '2';
+const yes = 1, no = 0; // version 6 gives booleans as numbers, and maps as flat arrays, unless it is asked otherwise
+const clients = [];
+
+function create(options = {}) {
+    const client = new Redis({ port: PORT, retryStrategy: () => 20, ...(protocol ? { protocol: Number(protocol) } : {}), ...options });
+    client.on('error', () => {}); // a lost connection is reported here, and made again
+    clients.push(client);
+    return client;
+}
+
+async function fresh(options) {
+    const client = create(options);
+    await client.flushall();
+    return client;
+}
+
+// A guard before a slow store, as it is written with this library: commands by name, one round trip for many keys.
+class Guard {
+    constructor(client, key) {
+        this.client = client;
+        this.key = key;
+    }
+    async mayHave(ids) {
+        const answers = await this.client.call('BF.MEXISTS', this.key, ...ids);
+        return ids.filter((_, i) => answers[i]);
+    }
+    async learn(ids) {
+        return (await this.client.call('BF.INSERT', this.key, 'CAPACITY', 100000, 'ERROR', 0.001, 'ITEMS', ...ids)).filter(Boolean).length;
+    }
+}
+
+async function connectsWithAndWithoutAPassword() {
+    const open = create();
+    equal(await open.ping(), 'PONG');
+    equal(open.status, 'ready');
+    equal(await create({ port: AUTH_PORT, password: PASSWORD, connectionName: 'guard' }).client('GETNAME'), 'guard');
+    equal(await create({ port: AUTH_PORT, username: 'default', password: PASSWORD, db: 0 }).ping(), 'PONG');
+    const url = new Redis(`redis://:${encodeURIComponent(PASSWORD)}@127.0.0.1:${AUTH_PORT}/0`);
+    clients.push(url);
+    equal(await url.ping(), 'PONG');
+    const wrong = new Redis({ port: AUTH_PORT, password: 'no', retryStrategy: null, maxRetriesPerRequest: 0 });
+    clients.push(wrong);
+    const reported = new Promise(resolve => wrong.on('error', resolve));
+    holds((await reported).message.includes('WRONGPASS'), 'a wrong password is reported');
+    const silent = create({ port: AUTH_PORT, enableReadyCheck: false });
+    await raises('NOAUTH', silent.call('BF.ADD', 'f', 'a'));
+    const mine = await open.client('INFO');
+    holds(mine.includes('lib-name=ioredis') && mine.includes(`lib-ver=${version}`), mine);
+    holds(mine.includes(`resp=${resp3 ? 3 : 2}`), mine);
+}
+
+async function filters() {
+    const client = await fresh();
+    equal(await client.call('BF.RESERVE', 'f', 0.001, 1000, 'EXPANSION', 4), 'OK');
+    equal(await client.call('bf.add', 'f', 'a'), yes);
+    equal(await client.call('bf.add', 'f', 'a'), no);
+    equal(await client.call('BF.MADD', 'f', 'a', 'b', Buffer.from([0, 255, 13, 10])), [no, yes, yes]);
+    equal(await client.call('BF.MEXISTS', 'f', 'b', Buffer.from([0, 255, 13, 10]), 'z'), [yes, yes, no]);
+    equal(await client.call('BF.CARD', 'f'), 3);
+    const info = await client.call('BF.INFO', 'f');
+    equal([info.length, info[0], info[1], info[6], info[7]], [10, 'Capacity', 1000, 'Number of items inserted', 3]);
+    if (resp3) {
+        const mapped = create({ replyMapping: 'resp3' });
+        equal((await mapped.call('BF.INFO', 'f'))['Expansion rate'], 4);
+        equal(await mapped.call('BF.MEXISTS', 'f', 'b', 'z'), [true, false]);
+    }
+    equal(await client.call('BF.INFO', 'f', 'CAPACITY'), resp3 ? ['Capacity', 1000] : [1000]);
+}
+
+async function aCacheGuard() {
+    const guard = new Guard(await fresh(), 'users');
+    equal(await guard.mayHave(['ann']), []);
+    equal(await guard.learn(['ann', 'ben', 'ann']), 2);
+    equal(await guard.mayHave(['ann', 'ben', 'zoe']), ['ann', 'ben']);
+    // Rebuilt beside the one in use, and swapped in.
+    const next = new Guard(guard.client, 'users:next');
+    equal(await next.learn(['ann', 'zoe']), 2);
+    equal(await guard.client.rename('users:next', 'users'), 'OK');
+    equal(await guard.mayHave(['ann', 'ben', 'zoe']), ['ann', 'zoe']);
+}
+
+async function ownCommands() {
+    const client = await fresh({ enableAutoPipelining: true });
+    client.addBuiltinCommand?.('bf.add');
+    const adds = await Promise.all(Array.from({ length: 500 }, (_, i) => client.call('BF.ADD', 'auto', i)));
+    holds(adds.filter(Boolean).length > 490, 'nearly all are new');
+    equal(await client.call('BF.CARD', 'auto'), adds.filter(Boolean).length);
+}
+
+async function errors() {
+    const client = await fresh();
+    await client.call('BF.RESERVE', 'f', 0.01, 100);
+    await raises('item exists', client.call('BF.RESERVE', 'f', 0.01, 100));
+    await raises('not found', client.call('BF.INFO', 'missing'));
+    await raises('wrong number of arguments', client.call('BF.ADD', 'f'));
+    await raises('unknown command', client.set('key', 'value'));
+    await raises('unknown command', client.eval('return 1', 0));
+    await raises('DB index is out of range', client.select(1));
+    equal(await client.ping(), 'PONG');
+}
+
+async function pipelinesAndTransactions() {
+    const client = await fresh();
+    equal(await client.pipeline().call('BF.ADD', 'p', 'a').call('BF.RESERVE', 'p', 0.01, 10).call('BF.EXISTS', 'p', 'a').exec()
+        .then(replies => replies.map(([error, reply]) => error?.message ?? reply)), [yes, 'ERR item exists', yes]);
+    equal(await client.multi().call('BF.ADD', 'm', 'a').call('BF.MADD', 'm', 'a', 'b').expire('m', 100).exec(),
+        [[null, yes], [null, [no, yes]], [null, 1]]);
+    await raises('EXECABORT', client.multi().call('BF.ADD', 'm', 'never').call('BF.ADD', 'm').exec());
+    equal(await client.call('BF.EXISTS', 'm', 'never'), no);
+    const long = client.pipeline();
+    for (let i = 0; i < 3000; i++) long.call('BF.ADD', 'long', i);
+    equal((await long.exec()).filter(([error]) => error).length, 0);
+    const other = create();
+    await client.watch('w');
+    await other.call('BF.ADD', 'w', 'a');
+    equal(await client.multi().call('BF.ADD', 'w', 'b').exec(), null);
+    equal(await client.call('BF.EXISTS', 'w', 'b'), no);
+}
+
+async function dumpAndLoad() {
+    const client = await fresh();
+    await client.call('BF.RESERVE', 'f', 0.001, 1000);
+    const items = Array.from({ length: 5000 }, (_, i) => `https://example.org/${i}`);
+    await client.call('BF.MADD', 'f', ...items);
+    let iterator = 0, data, chunks = 0;
+    for (;;) {
+        [iterator, data] = await client.callBuffer('BF.SCANDUMP', 'f', iterator);
+        if (Number(iterator) === 0) break;
+        chunks++;
+        equal(await client.call('BF.LOADCHUNK', 'g', iterator, data), 'OK');
+    }
+    holds(chunks > 0, 'there are chunks');
+    equal(await client.call('BF.MEXISTS', 'g', ...items), items.map(() => yes));
+    equal(await client.call('BF.INFO', 'g'), await client.call('BF.INFO', 'f'));
+    await raises('bad data', client.call('BF.LOADCHUNK', 'bad', 1, 'garbage'));
+    equal(await client.restore('r', 0, await client.dumpBuffer('f')), 'OK');
+    equal(await client.copy('f', 'c'), 1);
+    equal(await client.call('BF.INFO', 'r'), await client.call('BF.INFO', 'f'));
+}
+
+async function keysAndExpiry() {
+    const client = await fresh();
+    for (let i = 0; i < 100; i++) await client.call('BF.ADD', `user:${i}`, 'a');
+    const seen = new Set();
+    for await (const keys of client.scanStream({ match: 'user:*', count: 10, type: 'MBbloom--' }))
+        for (const key of keys) seen.add(key);
+    equal(seen.size, 100);
+    equal(await client.type('user:1'), 'MBbloom--');
+    equal(await client.unlink('user:1', 'missing'), 1);
+    equal(await client.dbsize(), 99);
+    equal(await client.expire('user:3', 100), 1);
+    equal(await client.expire('user:3', 50, 'GT'), 0);
+    const ttl = await client.pttl('user:3');
+    holds(ttl > 95000 && ttl <= 100000, `PTTL ${ttl}`);
+    equal(await client.persist('user:3'), 1);
+    equal(await client.pexpire('user:3', 10), 1);
+    await until(async () => await client.exists('user:3') === 0, 'it expires');
+    holds(await client.memory('USAGE', 'user:4') > 100, 'MEMORY USAGE');
+    equal(await client.object('ENCODING', 'user:4'), 'raw');
+}
+
+async function publishAndSubscribe() {
+    const client = await fresh(), subscriber = create();
+    const seen = new Set();
+    await client.config('SET', 'notify-keyspace-events', 'KEA');
+    subscriber.on('message', (channel, message) => seen.add(`${channel} ${message}`));
+    subscriber.on('pmessage', (pattern, channel, message) => seen.add(`${channel} ${message}`));
+    equal(await subscriber.subscribe('news', 'weather'), 2);
+    equal(await subscriber.psubscribe('__keyspace@0__:*'), 3);
+    equal(await client.publish('news', 'hello'), 1);
+    await client.call('BF.ADD', 'f', 'a');
+    await client.del('f');
+    await until(() => seen.has('news hello') && seen.has('__keyspace@0__:f del'), 'message and event arrive');
+    // Its subscriptions are made again when it connects again.
+    const id = (await client.client('LIST', 'TYPE', 'pubsub')).match(/^id=(\d+)/)[1];
+    equal(await client.client('KILL', 'ID', id), 1);
+    await until(async () => await client.publish('news', 'again') === 1, 'it is subscribed again');
+    await until(() => seen.has('news again'), 'the next message arrives');
+    equal(await subscriber.unsubscribe('weather'), 2);
+    await client.config('SET', 'notify-keyspace-events', '');
+}
+
+async function monitor() {
+    const client = await fresh();
+    const watcher = await client.monitor();
+    clients.push(watcher);
+    const seen = [];
+    watcher.on('monitor', (time, args) => seen.push(args.join(' ')));
+    await until(async () => {
+        await client.call('BF.ADD', 'f', 'a "b"');
+        return seen.includes('BF.ADD f a "b"');
+    }, 'the monitor sees the command');
+}
+
+async function administration() {
+    const client = await fresh();
+    const info = await client.info();
+    for (const field of ['redis_version', 'loading:0', 'role:master', 'connected_clients', 'used_memory', '# Keyspace'])
+        holds(info.includes(field), `INFO has ${field}`);
+    equal(await client.config('GET', 'maxmemory'), ['maxmemory', '0']);
+    holds((await client.client('LIST')).includes(`id=${await client.client('ID')} `), 'CLIENT LIST has this client');
+    equal((await client.command('COUNT')), (await client.command()).length);
+    equal((await client.role())[0], 'master');
+    equal((await client.time()).length, 2);
+    equal(await client.slowlog('RESET'), 'OK');
+    equal(await client.slowlog('LEN'), 0);
+}
+
+async function connectsAgain() {
+    const client = await fresh(), other = create();
+    await client.call('BF.ADD', 'f', 'a');
+    const id = await client.client('ID');
+    equal(await other.client('KILL', 'ID', id), 1);
+    await until(async () => await client.client('ID').catch(() => id) !== id, 'the client connects again');
+    equal(await client.call('BF.EXISTS', 'f', 'a'), yes);
+    const runId = async () => /run_id:(\w+)/.exec(await client.info('server').catch(() => ''))?.[1];
+    const before = await runId();
+    await create({ maxRetriesPerRequest: 0, retryStrategy: null }).call('SHUTDOWN', 'SAVE').catch(() => {});
+    await until(async () => ![before, undefined].includes(await runId()), 'the client connects to the next daemon');
+    equal(await client.call('BF.EXISTS', 'f', 'a'), yes);
+}
+
+const status = await run(`ioredis ${version}, RESP${resp3 ? 3 : 2}`, [
+    connectsWithAndWithoutAPassword, filters, aCacheGuard, ownCommands, errors, pipelinesAndTransactions, dumpAndLoad,
+    keysAndExpiry, publishAndSubscribe, monitor, administration, connectsAgain]);
+for (const client of clients) client.disconnect();
+process.exit(status);

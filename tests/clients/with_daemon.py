@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""with_daemon.py BLOOMERYD COMMAND [ARGUMENT...]: runs a program beside real daemons of its own.
+
+Two daemons are started on free ports of 127.0.0.1, each with its data in a temporary directory, one open and one with a
+password. The program finds them by its environment:
+
+  BLOOMERY_PORT             the open one; when it ends by itself (SHUTDOWN), it is started again at the same port, as a
+                            service manager does
+  BLOOMERY_AUTH_PORT        the one with a password
+  BLOOMERY_PASSWORD         the password
+  BLOOMERY_TEST_DIR         a directory for the program's own files, removed at the end
+
+The exit status is 0 only if the program's is 0, both daemons end with status 0 when they are told to, and neither
+reported anything that a sanitizer or a broken check reports. What goes wrong is explained on the standard error.
+"""
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+PATIENCE_S = 60  # for what certainly happens; sanitizers on a loaded machine take their time
+PROGRAM_S = 300  # no session takes nearly as long
+PASSWORD = "correct horse"
+REPORTS = ("AddressSanitizer", "LeakSanitizer", "ThreadSanitizer", "runtime error:", ": bug: !(")
+PR_SET_PDEATHSIG = 1
+libc = ctypes.CDLL(None)
+
+
+def die_with_parent():
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Daemon:
+    def __init__(self, program, directory, name, arguments):
+        self.program, self.arguments = program, arguments
+        self.data = os.path.join(directory, name)
+        self.log = os.path.join(directory, name + ".log")
+        self.process = None
+        self.expected_to_end = False
+        for _ in range(5):  # another process may take the port between the look and the bind
+            self.port = free_port()
+            if self.start():
+                return
+        sys.exit(f"no free port in five attempts:\n{self.output()}")
+
+    def output(self):
+        with open(self.log, errors="replace") as log:
+            return log.read()
+
+    def start(self):
+        """True when it is ready, False when its port was taken."""
+        before = os.path.getsize(self.log) if os.path.exists(self.log) else 0
+        command = [self.program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.data] + self.arguments
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            preexec_fn=die_with_parent)
+        deadline = time.monotonic() + PATIENCE_S
+        while " ready: listening on " not in self.output()[before:]:
+            if self.process.poll() is not None:
+                if "address already in use" in self.output()[before:].lower():
+                    return False
+                sys.exit(f"the daemon ended at once ({self.process.returncode}):\n{self.output()}")
+            if time.monotonic() > deadline:
+                sys.exit(f"the daemon is not ready after {PATIENCE_S} s:\n{self.output()}")
+            time.sleep(0.005)
+        return True
+
+    def supervise(self):
+        """Starts it again when it ends with status 0; any other end stays, and is reported by stop()."""
+        while not self.expected_to_end:
+            try:
+                if self.process.wait(timeout=0.05) != 0:
+                    return
+            except subprocess.TimeoutExpired:
+                continue
+            if not self.expected_to_end and not self.start():
+                return
+
+    def stop(self):
+        """What was wrong with it, as a list of texts."""
+        self.expected_to_end = True
+        wrong = []
+        if self.process.poll() is None:
+            self.process.terminate()
+        elif self.process.returncode == 0:
+            wrong.append("the daemon had ended")
+        try:
+            self.process.wait(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            wrong.append(f"the daemon did not end within {PATIENCE_S} s of SIGTERM")
+        if self.process.returncode != 0:
+            wrong.append(f"the daemon's exit status was {self.process.returncode}")
+        wrong += [f"the daemon's output has '{sign}'" for sign in REPORTS if sign in self.output()]
+        return wrong
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    directory = tempfile.mkdtemp(prefix="bloomery-clients-")
+    try:
+        open_daemon = Daemon(sys.argv[1], directory, "open", [])
+        auth_daemon = Daemon(sys.argv[1], directory, "auth", ["--requirepass", PASSWORD])
+        supervisor = threading.Thread(target=open_daemon.supervise)
+        supervisor.start()
+        files = os.path.join(directory, "files")
+        os.mkdir(files)
+        environment = dict(os.environ, BLOOMERY_PORT=str(open_daemon.port), BLOOMERY_AUTH_PORT=str(auth_daemon.port),
+                           BLOOMERY_PASSWORD=PASSWORD, BLOOMERY_TEST_DIR=files)
+        wrong = []
+        try:
+            status = subprocess.run(sys.argv[2:], env=environment, timeout=PROGRAM_S, preexec_fn=die_with_parent).returncode
+            if status != 0:
+                wrong.append(f"{sys.argv[2]} ended with status {status}")
+        except subprocess.TimeoutExpired:
+            wrong.append(f"{sys.argv[2]} had not ended after {PROGRAM_S} s")
+        except OSError as error:
+            wrong.append(f"cannot run {sys.argv[2]}: {error}")
+        open_daemon.expected_to_end = True
+        supervisor.join()
+        for daemon in (open_daemon, auth_daemon):
+            problems = daemon.stop()
+            if problems or wrong:
+                print(f"---- {' '.join([daemon.program] + daemon.arguments)}\n{daemon.output()[-6000:]}", file=sys.stderr)
+            wrong += problems
+        for text in wrong:
+            print(f"with_daemon: {text}", file=sys.stderr)
+        return 1 if wrong else 0
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

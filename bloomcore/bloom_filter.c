@@ -227,7 +227,8 @@ err_charged:
     return rc;
 }
 
-int bloom_filter_grow(struct bloom_filter *filter, const struct bloom_layer *full, struct errbuf *err)
+int bloom_filter_grow(struct bloom_filter *filter, const struct bloom_layer *full, const struct bloom_journal *journal,
+                      struct errbuf *err)
 {
     const struct bloom_class *class = bloom_filter_class(filter);
     uint64_t capacity = 0;
@@ -248,7 +249,10 @@ int bloom_filter_grow(struct bloom_filter *filter, const struct bloom_layer *ful
         rc = BLOOM_REFUSED;
     } else {
         shape = (struct bloom_shape){size.nwords, (uint8_t)size.k, full->geometry->variant};
-        rc = push_layer(filter, &shape, capacity, rate, err);
+        if (journal)
+            rc = journal->ops->grow(journal->ctx, journal->id, full->geometry->index + 1u, &shape, err);
+        if (rc == BLOOM_OK)
+            rc = push_layer(filter, &shape, capacity, rate, err);
     }
     if (rc != 0)
         errbuf_prefix(err, "cannot grow by layer %u (capacity %llu, error rate %g)", full->geometry->index + 1u,
@@ -292,21 +296,21 @@ bool bloom_filter_query(const struct bloom_filter *filter, struct bloom_hash has
     return bloom_layer_test(newest, hash) || bloom_layer_test_below(newest, hash);
 }
 
-bool bloom_layer_reserve(struct bloom_layer *layer)
+uint64_t bloom_layer_reserve(struct bloom_layer *layer)
 {
     uint64_t items = atomic_load_explicit(&layer->items, memory_order_relaxed);
 
     do {
         if (items >= layer->geometry->capacity)
-            return false;
+            return 0;
     } while (!atomic_compare_exchange_weak_explicit(&layer->items, &items, items + 1, memory_order_relaxed,
                                                     memory_order_relaxed));
-    return true;
+    return items + 1;
 }
 
 enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom_hash hash,
                                        const struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS],
-                                       struct errbuf *err)
+                                       const struct bloom_journal *journal, struct errbuf *err)
 {
     const struct bloom_class *class = bloom_filter_class(filter);
     const struct bloom_twin_slot *twin = bloom_pool_twin(class->pool, filter);
@@ -315,8 +319,8 @@ enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom
     for (;;) {
         struct bloom_layer *newest;
         enum bloom_add answer = BLOOM_FULL;
-
         struct bloom_locks locks;
+        uint64_t ordinal;
 
         bloom_locks_take(&locks, class->pool, filter, twin, hash);
         newest = bloom_filter_newest(filter);
@@ -327,22 +331,30 @@ enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom
         }
         if (bloom_layer_test_bits(newest, bit) || bloom_layer_test_below(newest, hash)) {
             answer = BLOOM_PRESENT;
-        } else if (bloom_layer_reserve(newest)) {
+        } else if ((ordinal = bloom_layer_reserve(newest)) != 0) {
+            if (journal)
+                journal->ops->add(journal->ctx, journal->id, hash, newest->geometry->index, ordinal);
             bloom_layer_set_bits(newest, bit);
             answer = BLOOM_ADDED;
             if (__builtin_expect(twin != NULL, 0))
-                bloom_twins_pass_on(twin, filter, hash);
+                bloom_twins_pass_on(twin, filter, hash, journal);
         }
         bloom_locks_give(&locks);
 
         if (answer != BLOOM_FULL || class->params.expansion == 0)
             return answer;
-        if (bloom_filter_grow(filter, newest, err) != 0)
+        if (bloom_filter_grow(filter, newest, journal, err) != 0)
             return BLOOM_NO_ROOM;
     }
 }
 
 enum bloom_add bloom_filter_add(struct bloom_filter *filter, struct bloom_hash hash, struct errbuf *err)
+{
+    return bloom_filter_add_journaled(filter, hash, NULL, err);
+}
+
+enum bloom_add bloom_filter_add_journaled(struct bloom_filter *filter, struct bloom_hash hash,
+                                          const struct bloom_journal *journal, struct errbuf *err)
 {
     const struct bloom_layer *newest = bloom_filter_newest(filter);
     uint64_t bit[BLOOM_PROBE_BITS];
@@ -350,5 +362,5 @@ enum bloom_add bloom_filter_add(struct bloom_filter *filter, struct bloom_hash h
     bloom_layer_bits(newest, hash, bit);
     if (bloom_layer_test_bits(newest, bit) || bloom_layer_test_below(newest, hash))
         return BLOOM_PRESENT;
-    return bloom_filter_add_absent(filter, hash, newest, bit, err);
+    return bloom_filter_add_absent(filter, hash, newest, bit, journal, err);
 }

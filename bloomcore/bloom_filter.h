@@ -114,6 +114,31 @@ enum bloom_add {
  * while the filter grows. A layer never takes more items than its capacity. `err` may be NULL. */
 enum bloom_add bloom_filter_add(struct bloom_filter *filter, struct bloom_hash hash, struct errbuf *err);
 
+/* Who is told of adds before anybody can see their effect, so that it can be made durable: a log. The two are called in the
+ * adding thread, with a lock held that adds of some other items wait for: they must be quick and must not call bloomcore.
+ *
+ * add(): an item gets its place in the layer. `ordinal` is the value that the layer's item count thereby has taken, from 1
+ * to the layer's capacity: no two adds to a layer have the same. 0: the bits are set without being counted. Nobody can
+ * find the item's bits before add() has returned.
+ *
+ * grow(): a layer of this shape is about to be the filter's newest, with this index. 0, or -errno with a text: the filter
+ * does not grow, and the add is BLOOM_NO_ROOM. It may be called for a layer that is then not made, for want of memory. */
+struct bloom_journal_ops {
+    void (*add)(void *ctx, uint64_t id, struct bloom_hash hash, unsigned layer, uint64_t ordinal);
+    int (*grow)(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape, struct errbuf *err);
+};
+
+/* `id` is the filter's name to `ops`; bloomcore only passes it on. */
+struct bloom_journal {
+    const struct bloom_journal_ops *ops;
+    void *ctx;
+    uint64_t id;
+};
+
+/* As bloom_filter_add(), with a journal. NULL: without. */
+enum bloom_add bloom_filter_add_journaled(struct bloom_filter *filter, struct bloom_hash hash,
+                                          const struct bloom_journal *journal, struct errbuf *err);
+
 uint64_t bloom_filter_items(const struct bloom_filter *filter);    /* adds that were answered BLOOM_ADDED */
 uint64_t bloom_filter_capacity(const struct bloom_filter *filter); /* sum over the layers */
 uint64_t bloom_filter_memory(const struct bloom_filter *filter);   /* bytes: words, headers, bookkeeping; no name */
@@ -139,6 +164,8 @@ void bloom_probe_start(struct bloom_probe *probe, const struct bloom_filter *fil
  * grown since the first half. */
 bool bloom_probe_query(const struct bloom_probe *probe, const struct bloom_filter *filter);
 enum bloom_add bloom_probe_add(const struct bloom_probe *probe, struct bloom_filter *filter, struct errbuf *err);
+enum bloom_add bloom_probe_add_journaled(const struct bloom_probe *probe, struct bloom_filter *filter,
+                                         const struct bloom_journal *journal, struct errbuf *err);
 
 /* ---- layers, for saving, loading and reporting ------------------------------------------------------------------ */
 
@@ -157,6 +184,16 @@ void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struc
  * BLOOM_LIMIT or -ENOMEM. The words are then written through bloom_filter_layer(). */
 void bloom_filter_set_items(struct bloom_filter *filter, unsigned index, uint64_t items);
 int bloom_filter_append_layer(struct bloom_filter *filter, const struct bloom_shape *shape, struct errbuf *err);
+
+/* Loading: what add() of a journal was told of a layer, to be brought back. Sets the bits of n items, and counts those
+ * whose ordinal is above `counted`, the count that the layer was loaded with. Items are set in any order and any number of
+ * times; only the sum of the counts matters. Returns how many were counted. Several threads may do this at a time. */
+struct bloom_replay_item {
+    struct bloom_hash hash;
+    uint64_t ordinal;
+};
+uint64_t bloom_filter_replay(struct bloom_filter *filter, unsigned index, uint64_t counted,
+                             const struct bloom_replay_item *items, size_t n);
 
 /* What the bits say, not what was asked for. */
 struct bloom_state {

@@ -138,16 +138,17 @@ static inline void bloom_layer_set_bits(struct bloom_layer *layer, const uint64_
  * was the newest then. Answers as bloom_filter_add(). */
 enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom_hash hash,
                                        const struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS],
-                                       struct errbuf *err);
+                                       const struct bloom_journal *journal, struct errbuf *err);
 
 /* The layer with this index, below bloom_filter_nlayers(). */
 struct bloom_layer *bloom_filter_layer_at(const struct bloom_filter *filter, unsigned index);
 
-/* A place for one more item. False when the layer has taken its capacity. */
-bool bloom_layer_reserve(struct bloom_layer *layer);
+/* A place for one more item: its number, from 1. 0 when the layer has taken its capacity. */
+uint64_t bloom_layer_reserve(struct bloom_layer *layer);
 
-/* Adds a layer on top of `full`, unless somebody else has done so. BLOOM_OK or why not. */
-int bloom_filter_grow(struct bloom_filter *filter, const struct bloom_layer *full, struct errbuf *err);
+/* Adds a layer on top of `full`, unless somebody else has done so; `journal` may be NULL. BLOOM_OK or why not. */
+int bloom_filter_grow(struct bloom_filter *filter, const struct bloom_layer *full, const struct bloom_journal *journal,
+                      struct errbuf *err);
 
 /* Appends a layer of this shape as number `index`, the next one, unless somebody else has just done so. As
  * bloom_filter_append_layer(). */
@@ -183,8 +184,10 @@ static inline void bloom_locks_give(const struct bloom_locks *locks)
     bloom_stripe_unlock(locks->first);
 }
 
-/* Takes to the other filter of the pair an item that has just been added to this one. Under the locks of the add. */
-void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_filter *filter, struct bloom_hash hash);
+/* Takes to the other filter of the pair an item that has just been added to this one. Under the locks of the add, whose
+ * journal (may be NULL) is told of the younger one's part too. */
+void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_filter *filter, struct bloom_hash hash,
+                         const struct bloom_journal *journal);
 
 /* Whether the item is in one of the layers below. */
 static inline bool bloom_layer_test_below(const struct bloom_layer *layer, struct bloom_hash hash)

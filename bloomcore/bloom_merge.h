@@ -60,6 +60,7 @@ struct bloom_twins {
     struct bloom_filter *younger;
     void (*added)(void *ctx);
     void *ctx;
+    uint64_t younger_id; /* by which journals know the younger one: an add to the older one is noted for both */
 };
 
 #define BLOOM_MAX_TWINS 16

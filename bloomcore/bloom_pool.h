@@ -37,6 +37,7 @@ struct bloom_pool {
         struct bloom_filter *_Atomic younger;
         void (*_Atomic added)(void *ctx);
         void *_Atomic ctx;
+        _Atomic uint64_t younger_id;
     } twins[BLOOM_MAX_TWINS];
 
     /* One layer is added at a time, in the whole pool: it is rare and takes microseconds. Also guards changes of twins. */

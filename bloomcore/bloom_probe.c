@@ -40,11 +40,17 @@ bool bloom_probe_query(const struct bloom_probe *probe, const struct bloom_filte
 
 enum bloom_add bloom_probe_add(const struct bloom_probe *probe, struct bloom_filter *filter, struct errbuf *err)
 {
+    return bloom_probe_add_journaled(probe, filter, NULL, err);
+}
+
+enum bloom_add bloom_probe_add_journaled(const struct bloom_probe *probe, struct bloom_filter *filter,
+                                         const struct bloom_journal *journal, struct errbuf *err)
+{
     const struct bloom_layer *newest = bloom_filter_newest(filter);
 
     if (newest != probe->layer)
-        return bloom_filter_add(filter, probe->hash, err);
+        return bloom_filter_add_journaled(filter, probe->hash, journal, err);
     if (bloom_layer_test_bits(newest, probe->bit) || bloom_layer_test_below(newest, probe->hash))
         return BLOOM_PRESENT;
-    return bloom_filter_add_absent(filter, probe->hash, newest, probe->bit, err);
+    return bloom_filter_add_absent(filter, probe->hash, newest, probe->bit, journal, err);
 }

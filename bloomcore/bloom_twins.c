@@ -35,6 +35,7 @@ bool bloom_twins_begin(struct bloom_pool *pool, const struct bloom_twins *twins)
     if (slot) {
         atomic_store_explicit(&slot->added, twins->added, memory_order_relaxed);
         atomic_store_explicit(&slot->ctx, twins->ctx, memory_order_relaxed);
+        atomic_store_explicit(&slot->younger_id, twins->younger_id, memory_order_relaxed);
         atomic_store_explicit(&slot->younger, twins->younger, memory_order_release);
         atomic_store_explicit(&slot->older, twins->older, memory_order_release);
         atomic_fetch_add_explicit(&pool->ntwins, 1, memory_order_seq_cst);
@@ -74,33 +75,44 @@ void bloom_twins_lock(struct bloom_locks *locks, struct bloom_pool *pool, const 
 }
 
 /* Adds to the younger one, under its stripe. */
-static void add_to_younger(struct bloom_filter *younger, struct bloom_hash hash)
+static void add_to_younger(struct bloom_filter *younger, struct bloom_hash hash, const struct bloom_journal *journal)
 {
     struct bloom_layer *newest;
     uint64_t bit[BLOOM_PROBE_BITS];
+    uint64_t ordinal;
 
     if (bloom_filter_query(younger, hash))
         return;
     for (;;) {
         newest = bloom_filter_newest(younger);
-        if (bloom_layer_reserve(newest))
+        ordinal = bloom_layer_reserve(newest);
+        if (ordinal)
             break;
         /* It cannot take another one by count; but the item has been counted and acknowledged where it came from. */
-        if (bloom_filter_params(younger)->expansion == 0 || bloom_filter_grow(younger, newest, NULL) != 0)
+        if (bloom_filter_params(younger)->expansion == 0 || bloom_filter_grow(younger, newest, journal, NULL) != 0)
             break;
     }
+    if (journal)
+        journal->ops->add(journal->ctx, journal->id, hash, newest->geometry->index, ordinal);
     bloom_layer_bits(newest, hash, bit);
     bloom_layer_set_bits(newest, bit);
 }
 
-void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_filter *filter, struct bloom_hash hash)
+void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_filter *filter, struct bloom_hash hash,
+                         const struct bloom_journal *journal)
 {
     struct bloom_filter *older = atomic_load_explicit(&twin->older, memory_order_acquire);
     struct bloom_filter *younger = atomic_load_explicit(&twin->younger, memory_order_acquire);
     void (*added)(void *) = atomic_load_explicit(&twin->added, memory_order_relaxed);
 
     if (younger && filter == older) {
-        add_to_younger(younger, hash);
+        struct bloom_journal own;
+
+        if (journal) {
+            own = *journal;
+            own.id = atomic_load_explicit(&twin->younger_id, memory_order_relaxed);
+        }
+        add_to_younger(younger, hash, journal ? &own : NULL);
         if (added)
             added(atomic_load_explicit(&twin->ctx, memory_order_relaxed));
     } else if (older && filter == younger) {

@@ -127,8 +127,8 @@ static void merge_once(struct bloom_filter *source, uint64_t capacity, uint32_t 
     struct bloom_union counts = {{0}, {0}};
     struct errbuf err = {""};
 
-    EXPECT(bloom_twins_begin(pool, &(struct bloom_twins){older, younger, count_passed_on, NULL}), "no room");
-    EXPECT(!bloom_twins_begin(pool, &(struct bloom_twins){older, source, NULL, NULL}), "twice");
+    EXPECT(bloom_twins_begin(pool, &(struct bloom_twins){older, younger, count_passed_on, NULL, 0}), "no room");
+    EXPECT(!bloom_twins_begin(pool, &(struct bloom_twins){older, source, NULL, NULL, 0}), "twice");
     wait_for_workers();
     unsigned nlayers = bloom_filter_nlayers(older);
     EXPECT(bloom_filter_append_like(younger, older, nlayers, &err) == 0, "%s", err.text);

@@ -109,6 +109,7 @@ static int posix_stat(void *ctx, const char *path, struct fs_stat *stat_out)
         return -errno;
     stat_out->kind = S_ISREG(st.st_mode) ? FS_FILE : S_ISDIR(st.st_mode) ? FS_DIRECTORY : FS_OTHER;
     stat_out->size = (uint64_t)st.st_size;
+    stat_out->device = (uint64_t)st.st_dev;
     return 0;
 }
 

@@ -28,6 +28,7 @@ enum fs_kind { FS_FILE, FS_DIRECTORY, FS_OTHER };
 struct fs_stat {
     enum fs_kind kind;
     uint64_t size;
+    uint64_t device; /* the same for what one sync_all() covers and link() reaches */
 };
 
 /* Called once per entry, "." and ".." excepted; nonzero ends the listing and is returned. */

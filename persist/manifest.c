@@ -6,12 +6,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "filterdb.h"
 #include "manifest_text.h"
 #include "name_code.h"
 
-#define LINE_WITHOUT_NAME 320
+#define LINE_WITHOUT_NAME (320 + NAME_DIR_MAX)
 
 void manifest_text_deinit(struct manifest_text *text)
 {
@@ -53,11 +54,13 @@ void manifest_format_rate(double rate, char out[MANIFEST_RATE_SIZE])
     }
 }
 
-int manifest_format_header(struct manifest_text *text, uint64_t generation, uint64_t next_id)
+int manifest_format_header(struct manifest_text *text, const struct manifest_save *save)
 {
     if (manifest_text_reserve(text, LINE_WITHOUT_NAME) != 0)
         return -ENOMEM;
-    append(text, MANIFEST_MAGIC "\nsave generation=%" PRIu64 " next-id=%" PRIu64 "\n", generation, next_id);
+    append(text,
+           MANIFEST_MAGIC "\nsave generation=%" PRIu64 " next-id=%" PRIu64 " log=%" PRIu64 " control=%" PRIu64 "\n",
+           save->generation, save->next_id, save->log, save->control);
     return 0;
 }
 
@@ -65,6 +68,7 @@ int manifest_format_filter(struct manifest_text *text, const struct manifest_fil
 {
     size_t encoded = name_encoded_len(filter->name, filter->name_len);
     char rate[MANIFEST_RATE_SIZE];
+    char dir[NAME_DIR_MAX + 1];
 
     if (manifest_text_reserve(text, encoded + LINE_WITHOUT_NAME * (1 + (size_t)filter->nlayers)) != 0)
         return -ENOMEM;
@@ -72,11 +76,14 @@ int manifest_format_filter(struct manifest_text *text, const struct manifest_fil
     append(text, "filter id=%" PRIu64 " name=", filter->id);
     name_encode(filter->name, filter->name_len, text->ptr + text->len);
     text->len += encoded;
+    name_dir(filter->name, filter->name_len, filter->id, dir);
+    if (strcmp(dir, filter->dir) != 0)
+        append(text, " dir=%s", filter->dir);
     append(text,
-           " capacity=%" PRIu64 " error-rate=%s expansion=%" PRIu32 " variant=%s expires-ms=%" PRId64 " log=%" PRIu64
+           " capacity=%" PRIu64 " error-rate=%s expansion=%" PRIu32 " variant=%s expires-ms=%" PRId64
            " layers=%u\n",
            filter->params.capacity, rate, filter->params.expansion, filterdb_variant_name(filter->variant),
-           filter->expires_ms, filter->log_position, filter->nlayers);
+           filter->expires_ms, filter->nlayers);
     for (unsigned i = 0; i < filter->nlayers; i++) {
         const struct manifest_layer *layer = &filter->layers[i];
         append(text, "layer k=%u words=%" PRIu64 " items=%" PRIu64 " xxh3=%016" PRIx64 " generation=%" PRIu64 "\n",
@@ -87,11 +94,14 @@ int manifest_format_filter(struct manifest_text *text, const struct manifest_fil
 
 int manifest_format_removed(struct manifest_text *text, const struct manifest_removed *removed)
 {
-    if (manifest_text_reserve(text, removed->dir_len + LINE_WITHOUT_NAME) != 0)
+    if (manifest_text_reserve(text, removed->dir_len + LINE_WITHOUT_NAME + 24 * (size_t)removed->nlayers) != 0)
         return -ENOMEM;
-    append(text, "removed %s id=%" PRIu64 " dir=%.*s layers=%u shared=%u generation=%" PRIu64 "\n",
-           removed->keep ? "keep" : "delete", removed->id, (int)removed->dir_len, removed->dir, removed->nlayers,
-           removed->shared, removed->generation);
+    append(text, "removed %s id=%" PRIu64 " dir=%.*s placed=%u shared=%u owner=%" PRIu64 " generations=",
+           removed->keep ? "keep" : "delete", removed->id, (int)removed->dir_len, removed->dir, removed->placed,
+           removed->shared, removed->owner);
+    for (unsigned i = 0; i < removed->nlayers; i++)
+        append(text, "%s%" PRIu64, i > 0 ? "," : "", removed->generations[i]);
+    append(text, "\n");
     return 0;
 }
 

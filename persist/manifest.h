@@ -16,9 +16,14 @@
 
 #include "bloom_filter.h"
 #include "errbuf.h"
+#include "name_code.h"
 
 #define MANIFEST_MAX_NAME 65535
-#define MANIFEST_MAX_LINE (3 * MANIFEST_MAX_NAME + 512)
+#define MANIFEST_MAX_LINE (3 * MANIFEST_MAX_NAME + 4096)
+
+/* Of generations, ids and positions of the log. Far beyond what can be counted up to one by one; so a MANIFEST that has
+ * been tampered with cannot make the next number wrap around. */
+#define MANIFEST_MAX_NUMBER (UINT64_C(1) << 62)
 
 enum manifest_status {
     MANIFEST_OK = 0,
@@ -37,10 +42,10 @@ struct manifest_filter {
     uint64_t id;
     const char *name;
     size_t name_len;
+    char dir[NAME_DIR_MAX + 1]; /* under filters/; written only when it is not name_dir() of the name and the id */
     struct bloom_params params;
     enum bloom_variant variant;
     int64_t expires_ms;
-    uint64_t log_position;
     unsigned nlayers;
     struct manifest_layer layers[BLOOM_MAX_LAYERS];
 };
@@ -53,8 +58,18 @@ struct manifest_removed {
     const char *dir; /* name of the directory under filters/ */
     size_t dir_len;
     unsigned nlayers; /* files 0 .. nlayers - 1 were the filter's */
-    unsigned shared;  /* of these, files 0 .. shared - 1 belong to another filter of the same directory now */
-    uint64_t generation; /* of the files of that other filter; 0 when there is none */
+    uint64_t generations[BLOOM_MAX_LAYERS]; /* of these files */
+    unsigned placed;  /* of these, files 0 .. placed - 1 have (or had) their final names */
+    unsigned shared;  /* final names 0 .. shared - 1 belong to another filter of the same directory now */
+    uint64_t owner;   /* newest generation of that other filter's files; 0 when there is none */
+};
+
+/* The line about the save as a whole. */
+struct manifest_save {
+    uint64_t generation; /* the highest one given out */
+    uint64_t next_id;
+    uint64_t log;     /* first segment of the log that is needed beside this; 0: none */
+    uint64_t control; /* control records up to this one are reflected */
 };
 
 /* ---- formatting ---------------------------------------------------------------------------------------------------- */
@@ -68,7 +83,7 @@ struct manifest_text {
 void manifest_text_deinit(struct manifest_text *text);
 
 /* Each appends whole lines. 0 or -ENOMEM (nothing appended). */
-int manifest_format_header(struct manifest_text *text, uint64_t generation, uint64_t next_id);
+int manifest_format_header(struct manifest_text *text, const struct manifest_save *save);
 int manifest_format_filter(struct manifest_text *text, const struct manifest_filter *filter);
 int manifest_format_removed(struct manifest_text *text, const struct manifest_removed *removed);
 int manifest_format_end(struct manifest_text *text, uint64_t nfilters, uint64_t nremoved, uint64_t xxh3);
@@ -84,8 +99,7 @@ struct manifest_sink {
 };
 
 struct manifest_parser {
-    uint64_t generation; /* valid once the header has been read */
-    uint64_t next_id;
+    struct manifest_save save; /* valid once the header has been read */
     uint64_t nfilters;
     uint64_t nremoved;
     uint64_t line_number; /* of the line being read, from 1 */

@@ -159,19 +159,40 @@ static int parse_name(struct manifest_parser *parser, struct scan *scan)
     return 0;
 }
 
+/* A directory that is the one of the name is not written: one form only. */
+static void parse_dir(struct manifest_filter *filter, struct scan *scan)
+{
+    static const char key[] = " dir=";
+    char natural[NAME_DIR_MAX + 1];
+    size_t len;
+
+    name_dir(filter->name, filter->name_len, filter->id, natural);
+    if (scan->expected || (size_t)(scan->end - scan->p) < strlen(key) || memcmp(scan->p, key, strlen(key)) != 0) {
+        strcpy(filter->dir, natural);
+        return;
+    }
+    const char *word = scan_word(scan, key, &len);
+    if (!name_dir_valid(word, len) || (len == strlen(natural) && memcmp(word, natural, len) == 0)) {
+        scan->expected = key;
+        return;
+    }
+    memcpy(filter->dir, word, len);
+    filter->dir[len] = '\0';
+}
+
 static int parse_filter(struct manifest_parser *parser, struct scan *scan, struct errbuf *err)
 {
     struct manifest_filter *filter = &parser->filter;
 
-    filter->id = scan_number(scan, "filter id=", 1, UINT64_MAX);
+    filter->id = scan_number(scan, "filter id=", 1, MANIFEST_MAX_NUMBER);
     if (parse_name(parser, scan) != 0)
         return -ENOMEM;
+    parse_dir(filter, scan);
     filter->params.capacity = scan_number(scan, " capacity=", 1, UINT64_MAX);
     filter->params.error_rate = scan_rate(scan, " error-rate=");
     filter->params.expansion = (uint32_t)scan_number(scan, " expansion=", 0, BLOOM_MAX_EXPANSION);
     filter->variant = scan_variant(scan, " variant=");
     filter->expires_ms = (int64_t)scan_number(scan, " expires-ms=", 0, INT64_MAX);
-    filter->log_position = scan_number(scan, " log=", 0, UINT64_MAX);
     filter->nlayers = (unsigned)scan_number(scan, " layers=", 1, BLOOM_MAX_LAYERS);
     parser->layers_read = 0;
     parser->entry_offset = parser->offset;
@@ -187,7 +208,7 @@ static int parse_layer(struct manifest_parser *parser, struct scan *scan, struct
     layer->nwords = scan_number(scan, " words=", 1, BLOOM_MAX_WORDS);
     layer->items = scan_number(scan, " items=", 0, UINT64_MAX);
     layer->xxh3 = scan_hex(scan, " xxh3=");
-    layer->generation = scan_number(scan, " generation=", 1, parser->generation);
+    layer->generation = scan_number(scan, " generation=", 1, parser->save.generation);
     if (scan_end(scan, "a layer", err) != MANIFEST_OK)
         return MANIFEST_DAMAGED;
     if (++parser->layers_read < parser->filter.nlayers)
@@ -206,13 +227,22 @@ static int parse_removed(struct manifest_parser *parser, struct scan *scan, stru
     removed.keep = len == 4 && memcmp(action, "keep", 4) == 0;
     if (!scan->expected && !removed.keep && !(len == 6 && memcmp(action, "delete", 6) == 0))
         scan->expected = "removed ";
-    removed.id = scan_number(scan, " id=", 1, UINT64_MAX);
+    removed.id = scan_number(scan, " id=", 1, MANIFEST_MAX_NUMBER);
     removed.dir = scan_word(scan, " dir=", &removed.dir_len);
     if (!scan->expected && !name_dir_valid(removed.dir, removed.dir_len))
         scan->expected = " dir=";
-    removed.nlayers = (unsigned)scan_number(scan, " layers=", 1, BLOOM_MAX_LAYERS);
-    removed.shared = (unsigned)scan_number(scan, " shared=", 0, removed.nlayers);
-    removed.generation = scan_number(scan, " generation=", 0, parser->generation);
+    removed.placed = (unsigned)scan_number(scan, " placed=", 0, BLOOM_MAX_LAYERS);
+    removed.shared = (unsigned)scan_number(scan, " shared=", 0, BLOOM_MAX_LAYERS);
+    removed.owner = scan_number(scan, " owner=", 0, parser->save.generation);
+    for (const char *key = " generations="; !scan->expected && removed.nlayers < BLOOM_MAX_LAYERS; key = ",") {
+        removed.generations[removed.nlayers++] = scan_number(scan, key, 1, parser->save.generation);
+        if (scan->p == scan->end)
+            break;
+    }
+    if (!scan->expected && removed.placed > removed.nlayers)
+        scan->expected = " placed=";
+    if (!scan->expected && (removed.shared > removed.nlayers || (removed.shared > 0) != (removed.owner > 0)))
+        scan->expected = " shared=";
     if (scan_end(scan, "a removed filter", err) != MANIFEST_OK)
         return MANIFEST_DAMAGED;
     parser->state = AT_REMOVED;
@@ -222,8 +252,10 @@ static int parse_removed(struct manifest_parser *parser, struct scan *scan, stru
 
 static int parse_save(struct manifest_parser *parser, struct scan *scan, struct errbuf *err)
 {
-    parser->generation = scan_number(scan, "save generation=", 0, UINT64_MAX - 1);
-    parser->next_id = scan_number(scan, " next-id=", 1, UINT64_MAX);
+    parser->save.generation = scan_number(scan, "save generation=", 0, MANIFEST_MAX_NUMBER);
+    parser->save.next_id = scan_number(scan, " next-id=", 1, MANIFEST_MAX_NUMBER);
+    parser->save.log = scan_number(scan, " log=", 0, MANIFEST_MAX_NUMBER);
+    parser->save.control = scan_number(scan, " control=", 0, MANIFEST_MAX_NUMBER);
     parser->state = AT_ENTRY;
     return scan_end(scan, "the line about the save", err);
 }
@@ -237,7 +269,7 @@ static int parse_magic(struct manifest_parser *parser, const char *line, size_t 
     if (len == sizeof(magic) - 1 && memcmp(line, magic, len) == 0)
         return MANIFEST_OK;
     if (len > stem && memcmp(line, magic, stem) == 0)
-        errbuf_set(err, "format version '%.*s' is not one this program knows (1)", (int)(len - stem < 20 ? len - stem : 20),
+        errbuf_set(err, "format version '%.*s' is not the one this program knows (2)", (int)(len - stem < 20 ? len - stem : 20),
                    line + stem);
     else
         errbuf_set(err, "not a MANIFEST: it does not begin with '%s'", magic);
@@ -303,7 +335,7 @@ int manifest_parser_init_at(struct manifest_parser *parser, const struct manifes
 {
     memset(parser, 0, sizeof(*parser));
     parser->sink = sink;
-    parser->generation = UINT64_MAX - 1;
+    parser->save.generation = MANIFEST_MAX_NUMBER;
     manifest_parser_restart(parser, offset);
     return 0;
 }

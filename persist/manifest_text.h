@@ -6,7 +6,7 @@
 
 #include "manifest.h"
 
-#define MANIFEST_MAGIC "bloomery-manifest 1"
+#define MANIFEST_MAGIC "bloomery-manifest 2"
 #define MANIFEST_RATE_SIZE 32
 
 /* The one form of an error rate. */

@@ -1,12 +1,12 @@
 #include "name_code.h"
 
+#include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <xxhash.h>
 
-#define HASHED_PREFIX "%~"
-#define HASHED_LEN 34
+#define NUMBERED_PREFIX "%~"
+#define MAX_DIGITS 20
 
 static const char hex_digits[] = "0123456789ABCDEF";
 
@@ -68,7 +68,7 @@ bool name_decode(const char *text, size_t len, char *out, size_t *len_out)
     return true;
 }
 
-void name_dir(const char *name, size_t len, char out[NAME_DIR_MAX + 1])
+void name_dir(const char *name, size_t len, uint64_t id, char out[NAME_DIR_MAX + 1])
 {
     size_t encoded = name_encoded_len(name, len);
 
@@ -77,9 +77,36 @@ void name_dir(const char *name, size_t len, char out[NAME_DIR_MAX + 1])
         out[encoded] = '\0';
         return;
     }
-    XXH128_hash_t hash = XXH3_128bits(name, len);
-    snprintf(out, NAME_DIR_MAX + 1, "%s%016llx%016llx", HASHED_PREFIX, (unsigned long long)hash.high64,
-             (unsigned long long)hash.low64);
+    snprintf(out, NAME_DIR_MAX + 1, "%s%" PRIu64, NUMBERED_PREFIX, id);
+}
+
+void name_dir_alternate(uint64_t id, unsigned number, char out[NAME_DIR_MAX + 1])
+{
+    snprintf(out, NAME_DIR_MAX + 1, "%s%" PRIu64 "-%u", NUMBERED_PREFIX, id, number);
+}
+
+/* Digits, the first of which is not 0; their count, 0 when there is no such number. */
+static size_t number_len(const char *text, size_t len)
+{
+    size_t n = 0;
+
+    while (n < len && text[n] >= '0' && text[n] <= '9')
+        n++;
+    return n == 0 || n > MAX_DIGITS || text[0] == '0' ? 0 : n;
+}
+
+static bool is_numbered(const char *dir, size_t len)
+{
+    size_t prefix = strlen(NUMBERED_PREFIX);
+
+    if (len <= prefix || memcmp(dir, NUMBERED_PREFIX, prefix) != 0)
+        return false;
+    dir += prefix;
+    len -= prefix;
+    size_t id = number_len(dir, len);
+    if (id == 0 || id == len)
+        return id > 0;
+    return dir[id] == '-' && len - id > 1 && number_len(dir + id + 1, len - id - 1) == len - id - 1;
 }
 
 bool name_dir_valid(const char *dir, size_t len)
@@ -87,12 +114,5 @@ bool name_dir_valid(const char *dir, size_t len)
     char name[NAME_DIR_MAX];
     size_t name_len;
 
-    if (len == HASHED_LEN && memcmp(dir, HASHED_PREFIX, 2) == 0) {
-        for (size_t i = 2; i < len; i++) {
-            if (!((dir[i] >= '0' && dir[i] <= '9') || (dir[i] >= 'a' && dir[i] <= 'f')))
-                return false;
-        }
-        return true;
-    }
-    return len >= 1 && len <= NAME_DIR_MAX && name_decode(dir, len, name, &name_len);
+    return is_numbered(dir, len) || (len >= 1 && len <= NAME_DIR_MAX && name_decode(dir, len, name, &name_len));
 }

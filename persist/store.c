@@ -83,29 +83,6 @@ void store_report(struct store *store, enum store_severity severity, const char 
     pthread_mutex_unlock(&store->mutex);
 }
 
-int id_list_add(struct id_list *list, uint64_t id)
-{
-    if (list->count == list->size) {
-        size_t size = list->size ? 2 * list->size : 16;
-        uint64_t *ids = realloc(list->ids, size * sizeof(*ids));
-        if (!ids)
-            return -ENOMEM;
-        list->ids = ids;
-        list->size = size;
-    }
-    list->ids[list->count++] = id;
-    return 0;
-}
-
-bool id_list_has(const struct id_list *list, uint64_t id)
-{
-    for (size_t i = 0; i < list->count; i++) {
-        if (list->ids[i] == id)
-            return true;
-    }
-    return false;
-}
-
 struct shown_name show_name(const char *name, size_t len)
 {
     struct shown_name shown;
@@ -126,13 +103,9 @@ struct shown_name show_name(const char *name, size_t len)
 int entry_is_dir(struct record_reader *reader, const struct index_entry *entry, const char *dir, struct errbuf *err)
 {
     const struct manifest_filter *filter;
-    char entry_dir[NAME_DIR_MAX + 1];
     int rc = record_read(reader, index_offset(entry), &filter, err);
 
-    if (rc != 0)
-        return rc;
-    name_dir(filter->name, filter->name_len, entry_dir);
-    return strcmp(dir, entry_dir) == 0;
+    return rc != 0 ? rc : strcmp(dir, filter->dir) == 0;
 }
 
 /* ---- opening ------------------------------------------------------------------------------------------------------- */
@@ -141,6 +114,7 @@ struct opening {
     struct store *store;
     struct record_reader reader;
     bool has_removed;
+    uint64_t max_id; /* of removed filters */
 };
 
 static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
@@ -148,10 +122,8 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t o
     struct opening *opening = ctx;
     struct store *store = opening->store;
     struct index_entry entry = {.id = filter->id, .nlayers = (uint8_t)filter->nlayers};
-    char dir[NAME_DIR_MAX + 1];
 
-    name_dir(filter->name, filter->name_len, dir);
-    entry.dir_hash = index_dir_hash(dir, strlen(dir));
+    entry.dir_hash = index_dir_hash(&store->index, filter->dir);
     index_set_offset(&entry, offset);
     if (index_find_id(&store->index, filter->id) != INDEX_NONE) {
         errbuf_set(err, "a second filter with the id %" PRIu64, filter->id);
@@ -159,11 +131,11 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t o
     }
     uint32_t number = INDEX_NONE;
     while ((number = index_find_dir(&store->index, entry.dir_hash, number)) != INDEX_NONE) {
-        int same = entry_is_dir(&opening->reader, &store->index.entries[number], dir, err);
+        int same = entry_is_dir(&opening->reader, &store->index.entries[number], filter->dir, err);
         if (same < 0)
             return same;
         if (same) {
-            errbuf_set(err, "a second filter in the directory %s", dir);
+            errbuf_set(err, "a second filter in the directory %s", filter->dir);
             return MANIFEST_DAMAGED;
         }
     }
@@ -173,26 +145,62 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t o
     return rc;
 }
 
+/* A line that would have files of a filter deleted that is there is not one that a save has written. */
+static int check_removed(struct opening *opening, const struct manifest_removed *removed, struct errbuf *err)
+{
+    const struct store_index *index = &opening->store->index;
+    char dir[NAME_DIR_MAX + 1];
+    uint32_t number = INDEX_NONE;
+    unsigned shared = 0;
+    uint64_t owner = 0;
+
+    memcpy(dir, removed->dir, removed->dir_len);
+    dir[removed->dir_len] = '\0';
+    while ((number = index_find_dir(index, index_dir_hash(index, dir), number)) != INDEX_NONE) {
+        const struct manifest_filter *filter;
+        int rc = record_read(&opening->reader, index_offset(&index->entries[number]), &filter, err);
+        if (rc != 0)
+            return rc;
+        if (strcmp(filter->dir, dir) != 0)
+            continue;
+        shared = filter->nlayers < removed->nlayers ? filter->nlayers : removed->nlayers;
+        owner = newest_generation(filter);
+    }
+    if (removed->shared == shared && removed->owner == owner)
+        return 0;
+    errbuf_set(err, "a removed filter in the directory %s, which says shared=%u owner=%" PRIu64 " instead of %u and %" PRIu64,
+               dir, removed->shared, removed->owner, shared, owner);
+    return MANIFEST_DAMAGED;
+}
+
 static int on_removed(void *ctx, const struct manifest_removed *removed, uint64_t offset, struct errbuf *err)
 {
     struct opening *opening = ctx;
 
-    (void)removed;
-    (void)err;
     if (!opening->has_removed)
         opening->store->removed_from = offset;
     opening->has_removed = true;
-    return 0;
+    if (removed->id > opening->max_id)
+        opening->max_id = removed->id;
+    return check_removed(opening, removed, err);
 }
 
-static int check_ids(const struct store *store, const struct manifest_parser *parser, struct errbuf *err)
+static int check_numbers(const struct opening *opening, const struct manifest_save *save, struct errbuf *err)
 {
-    for (size_t i = 0; i < store->index.count; i++) {
-        if (store->index.entries[i].id >= parser->next_id) {
-            errbuf_set(err, "line 2: next-id=%" PRIu64 " is not above the filter id %" PRIu64, parser->next_id,
-                       store->index.entries[i].id);
-            return MANIFEST_DAMAGED;
-        }
+    const struct store_index *index = &opening->store->index;
+    uint64_t max_id = opening->max_id;
+
+    for (size_t i = 0; i < index->count; i++)
+        max_id = index->entries[i].id > max_id ? index->entries[i].id : max_id;
+    if (max_id >= save->next_id) {
+        errbuf_set(err, "line 2: next-id=%" PRIu64 " is not above the filter id %" PRIu64, save->next_id, max_id);
+        return MANIFEST_DAMAGED;
+    }
+    /* Saves count on from here, and what they write must be readable. */
+    if (save->next_id > MANIFEST_MAX_NUMBER / 2 || save->generation > MANIFEST_MAX_NUMBER / 2) {
+        errbuf_set(err, "line 2: generation=%" PRIu64 " next-id=%" PRIu64 ": no directory has seen as many", save->generation,
+                   save->next_id);
+        return MANIFEST_DAMAGED;
     }
     return 0;
 }
@@ -214,11 +222,12 @@ static int read_manifest(struct store *store, struct errbuf *err)
     else
         rc = manifest_file_parse(store->fs, store->manifest_fd, &parser, err);
     if (rc == 0)
-        rc = check_ids(store, &parser, err);
+        rc = check_numbers(&opening, &parser.save, err);
     index_unmap(&store->index);
     if (rc == 0) {
-        store->generation = parser.generation;
-        atomic_store(&store->next_id, parser.next_id);
+        store->save = parser.save;
+        atomic_store(&store->generation, parser.save.generation);
+        atomic_store(&store->next_id, parser.save.next_id);
         atomic_store(&store->count, store->index.count);
         store->removed_to = parser.end_offset;
         if (!opening.has_removed)
@@ -240,7 +249,7 @@ static int write_first_manifest(struct store *store, const char *path, struct er
 
     if (rc != 0)
         return rc;
-    rc = manifest_format_header(&text, 0, 1);
+    rc = manifest_format_header(&text, &(struct manifest_save){.next_id = 1});
     if (rc == 0)
         rc = manifest_format_end(&text, 0, 0, XXH3_64bits(text.ptr, text.len));
     if (rc == 0)
@@ -271,6 +280,54 @@ static int visit_any(void *ctx, const char *name)
     return 1;
 }
 
+/* One sync has to cover everything, and links and renames have to reach. */
+static int check_devices(struct store *store, struct errbuf *err)
+{
+    const struct fsops *fs = store->fs;
+    struct fs_stat root, filters;
+    struct path path;
+    int rc = path_root(store, &path, "filters", err);
+
+    if (rc != 0)
+        return rc;
+    rc = fs->stat(fs->ctx, path.text, &filters);
+    if (rc == -ENOENT) /* then every filter is quarantined, which says more */
+        filters.kind = FS_OTHER;
+    else if (rc != 0)
+        goto failed;
+    rc = path_root(store, &path, "LOCK", err);
+    if (rc == 0)
+        rc = fs->stat(fs->ctx, path.text, &root);
+    if (rc != 0)
+        goto failed;
+    store->device = root.device;
+    if (filters.kind != FS_DIRECTORY || filters.device == root.device)
+        return 0;
+    errbuf_set(err, "%s/filters is on another file system than the rest of the data directory", store->dir);
+    return -EXDEV;
+failed:
+    errbuf_set(err, "%s: %s", path.text, strerror(-rc));
+    return rc;
+}
+
+/* Also when the directory was there: who has made it may have died before this. */
+static int sync_parent(struct store *store, struct errbuf *err)
+{
+    struct path path;
+    int rc = path_root(store, &path, "..", err);
+
+    if (rc != 0)
+        return rc;
+    rc = store->fs->sync_dir(store->fs->ctx, path.text);
+    if (rc == -EACCES) {
+        store_report(store, STORE_WARNING, "%s cannot be read, so that the data directory in it cannot be synced", path.text);
+        return 0;
+    }
+    if (rc != 0)
+        errbuf_set(err, "%s: cannot sync: %s", path.text, strerror(-rc));
+    return rc;
+}
+
 static int make_tree(struct store *store, const char *manifest, struct errbuf *err)
 {
     const struct fsops *fs = store->fs;
@@ -294,7 +351,8 @@ static int make_tree(struct store *store, const char *manifest, struct errbuf *e
         errbuf_set(err, "%s: %s", filters.text, strerror(-rc));
         return rc;
     }
-    return write_first_manifest(store, manifest, err);
+    rc = sync_parent(store, err);
+    return rc != 0 ? rc : write_first_manifest(store, manifest, err);
 }
 
 static int open_manifest(struct store *store, struct errbuf *err)
@@ -329,11 +387,6 @@ static int take_lock(struct store *store, struct errbuf *err)
     pid_t owner = 0;
     int rc = fs->mkdir(fs->ctx, store->dir);
 
-    if (rc == 0) {
-        rc = path_root(store, &path, "..", err);
-        if (rc == 0)
-            rc = fs->sync_dir(fs->ctx, path.text);
-    }
     if (rc != 0 && rc != -EEXIST) {
         errbuf_set(err, "%s: cannot make the data directory: %s", store->dir, strerror(-rc));
         return rc;
@@ -380,6 +433,7 @@ int store_open(const char *dir, const struct store_options *options, struct stor
     store->fs = options && options->fs ? options->fs : fsops_posix();
     store->report = options ? options->report : NULL;
     store->report_ctx = options ? options->report_ctx : NULL;
+    store->index.seed = options ? options->hash_seed : 0;
     store->lock_fd = -1;
     store->manifest_fd = -1;
     pthread_mutex_init(&store->mutex, NULL);
@@ -387,15 +441,15 @@ int store_open(const char *dir, const struct store_options *options, struct stor
     rc = take_lock(store, err);
     if (rc == 0)
         rc = open_manifest(store, err);
+    if (rc == 0)
+        rc = check_devices(store, err);
     if (rc != 0) {
         store_close(store);
         return rc;
     }
     remove_drafts(store);
-    if (finish_removed(store, &reason) != 0) {
-        store->unfinished = true;
-        store_report(store, STORE_WARNING, "files of removed filters: %s; this will be tried again", reason.text);
-    }
+    if (finish_removed(store, &reason) != 0)
+        store_report(store, STORE_WARNING, "%s; this will be tried again", reason.text);
     *store_out = store;
     return 0;
 }
@@ -409,8 +463,11 @@ void store_close(struct store *store)
     if (store->lock_fd >= 0)
         store->fs->close(store->fs->ctx, store->lock_fd);
     index_deinit(&store->index);
-    free(store->quarantined.ids);
-    free(store->forgotten.ids);
+    manifest_text_deinit(&store->pending);
+    id_map_deinit(&store->blocked);
+    id_map_deinit(&store->quarantined);
+    id_map_deinit(&store->forgotten);
+    written_deinit(store);
     pthread_mutex_destroy(&store->mutex);
     free(store->dir);
     free(store);
@@ -426,40 +483,32 @@ size_t store_count(const struct store *store)
     return atomic_load(&store->count);
 }
 
+struct store_checkpoint store_checkpoint(const struct store *store)
+{
+    return (struct store_checkpoint){store->save.log, store->save.control};
+}
+
+/* Records are read one after another: the directory need not be the one of the name, and nobody asks often. */
 int store_find(struct store *store, const char *name, size_t name_len, uint64_t *id_out, struct errbuf *err)
 {
-    struct record_reader reader = {0};
-    char dir[NAME_DIR_MAX + 1];
-    int rc = index_map(&store->index);
-    uint32_t number = INDEX_NONE;
+    struct record_reader reader;
+    int rc = record_reader_init(&reader, store->fs, store->manifest_fd);
 
-    if (rc == 0)
-        rc = record_reader_init(&reader, store->fs, store->manifest_fd);
-    if (rc != 0) {
+    if (rc != 0)
         errbuf_set(err, "out of memory");
-        goto out;
-    }
-    name_dir(name, name_len, dir);
-    rc = STORE_NOT_FOUND;
-    while ((number = index_find_dir(&store->index, index_dir_hash(dir, strlen(dir)), number)) != INDEX_NONE) {
+    for (size_t i = 0; i < store->index.count && rc == 0; i++) {
         const struct manifest_filter *filter;
-        int read_rc = record_read(&reader, index_offset(&store->index.entries[number]), &filter, err);
 
-        if (read_rc != 0) {
-            rc = read_rc;
-            break;
-        }
-        if (filter->name_len == name_len && memcmp(filter->name, name, name_len) == 0) {
-            if (id_out)
-                *id_out = filter->id;
-            rc = 0;
-            break;
-        }
+        rc = record_read(&reader, index_offset(&store->index.entries[i]), &filter, err);
+        if (rc != 0 || filter->name_len != name_len || memcmp(filter->name, name, name_len) != 0)
+            continue;
+        if (id_out)
+            *id_out = filter->id;
+        record_reader_deinit(&reader);
+        return 0;
     }
-out:
-    index_unmap(&store->index);
     record_reader_deinit(&reader);
-    return rc;
+    return rc != 0 ? rc : STORE_NOT_FOUND;
 }
 
 int store_forget(struct store *store, uint64_t id)
@@ -467,8 +516,8 @@ int store_forget(struct store *store, uint64_t id)
     int rc = STORE_NOT_FOUND;
 
     pthread_mutex_lock(&store->mutex);
-    if (id_list_has(&store->quarantined, id) && !id_list_has(&store->forgotten, id))
-        rc = id_list_add(&store->forgotten, id);
+    if (id_map_has(&store->quarantined, id) && !id_map_has(&store->forgotten, id))
+        rc = id_map_set(&store->forgotten, id, NULL);
     pthread_mutex_unlock(&store->mutex);
     return rc;
 }

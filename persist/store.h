@@ -91,7 +91,6 @@ struct store_filter {
     const char *name; /* `name_len` bytes, not NUL-terminated */
     size_t name_len;
     int64_t expires_ms; /* unix time, 0: never */
-    uint64_t log_position; /* goes: see store_checkpoint */
 };
 
 enum store_fate {
@@ -104,6 +103,9 @@ enum store_fate {
  * either loaded() or discard() followed by quarantined(); or quarantined() alone when there was nothing to allocate for
  * or alloc() refused. The `user` pointer that alloc() sets comes back with the following calls for the filter. */
 struct store_loader {
+    /* First of all: what the log knows of the filter since the save. May put another name (valid until the last callback
+     * for the filter) and another expiry into `info`. NULL: nothing. */
+    enum store_fate (*resolve)(void *ctx, struct store_filter *info);
     /* Storage of bloom_filter_bytes(class), with bloom_filter_init() done. NULL with the reason in `err` when there is
      * none: the filter is quarantined in this run. The class is borrowed. */
     struct bloom_filter *(*alloc)(void *ctx, const struct store_filter *info, struct bloom_class *class, void **user_out,
@@ -115,9 +117,6 @@ struct store_loader {
     /* It could not be loaded. `reason` names the file and what is wrong with it. */
     void (*quarantined)(void *ctx, const struct store_filter *info, const char *reason);
     void *ctx;
-    /* First of all: what the log knows of the filter since the save. May put another name (valid until the last callback
-     * for the filter) and another expiry into `info`. NULL: nothing. */
-    enum store_fate (*resolve)(void *ctx, struct store_filter *info);
 };
 
 struct store_load_summary {
@@ -146,7 +145,6 @@ struct store_item {
     bool dirty;                  /* its bits have changed since the source last yielded it */
     bool quarantined;            /* it is there, but could not be loaded: `filter` is NULL, name and expiry hold */
     int64_t expires_ms;
-    uint64_t log_position; /* goes: see store_checkpoint */
     void *user; /* the source's own */
 };
 
@@ -171,12 +169,10 @@ struct store_save_summary {
     uint64_t layers_linked;  /* of renamed filters: same bytes, new name */
     uint64_t bytes;          /* written to Filter.db files */
     uint64_t removed;        /* filters that are gone */
-    uint64_t refused; /* goes, with `refusal`: a save will contain everything or fail */
-    uint64_t displaced;      /* filters whose directory is not the one of their name, because something that is not ours
-                              * is in the way there */
+    uint64_t displaced;      /* filters that this save has put into another directory than that of their name, because
+                              * something that is not ours is in the way there; each one has been reported */
     bool unfinished;         /* committed and safe, but some file could not be renamed or removed: the next save or start
                               * does it */
-    struct errbuf refusal;
 };
 
 /* Saves. 0: committed; it is on disk. Anything else: it has failed as a whole and the save before it holds; temporary

@@ -11,109 +11,114 @@
 static void take_forgotten(struct store *store)
 {
     pthread_mutex_lock(&store->mutex);
-    for (size_t i = 0; i < store->forgotten.count; i++) {
-        uint32_t number = index_find_id(&store->index, store->forgotten.ids[i]);
+    for (size_t i = 0; i < store->forgotten.nslots; i++) {
+        uint64_t id = store->forgotten.slots[i].id;
+        uint32_t number = id != 0 ? index_find_id(&store->index, id) : INDEX_NONE;
+        struct written *written = id != 0 ? id_map_get(&store->written, id) : NULL;
+
         if (number != INDEX_NONE)
             store->index.entries[number].flags |= INDEX_FORGOTTEN;
+        else if (written)
+            written->forgotten = true;
     }
     pthread_mutex_unlock(&store->mutex);
+}
+
+/* The quarantined filter of this slot, if it is one that store_write() had written before a crash. The map of quarantined
+ * filters changes only while loading and at the end of a save. */
+static struct written *quarantined_written(struct save *save, size_t slot)
+{
+    uint64_t id = save->store->quarantined.slots[slot].id;
+    struct written *written = id != 0 ? written_find(save->store, id) : NULL;
+
+    return written && written->quarantined && index_find_id(&save->next, id) == INDEX_NONE ? written : NULL;
+}
+
+static int carry_written(struct save *save, const struct written *written, struct errbuf *err)
+{
+    struct parsed_record parsed;
+    int rc = parsed_record_init(&parsed, written->text, written->len, err);
+
+    if (rc != 0)
+        return rc;
+    rc = save_spool(save, parsed.filter, INDEX_QUARANTINED | INDEX_WRITTEN | INDEX_TAKEN, err);
+    parsed_record_deinit(&parsed);
+    return rc;
 }
 
 /* What the source does not yield and yet is to stay. */
 static int carry_others(struct save *save, struct errbuf *err)
 {
     const struct store_index *index = &save->store->index;
+    int rc = 0;
 
-    for (size_t i = 0; i < index->count; i++) {
+    for (size_t i = 0; i < index->count && rc == 0; i++) {
         const struct index_entry *entry = &index->entries[i];
         bool stays = entry->flags & INDEX_QUARANTINED ? !(entry->flags & INDEX_FORGOTTEN) : save->source->keep_unlisted;
 
-        if (!stays || index_find_id(&save->next, entry->id) != INDEX_NONE)
-            continue;
-        int rc = save_carry(save, entry, 0, err);
-        if (rc != 0)
-            return rc;
+        if (stays && index_find_id(&save->next, entry->id) == INDEX_NONE)
+            rc = save_carry(save, entry, err);
     }
-    return 0;
-}
-
-/* Takes an entry out of the save: the filter falls back to its committed record, if it has one. */
-static int demote(struct save *save, uint32_t number, const char *dir, struct errbuf *err)
-{
-    struct index_entry *entry = &save->next.entries[number];
-    const struct store_index *index = &save->store->index;
-    uint32_t committed = index_find_id(index, entry->id);
-    const struct manifest_filter *filter;
-    struct errbuf reason;
-    int rc = save_record(save, entry, &filter, err);
-
-    if (rc != 0)
-        return rc;
-    errbuf_set(&reason, "%s/filters/%s belongs to another filter", save->store->dir, dir);
-    save_refused(save, filter, &reason);
-    entry->flags |= INDEX_DROPPED;
-    save_discard_files(save, entry);
-    return committed == INDEX_NONE ? 0 : save_carry(save, &index->entries[committed], INDEX_STALE, err);
-}
-
-static int next_dir(struct save *save, const struct index_entry *entry, char dir[NAME_DIR_MAX + 1], struct errbuf *err)
-{
-    const struct manifest_filter *filter;
-    int rc = save_record(save, entry, &filter, err);
-
-    if (rc == 0)
-        name_dir(filter->name, filter->name_len, dir);
+    for (size_t i = 0; i < save->store->quarantined.nslots && rc == 0; i++) {
+        const struct written *written = quarantined_written(save, i);
+        if (written && !written->forgotten)
+            rc = carry_written(save, written, err);
+    }
     return rc;
 }
 
-static bool is_committed_record(const struct save *save, const struct index_entry *entry)
+/* The entry of `next` behind `after` that has the directory, or INDEX_NONE. */
+static int find_owner(struct save *save, uint64_t dir_hash, const char *dir, uint32_t after, uint32_t *number_out,
+                      struct errbuf *err)
 {
-    const struct store_index *index = &save->store->index;
-    uint32_t number = index_find_id(index, entry->id);
+    uint32_t number = after;
 
-    return number != INDEX_NONE && index->entries[number].dir_hash == entry->dir_hash;
-}
-
-/* Two filters may want one directory: a filter that could not be saved under its new name keeps the old one, which
- * somebody else may have taken meanwhile; or two long names have one hash. The directory stays whose it was; the other
- * falls back to what it was, which may be in somebody's way again: such entries are added behind and looked at in turn.
- * Every filter falls back at most once, and the committed records do not collide among each other. */
-static int settle_entry(struct save *save, uint32_t number, struct errbuf *err)
-{
-    struct index_entry entry = save->next.entries[number];
-    uint32_t other = index_find_dir(&save->next, entry.dir_hash, INDEX_NONE);
-    char dir[NAME_DIR_MAX + 1], other_dir[NAME_DIR_MAX + 1];
-
-    for (; other != INDEX_NONE; other = index_find_dir(&save->next, entry.dir_hash, other)) {
-        if (other == number)
-            continue;
-        int rc = next_dir(save, &entry, dir, err);
-        if (rc == 0)
-            rc = next_dir(save, &save->next.entries[other], other_dir, err);
+    while ((number = index_find_dir(&save->next, dir_hash, number)) != INDEX_NONE) {
+        const struct manifest_filter *filter;
+        int rc = save_record(save, &save->next.entries[number], &filter, err);
         if (rc != 0)
             return rc;
-        if (strcmp(dir, other_dir) != 0)
-            continue;
-        return demote(save, is_committed_record(save, &entry) ? other : number, dir, err);
+        if (strcmp(dir, filter->dir) == 0)
+            break;
     }
+    *number_out = number;
     return 0;
 }
 
-static int settle(struct save *save, struct errbuf *err)
+/* No two filters may have one directory. They cannot, unless the source yields two filters of one name; that must not end
+ * in a MANIFEST that no start accepts. */
+static int check_dirs(struct save *save, struct errbuf *err)
 {
-    for (uint32_t i = 0; i < save->next.count; i++) {
-        int rc = save->next.entries[i].flags & INDEX_DROPPED ? 0 : settle_entry(save, i, err);
+    struct store_index *next = &save->next;
+
+    for (uint32_t i = 0; i < next->count; i++) {
+        const struct index_entry *entry = &next->entries[i];
+        const struct manifest_filter *filter;
+        char dir[NAME_DIR_MAX + 1];
+        uint32_t other;
+
+        if (entry->flags & INDEX_DROPPED || index_find_dir(next, entry->dir_hash, i) == INDEX_NONE)
+            continue;
+        int rc = save_record(save, entry, &filter, err);
         if (rc != 0)
             return rc;
+        strcpy(dir, filter->dir);
+        rc = find_owner(save, entry->dir_hash, dir, i, &other, err);
+        if (rc != 0)
+            return rc;
+        if (other != INDEX_NONE) {
+            errbuf_set(err, "two filters want the directory filters/%s", dir);
+            return -EINVAL;
+        }
     }
     return 0;
 }
 
 /* ---- the new MANIFEST --------------------------------------------------------------------------------------------------- */
 
-static int manifest_error(const struct save *save, int rc, struct errbuf *err)
+static int manifest_error(const struct store *store, int rc, struct errbuf *err)
 {
-    errbuf_set(err, "%s/MANIFEST.new: cannot write: %s", save->store->dir, strerror(-rc));
+    errbuf_set(err, "%s/MANIFEST.new: cannot write: %s", store->dir, strerror(-rc));
     return rc;
 }
 
@@ -133,7 +138,7 @@ static int write_filters(struct save *save, struct errbuf *err)
         if (rc == 0)
             rc = record_written(&save->manifest);
         if (rc != 0)
-            return manifest_error(save, rc, err);
+            return manifest_error(save->store, rc, err);
         save->summary->filters++;
         if (filter->id > save->max_id)
             save->max_id = filter->id;
@@ -141,140 +146,265 @@ static int write_filters(struct save *save, struct errbuf *err)
     return 0;
 }
 
-/* The entry of `next` that has the directory, or INDEX_NONE. */
-static int find_owner(struct save *save, uint64_t dir_hash, const char *dir, uint32_t *number_out, struct errbuf *err)
-{
-    char owner_dir[NAME_DIR_MAX + 1];
-    uint32_t number = INDEX_NONE;
-
-    while ((number = index_find_dir(&save->next, dir_hash, number)) != INDEX_NONE) {
-        int rc = next_dir(save, &save->next.entries[number], owner_dir, err);
-        if (rc != 0)
-            return rc;
-        if (strcmp(dir, owner_dir) == 0)
-            break;
-    }
-    *number_out = number;
-    return 0;
-}
-
-static uint64_t newest_generation(const struct manifest_filter *filter)
-{
-    uint64_t newest = 0;
-
-    for (unsigned i = 0; i < filter->nlayers; i++)
-        newest = filter->layers[i].generation > newest ? filter->layers[i].generation : newest;
-    return newest;
-}
-
-/* What becomes of the files of one committed filter that the new save does not need. */
-static int write_removed(struct save *save, const struct index_entry *entry, uint64_t *nremoved, struct errbuf *err)
+/* Adds a line, in which who has the directory now is filled in. */
+static int write_removed(struct save *save, struct manifest_removed *removed, struct errbuf *err)
 {
     const struct manifest_filter *filter;
     char dir[NAME_DIR_MAX + 1];
-    struct manifest_removed removed = {
-        .keep = entry->flags & INDEX_FORGOTTEN, .id = entry->id, .dir = dir, .nlayers = entry->nlayers};
     uint32_t owner;
+
+    memcpy(dir, removed->dir, removed->dir_len);
+    dir[removed->dir_len] = '\0';
+    int rc = find_owner(save, index_dir_hash(&save->next, dir), dir, INDEX_NONE, &owner, err);
+
+    removed->shared = 0;
+    removed->owner = 0;
+    if (rc == 0 && owner != INDEX_NONE) {
+        const struct index_entry *next = &save->next.entries[owner];
+        rc = save_record(save, next, &filter, err);
+        if (rc == 0) {
+            removed->shared = next->nlayers < removed->nlayers ? next->nlayers : removed->nlayers;
+            removed->owner = newest_generation(filter);
+        }
+    }
+    if (rc != 0)
+        return rc;
+    if (!removed->keep && removed->placed == removed->nlayers && removed->shared == removed->nlayers)
+        return 0;
+    save->nremoved++;
+    rc = manifest_format_removed(&save->manifest.pending, removed);
+    if (rc == 0)
+        rc = record_written(&save->manifest);
+    return rc == 0 ? 0 : manifest_error(save->store, rc, err);
+}
+
+/* How many layers of the filter have their names. */
+static unsigned placed_layers(struct save *save, const struct manifest_filter *filter)
+{
+    uint64_t generation = newest_generation(filter);
+    struct fs_stat st;
+    struct path path;
+    unsigned i;
+
+    for (i = 0; i < filter->nlayers; i++) {
+        if (filter->layers[i].generation == generation &&
+            path_temp(save->store, &path, filter->dir, i, generation, NULL) == 0 &&
+            save->fs->stat(save->fs->ctx, path.text, &st) == 0)
+            break;
+    }
+    return i;
+}
+
+static void describe_files(struct manifest_removed *removed, const struct manifest_filter *filter, char dir[])
+{
+    strcpy(dir, filter->dir);
+    removed->id = filter->id;
+    removed->dir = dir;
+    removed->dir_len = strlen(dir);
+    removed->nlayers = filter->nlayers;
+    removed->placed = filter->nlayers;
+    for (unsigned i = 0; i < filter->nlayers; i++)
+        removed->generations[i] = filter->layers[i].generation;
+}
+
+/* What becomes of the files of one committed filter that the new save does not need. */
+static int remove_entry(struct save *save, const struct index_entry *entry, struct errbuf *err)
+{
+    struct manifest_removed removed = {.keep = entry->flags & INDEX_FORGOTTEN};
+    const struct manifest_filter *filter;
+    char dir[NAME_DIR_MAX + 1];
     int rc = record_read(&save->committed, index_offset(entry), &filter, err);
 
     if (rc != 0)
         return rc;
-    name_dir(filter->name, filter->name_len, dir);
-    removed.dir_len = strlen(dir);
-    rc = find_owner(save, entry->dir_hash, dir, &owner, err);
-    if (rc == 0 && owner != INDEX_NONE) {
-        const struct index_entry *next = &save->next.entries[owner];
-        rc = save_record(save, next, &filter, err);
-        if (rc != 0)
-            return rc;
-        removed.shared = next->nlayers < entry->nlayers ? next->nlayers : entry->nlayers;
-        removed.generation = newest_generation(filter);
-    }
-    if (rc != 0 || (!removed.keep && removed.shared == removed.nlayers))
-        return rc;
-    ++*nremoved;
-    rc = manifest_format_removed(&save->manifest.pending, &removed);
-    if (rc == 0)
-        rc = record_written(&save->manifest);
-    return rc == 0 ? 0 : manifest_error(save, rc, err);
+    describe_files(&removed, filter, dir);
+    if (entry->flags & INDEX_UNPLACED)
+        removed.placed = placed_layers(save, filter);
+    return write_removed(save, &removed, err);
 }
 
-static int write_all_removed(struct save *save, uint64_t *nremoved, struct errbuf *err)
+static int remove_entries(struct save *save, struct errbuf *err)
 {
     const struct store_index *index = &save->store->index;
 
-    save->manifest_removed_from = record_writer_offset(&save->manifest);
     for (size_t i = 0; i < index->count; i++) {
         const struct index_entry *entry = &index->entries[i];
         uint32_t number = index_find_id(&save->next, entry->id);
         const struct index_entry *next = number != INDEX_NONE ? &save->next.entries[number] : NULL;
 
         save->summary->removed += !next;
-        /* The usual case, without reading the record: the same filter in the same place. A hash that is the same by
-         * chance makes no difference: then the directories are compared below. */
-        if (next && !(next->flags & INDEX_WRITTEN) && next->nlayers == entry->nlayers)
+        /* The usual case, without reading the record: the same files in the same place. */
+        if (next && !(next->flags & INDEX_WRITTEN))
             continue;
-        int rc = write_removed(save, entry, nremoved, err);
+        int rc = remove_entry(save, entry, err);
         if (rc != 0)
             return rc;
     }
-    save->manifest_removed_to = record_writer_offset(&save->manifest);
     return 0;
+}
+
+static int on_filter_unexpected(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
+{
+    (void)ctx, (void)filter, (void)offset, (void)err;
+    return -EIO;
+}
+
+static int on_pending(void *ctx, const struct manifest_removed *removed, uint64_t offset, struct errbuf *err)
+{
+    struct manifest_removed copy = *removed;
+
+    (void)offset;
+    return write_removed(ctx, &copy, err);
+}
+
+/* What earlier saves could not remove. */
+static int remove_pending(struct save *save, struct errbuf *err)
+{
+    struct manifest_sink sink = {.on_filter = on_filter_unexpected, .on_removed = on_pending, .ctx = save};
+    struct manifest_parser parser;
+    int rc = manifest_parser_init_at(&parser, &sink, 0);
+
+    if (rc == 0)
+        rc = manifest_parser_feed(&parser, save->store->pending.ptr, save->store->pending.len, err);
+    manifest_parser_deinit(&parser);
+    return rc;
+}
+
+/* Files of store_write() that could not be loaded after a crash, and were then given up. */
+static int remove_written(struct save *save, struct errbuf *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < save->store->quarantined.nslots && rc == 0; i++) {
+        const struct written *written = quarantined_written(save, i);
+        struct manifest_removed removed = {.keep = true};
+        struct parsed_record parsed;
+        char dir[NAME_DIR_MAX + 1];
+
+        if (!written || !written->forgotten)
+            continue;
+        rc = parsed_record_init(&parsed, written->text, written->len, err);
+        if (rc != 0)
+            break;
+        describe_files(&removed, parsed.filter, dir);
+        removed.placed = 0;
+        parsed_record_deinit(&parsed);
+        rc = write_removed(save, &removed, err);
+    }
+    return rc;
+}
+
+static void fill_header(struct save *save)
+{
+    struct store *store = save->store;
+    struct manifest_save *header = &save->header;
+
+    /* A save has a generation of its own also when it has written no filter: it is known by it. */
+    header->generation = atomic_fetch_add(&store->generation, 1) + 1;
+    header->log = save->checkpoint.log;
+    header->control = save->checkpoint.control;
+    header->next_id = atomic_load(&store->next_id);
+    if (save->source->next_id) {
+        uint64_t asked = save->source->next_id(save->source->ctx);
+        header->next_id = asked > header->next_id ? asked : header->next_id;
+    }
+    if (save->max_id >= header->next_id)
+        header->next_id = save->max_id + 1;
 }
 
 static int write_manifest(struct save *save, struct errbuf *err)
 {
-    struct store *store = save->store;
-    uint64_t next_id = atomic_load(&store->next_id);
-    uint64_t nremoved = 0;
-
-    if (save->source->next_id) {
-        uint64_t asked = save->source->next_id(save->source->ctx);
-        next_id = asked > next_id ? asked : next_id;
+    for (size_t i = 0; i < save->next.count; i++) {
+        if (!(save->next.entries[i].flags & INDEX_DROPPED) && save->next.entries[i].id > save->max_id)
+            save->max_id = save->next.entries[i].id;
     }
-    if (save->max_id >= next_id)
-        next_id = save->max_id + 1;
-    /* A save has a generation of its own also when it has written no filter: it is known by it. */
-    int rc = manifest_format_header(&save->manifest.pending, ++store->generation, next_id);
+    fill_header(save);
+    int rc = manifest_format_header(&save->manifest.pending, &save->header);
     if (rc == 0)
         rc = record_written(&save->manifest);
     if (rc != 0)
-        return manifest_error(save, rc, err);
+        return manifest_error(save->store, rc, err);
     rc = write_filters(save, err);
+    save->manifest_removed_from = record_writer_offset(&save->manifest);
     if (rc == 0)
-        rc = write_all_removed(save, &nremoved, err);
+        rc = remove_entries(save, err);
+    if (rc == 0)
+        rc = remove_pending(save, err);
+    if (rc == 0)
+        rc = remove_written(save, err);
+    save->manifest_removed_to = record_writer_offset(&save->manifest);
     if (rc != 0)
         return rc;
-    rc = manifest_format_end(&save->manifest.pending, save->summary->filters, nremoved,
+    rc = manifest_format_end(&save->manifest.pending, save->summary->filters, save->nremoved,
                              record_writer_digest(&save->manifest));
     if (rc == 0)
         rc = record_writer_flush(&save->manifest);
     if (rc == 0)
         rc = save->fs->sync(save->fs->ctx, save->manifest.fd);
-    if (rc != 0)
-        return manifest_error(save, rc, err);
-    atomic_store(&store->next_id, next_id);
-    return 0;
+    return rc == 0 ? 0 : manifest_error(save->store, rc, err);
 }
 
 /* ---- the moment itself ---------------------------------------------------------------------------------------------------- */
 
 /* After this failed nobody can tell which MANIFEST a crash would leave. */
-static int publish(struct save *save, const char *draft, struct errbuf *err)
+static int publish(struct store *store, const char *draft, struct errbuf *err)
 {
-    const struct fsops *fs = save->fs;
+    const struct fsops *fs = store->fs;
     struct path path;
-    int rc = path_root(save->store, &path, "MANIFEST", err);
+    int rc = path_root(store, &path, "MANIFEST", err);
 
     if (rc != 0)
         return rc;
     rc = fs->rename(fs->ctx, draft, path.text);
     if (rc == 0)
-        rc = fs->sync_dir(fs->ctx, save->store->dir);
+        rc = fs->sync_dir(fs->ctx, store->dir);
+    store->in_doubt = rc != 0;
     if (rc == 0)
         return 0;
     errbuf_set(err, "%s: cannot be replaced: %s; after a crash now either save may be found", path.text, strerror(-rc));
     return STORE_IN_DOUBT;
+}
+
+/* The failed save may be what is on disk. Before anything else is written, the save before it is put there once more; so
+ * whatever is tried how often, there never are files of more than one save whose fate is unknown. */
+int save_end_doubt(struct store *store, struct errbuf *err)
+{
+    const struct fsops *fs = store->fs;
+    char buf[16384];
+    struct path draft;
+    uint64_t offset = 0;
+    size_t n = 0;
+    int fd = -1;
+    int rc = path_root(store, &draft, "MANIFEST.new", err);
+
+    if (rc != 0)
+        return rc;
+    rc = fs->open(fs->ctx, draft.text, FS_WRITE | FS_CREATE | FS_TRUNCATE, &fd);
+    while (rc == 0 && (rc = fs->pread(fs->ctx, store->manifest_fd, buf, sizeof(buf), offset, &n)) == 0 && n > 0) {
+        rc = fs_write_all(fs, fd, buf, n, offset);
+        offset += n;
+    }
+    if (rc == 0)
+        rc = fs->sync(fs->ctx, fd);
+    if (fd >= 0)
+        fs->close(fs->ctx, fd);
+    rc = rc == 0 ? publish(store, draft.text, err) : manifest_error(store, rc, err);
+    if (rc != 0)
+        return STORE_IN_DOUBT;
+    store->leftovers = true;
+    return 0;
+}
+
+static void forget(struct store *store, const struct store_index *old)
+{
+    pthread_mutex_lock(&store->mutex);
+    for (size_t i = 0; i < old->count; i++) {
+        if (!(old->entries[i].flags & INDEX_FORGOTTEN))
+            continue;
+        id_map_remove(&store->quarantined, old->entries[i].id);
+        id_map_remove(&store->forgotten, old->entries[i].id);
+    }
+    pthread_mutex_unlock(&store->mutex);
 }
 
 static void adopt(struct save *save)
@@ -288,6 +418,8 @@ static void adopt(struct save *save)
     store->manifest_fd = save->manifest.fd;
     store->removed_from = save->manifest_removed_from;
     store->removed_to = save->manifest_removed_to;
+    store->save = save->header;
+    atomic_store(&store->next_id, save->header.next_id);
 
     index_unmap(&save->next);
     for (size_t i = 0; i < save->next.count; i++) {
@@ -298,87 +430,57 @@ static void adopt(struct save *save)
     }
     save->next.count = kept;
     store->index = save->next;
-    save->next = (struct store_index){0};
+    save->next = (struct store_index){.seed = old.seed};
     atomic_store(&store->count, kept);
-
-    pthread_mutex_lock(&store->mutex);
-    for (size_t i = 0; i < old.count; i++) {
-        if (!(old.entries[i].flags & INDEX_FORGOTTEN))
-            continue;
-        struct id_list *lists[] = {&store->quarantined, &store->forgotten};
-        for (int l = 0; l < 2; l++) {
-            for (size_t j = 0; j < lists[l]->count; j++) {
-                if (lists[l]->ids[j] == old.entries[i].id)
-                    lists[l]->ids[j] = lists[l]->ids[--lists[l]->count];
-            }
-        }
-    }
-    pthread_mutex_unlock(&store->mutex);
+    forget(store, &old);
     index_deinit(&old);
 }
 
 /* ---- afterwards ----------------------------------------------------------------------------------------------------------- */
 
-static int place_filter(struct save *save, struct record_reader *reader, const struct index_entry *entry,
-                        struct errbuf *err)
+static const struct index_entry *find_entry(const struct store *store, uint64_t id)
 {
-    struct store *store = save->store;
-    const struct manifest_filter *filter;
-    char dir[NAME_DIR_MAX + 1];
-    struct path path;
-    int rc = record_read(reader, index_offset(entry), &filter, err);
+    uint32_t number = index_find_id(&store->index, id);
 
-    if (rc == 0)
-        rc = finish_filter(store, filter, save->first_generation, err);
-    if (rc != 0 || save->sync_all)
-        return rc;
-    name_dir(filter->name, filter->name_len, dir);
-    rc = path_dir(store, &path, dir, err);
-    if (rc != 0)
-        return rc;
-    rc = store->fs->sync_dir(store->fs->ctx, path.text);
-    if (rc != 0)
-        errbuf_set(err, "%s: cannot sync: %s", path.text, strerror(-rc));
-    return rc;
+    return number != INDEX_NONE ? &store->index.entries[number] : NULL;
 }
 
-/* finish_all() for the filters of this save only. */
-static int place_files(struct save *save, struct errbuf *err)
+static bool is_saved(void *ctx, uint64_t id)
 {
-    struct store *store = save->store;
-    struct record_reader reader;
-    int rc = finish_removed(store, err);
+    return find_entry(ctx, id) != NULL;
+}
 
-    if (rc != 0)
-        return rc;
-    rc = record_reader_init(&reader, store->fs, store->manifest_fd);
-    if (rc != 0)
-        errbuf_set(err, "out of memory");
-    for (size_t i = 0; i < store->index.count && rc == 0; i++) {
-        if (store->index.entries[i].flags & INDEX_WRITTEN)
-            rc = place_filter(save, &reader, &store->index.entries[i], err);
-    }
-    record_reader_deinit(&reader);
-    if (rc == 0 && save->sync_all) {
-        rc = store->fs->sync_all(store->fs->ctx, store->lock_fd);
-        if (rc != 0)
-            errbuf_set(err, "%s: cannot sync: %s", store->dir, strerror(-rc));
-    }
-    return rc;
+static bool is_taken(void *ctx, uint64_t id)
+{
+    const struct index_entry *entry = find_entry(ctx, id);
+
+    return entry && (entry->flags & INDEX_TAKEN);
 }
 
 static void finish_save(struct save *save)
 {
     struct store *store = save->store;
-    struct errbuf reason;
+    struct errbuf reason = {{0}};
+    bool removed = finish_removed(store, &reason) == 0;
 
-    store->unfinished = place_files(save, &reason) != 0;
+    if (!removed)
+        store_report(store, STORE_WARNING, "%s; this will be tried again", reason.text);
+    for (size_t i = 0; i < store->index.count && !removed; i++) {
+        struct index_entry *entry = &store->index.entries[i];
+        if ((entry->flags & (INDEX_WRITTEN | INDEX_QUARANTINED)) == INDEX_WRITTEN) {
+            entry->flags |= INDEX_UNPLACED;
+            store->nunplaced++;
+        }
+    }
+    if (removed)
+        finish_entries(store, INDEX_WRITTEN, save->sync_all);
+    /* Without a table for the ids nothing is known to be superfluous: the next save does it, or the next start. */
+    if (index_map(&store->index) == 0)
+        written_end(store, is_taken, is_saved, store);
+    index_unmap(&store->index);
     for (size_t i = 0; i < store->index.count; i++)
-        store->index.entries[i].flags &= INDEX_QUARANTINED | INDEX_STALE;
-    save->summary->unfinished = store->unfinished;
-    if (store->unfinished)
-        store_report(store, STORE_WARNING, "the save has taken place, but files are not in place yet: %s; this will be "
-                     "tried again", reason.text);
+        store->index.entries[i].flags &= INDEX_QUARANTINED | INDEX_UNPLACED;
+    save->summary->unfinished = !removed || store->npending > 0 || store->nunplaced > 0;
 }
 
 int save_commit(struct save *save, struct errbuf *err)
@@ -393,21 +495,21 @@ int save_commit(struct save *save, struct errbuf *err)
     if (rc == 0)
         rc = carry_others(save, err);
     if (rc == 0)
-        rc = settle(save, err);
+        rc = check_dirs(save, err);
     if (rc == 0 && save->sync_all && (rc = fs->sync_all(fs->ctx, store->lock_fd)) != 0)
         errbuf_set(err, "%s: cannot sync: %s", store->dir, strerror(-rc));
     if (rc != 0)
         return rc;
     rc = fs->open(fs->ctx, draft.text, FS_READ | FS_WRITE | FS_CREATE | FS_TRUNCATE, &fd);
     if (rc != 0)
-        return manifest_error(save, rc, err);
+        return manifest_error(store, rc, err);
     save->offsets = calloc(save->next.count + 1, sizeof(*save->offsets));
     if (!save->offsets || record_writer_init(&save->manifest, fs, fd) != 0)
-        rc = manifest_error(save, -ENOMEM, err);
+        rc = manifest_error(store, -ENOMEM, err);
     if (rc == 0)
         rc = write_manifest(save, err);
     if (rc == 0)
-        rc = publish(save, draft.text, err);
+        rc = publish(store, draft.text, err);
     if (rc == 0) {
         adopt(save);
         finish_save(save);

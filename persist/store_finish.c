@@ -1,19 +1,25 @@
-/* What is left to do once a MANIFEST is valid: files get their names, superfluous ones go. The same after a save as after
- * a crash, and it can be done again and again: what is done already is recognised by the temporary file that is no longer
- * there.
+/* What is left to do once a MANIFEST is valid: superfluous files go, and new ones get their names. The same after a save as
+ * after a crash, and it can be done again and again: what is done already is recognised by the temporary file that is no
+ * longer there.
  *
  * Order: files that are to be kept leave before others take their names, and that is on disk first. All of it is on disk
- * before the next MANIFEST becomes valid, which would not mention it any more. */
+ * before the next MANIFEST becomes valid, or the next MANIFEST mentions it again: a file that cannot be moved or deleted
+ * holds up nothing else. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "manifest_text.h"
 #include "store_internal.h"
 
 struct finishing {
     struct store *store;
-    struct errbuf *err;
-    int rc; /* the first error; its text is in `err` */
+    struct id_map blocked;       /* hashes of directories from which files could not be moved */
+    struct manifest_text failed; /* lines that could not be carried out */
+    uint64_t nfailed;
+    int rc; /* of the line under way: the first error, its text in `reason` */
+    struct errbuf reason;
+    struct errbuf first; /* reason of the first line that failed */
 };
 
 static void note(struct finishing *finishing, int rc, const char *path)
@@ -21,7 +27,7 @@ static void note(struct finishing *finishing, int rc, const char *path)
     if (rc == 0 || finishing->rc != 0)
         return;
     finishing->rc = rc;
-    errbuf_set(finishing->err, "%s: %s", path, strerror(-rc));
+    errbuf_set(&finishing->reason, "%s: %s", path, strerror(-rc));
 }
 
 /* ---- removed filters ----------------------------------------------------------------------------------------------- */
@@ -34,33 +40,58 @@ static void make_dir(struct finishing *finishing, const char *path)
     note(finishing, rc == -EEXIST ? 0 : rc, path);
 }
 
-/* Moves one file of a filter that was given up. If another filter has taken its place in the directory, the name means
- * the old file only as long as the new one is still under its temporary name. */
-static void keep_file(struct finishing *finishing, const struct manifest_removed *removed, const char *dir, unsigned layer)
+static bool is_absent(int rc)
+{
+    return rc == -ENOENT || rc == -ENOTDIR;
+}
+
+static int quarantine_path(const struct store *store, struct path *path, const struct manifest_removed *removed,
+                           const char *dir, const char *file)
+{
+    int len = snprintf(path->text, sizeof(path->text), "%s/quarantine/%s-%llu%s%s", store->dir, dir,
+                       (unsigned long long)removed->id, *file ? "/" : "", file);
+
+    return len < (int)sizeof(path->text) ? 0 : -ENAMETOOLONG;
+}
+
+static void keep_file(struct finishing *finishing, const struct manifest_removed *removed, const char *dir,
+                      const struct path *from)
+{
+    const struct fsops *fs = finishing->store->fs;
+    struct path to;
+    int rc = quarantine_path(finishing->store, &to, removed, dir, strrchr(from->text, '/') + 1);
+
+    if (rc == 0)
+        rc = fs->rename(fs->ctx, from->text, to.text);
+    note(finishing, is_absent(rc) ? 0 : rc, from->text);
+}
+
+/* Moves the files of one layer. If another filter has taken its place in the directory, the final name means the old file
+ * only as long as the new one is still under its temporary name. */
+static void keep_layer(struct finishing *finishing, const struct manifest_removed *removed, const char *dir, unsigned layer)
 {
     struct store *store = finishing->store;
     const struct fsops *fs = store->fs;
-    struct path from, to;
+    struct path path;
     struct fs_stat st;
+    int rc = path_temp(store, &path, dir, layer, removed->generations[layer], NULL);
 
-    if (layer < removed->shared) {
-        int rc = path_temp(store, &to, dir, layer, removed->generation, NULL);
-        if (rc == 0)
-            rc = fs->stat(fs->ctx, to.text, &st);
-        if (rc == -ENOENT)
-            return;
-        note(finishing, rc, to.text);
-        if (rc != 0)
-            return;
-    }
-    if (path_final(store, &from, dir, layer, NULL) != 0 ||
-        snprintf(to.text, sizeof(to.text), "%s/quarantine/%s-%llu/%u-Filter.db", store->dir, dir,
-                 (unsigned long long)removed->id, layer) >= (int)sizeof(to.text)) {
-        note(finishing, -ENAMETOOLONG, dir);
+    if (rc == 0)
+        keep_file(finishing, removed, dir, &path);
+    if (rc == 0 && layer >= removed->placed)
         return;
+    if (rc == 0 && layer < removed->shared) {
+        rc = path_temp(store, &path, dir, layer, removed->owner, NULL);
+        if (rc == 0)
+            rc = fs->stat(fs->ctx, path.text, &st);
+        if (is_absent(rc))
+            return;
     }
-    int rc = fs->rename(fs->ctx, from.text, to.text);
-    note(finishing, rc == -ENOENT ? 0 : rc, from.text);
+    if (rc == 0)
+        rc = path_final(store, &path, dir, layer, NULL);
+    note(finishing, rc, path.text);
+    if (rc == 0)
+        keep_file(finishing, removed, dir, &path);
 }
 
 static void keep_files(struct finishing *finishing, const struct manifest_removed *removed, const char *dir)
@@ -69,9 +100,7 @@ static void keep_files(struct finishing *finishing, const struct manifest_remove
     const struct fsops *fs = store->fs;
     struct path quarantine, path;
 
-    if (path_root(store, &quarantine, "quarantine", NULL) != 0 ||
-        snprintf(path.text, sizeof(path.text), "%s/quarantine/%s-%llu", store->dir, dir, (unsigned long long)removed->id) >=
-            (int)sizeof(path.text)) {
+    if (path_root(store, &quarantine, "quarantine", NULL) != 0 || quarantine_path(store, &path, removed, dir, "") != 0) {
         note(finishing, -ENAMETOOLONG, dir);
         return;
     }
@@ -83,53 +112,82 @@ static void keep_files(struct finishing *finishing, const struct manifest_remove
     if (finishing->rc != 0)
         return;
     for (unsigned layer = 0; layer < removed->nlayers; layer++)
-        keep_file(finishing, removed, dir, layer);
+        keep_layer(finishing, removed, dir, layer);
     note(finishing, fs->sync_dir(fs->ctx, path.text), path.text);
+}
+
+static void delete_file(struct finishing *finishing, const struct path *path)
+{
+    const struct fsops *fs = finishing->store->fs;
+    int rc = fs->unlink(fs->ctx, path->text);
+
+    note(finishing, is_absent(rc) ? 0 : rc, path->text);
 }
 
 static void delete_files(struct finishing *finishing, const struct manifest_removed *removed, const char *dir)
 {
-    const struct fsops *fs = finishing->store->fs;
     struct path path;
 
-    for (unsigned layer = removed->shared; layer < removed->nlayers; layer++) {
-        int rc = path_final(finishing->store, &path, dir, layer, NULL);
-        if (rc == 0)
-            rc = fs->unlink(fs->ctx, path.text);
-        note(finishing, rc == -ENOENT ? 0 : rc, path.text);
+    for (unsigned layer = 0; layer < removed->nlayers; layer++) {
+        if (path_temp(finishing->store, &path, dir, layer, removed->generations[layer], NULL) == 0)
+            delete_file(finishing, &path);
+        if (layer >= removed->shared && layer < removed->placed &&
+            path_final(finishing->store, &path, dir, layer, NULL) == 0)
+            delete_file(finishing, &path);
     }
 }
 
-static int on_removed(void *ctx, const struct manifest_removed *removed, uint64_t offset, struct errbuf *err)
+static void finish_line(struct finishing *finishing, const struct manifest_removed *removed)
 {
-    struct finishing *finishing = ctx;
     struct store *store = finishing->store;
     const struct fsops *fs = store->fs;
     char dir[NAME_DIR_MAX + 1];
     struct path path;
-    int rc;
 
-    (void)offset;
-    (void)err;
     memcpy(dir, removed->dir, removed->dir_len);
     dir[removed->dir_len] = '\0';
     if (removed->keep)
         keep_files(finishing, removed, dir);
     else
         delete_files(finishing, removed, dir);
-    rc = path_dir(store, &path, dir, NULL);
-    if (rc == 0 && removed->generation == 0) {
-        /* Not empty: somebody has put a file there, or an unfinished save has. The next start looks at it. */
+    int rc = path_dir(store, &path, dir, NULL);
+    /* Not empty: somebody has put a file there, or another filter has it. */
+    if (rc == 0 && removed->owner == 0) {
         rc = fs->rmdir(fs->ctx, path.text);
-        if (rc == 0 || rc == -ENOENT || rc == -EEXIST)
-            rc = 0;
+        rc = is_absent(rc) || rc == -EEXIST ? 0 : rc;
     }
     if (rc == 0 || rc == -ENOTEMPTY) {
         rc = fs->sync_dir(fs->ctx, path.text);
-        rc = rc == -ENOENT ? 0 : rc;
+        rc = is_absent(rc) ? 0 : rc;
     }
     note(finishing, rc, path.text);
-    return 0;
+}
+
+static uint64_t blocked_key(uint64_t dir_hash)
+{
+    return dir_hash | 1; /* no key is 0 */
+}
+
+static int on_removed(void *ctx, const struct manifest_removed *removed, uint64_t offset, struct errbuf *err)
+{
+    struct finishing *finishing = ctx;
+
+    (void)offset;
+    (void)err;
+    finishing->rc = 0;
+    finish_line(finishing, removed);
+    if (finishing->rc == 0)
+        return 0;
+    if (finishing->nfailed++ == 0)
+        finishing->first = finishing->reason;
+    if (removed->keep && removed->owner != 0) {
+        char dir[NAME_DIR_MAX + 1];
+        memcpy(dir, removed->dir, removed->dir_len);
+        dir[removed->dir_len] = '\0';
+        if (id_map_set(&finishing->blocked, blocked_key(index_dir_hash(&finishing->store->index, dir)), NULL) != 0)
+            return -ENOMEM;
+    }
+    return manifest_format_removed(&finishing->failed, removed);
 }
 
 /* ---- that it has been done --------------------------------------------------------------------------------------------- */
@@ -145,9 +203,9 @@ static void write_note(struct store *store)
     struct path path;
     char text[32];
     int fd;
-    int len = snprintf(text, sizeof(text), "%llu\n", (unsigned long long)store->generation);
+    int len = snprintf(text, sizeof(text), "%llu\n", (unsigned long long)store->save.generation);
 
-    if (store->removed_from == store->removed_to || path_root(store, &path, NOTE, NULL) != 0 ||
+    if (path_root(store, &path, NOTE, NULL) != 0 ||
         fs->open(fs->ctx, path.text, FS_WRITE | FS_CREATE | FS_TRUNCATE, &fd) != 0)
         return;
     size_t n;
@@ -162,7 +220,7 @@ static bool has_note(struct store *store)
     char text[32], found[32];
     size_t n = 0;
     int fd;
-    int len = snprintf(text, sizeof(text), "%llu\n", (unsigned long long)store->generation);
+    int len = snprintf(text, sizeof(text), "%llu\n", (unsigned long long)store->save.generation);
 
     if (path_root(store, &path, NOTE, NULL) != 0 || fs->open(fs->ctx, path.text, FS_READ, &fd) != 0)
         return false;
@@ -180,51 +238,112 @@ static int on_filter_ignored(void *ctx, const struct manifest_filter *filter, ui
     return 0;
 }
 
-int finish_removed(struct store *store, struct errbuf *err)
+/* All lines of the committed MANIFEST, when some of them cannot be known to be on disk. */
+static int fail_all(struct finishing *finishing, const char *what, int rc)
 {
-    struct finishing finishing = {.store = store, .err = err};
+    struct store *store = finishing->store;
+    uint64_t size = store->removed_to - store->removed_from;
+
+    errbuf_set(&finishing->first, "%s: %s", what, strerror(-rc));
+    finishing->failed.len = 0;
+    finishing->nfailed = 0;
+    if (manifest_text_reserve(&finishing->failed, (size_t)size) != 0)
+        return -ENOMEM;
+    rc = fs_read_all(store->fs, store->manifest_fd, finishing->failed.ptr, (size_t)size, store->removed_from);
+    if (rc != 0)
+        return rc;
+    finishing->failed.len = (size_t)size;
+    for (size_t i = 0; i < size; i++)
+        finishing->nfailed += finishing->failed.ptr[i] == '\n';
+    return 0;
+}
+
+static void finishing_deinit(struct finishing *finishing)
+{
+    manifest_text_deinit(&finishing->failed);
+    id_map_deinit(&finishing->blocked);
+}
+
+/* What has failed is what is pending from now on. */
+static void adopt_failed(struct finishing *finishing)
+{
+    struct store *store = finishing->store;
+
+    manifest_text_deinit(&store->pending);
+    id_map_deinit(&store->blocked);
+    store->pending = finishing->failed;
+    store->blocked = finishing->blocked;
+    store->npending = finishing->nfailed;
+    store->redo_removed = false;
+    if (store->npending > 0)
+        store_report(store, STORE_WARNING, "files of %llu removed filters are still in their place: %s; this will be tried again",
+                     (unsigned long long)store->npending, finishing->first.text);
+    else
+        write_note(store);
+}
+
+/* Carries out lines of the committed MANIFEST: those in the file, or those in `text`. */
+static int run_lines(struct store *store, const struct manifest_text *text, struct errbuf *err)
+{
+    struct finishing finishing = {.store = store};
     struct manifest_sink sink = {.on_filter = on_filter_ignored, .on_removed = on_removed, .ctx = &finishing};
     struct manifest_parser parser;
     struct path filters;
-    int rc;
+    int rc = manifest_parser_init_at(&parser, &sink, 0);
 
-    if (store->removed_from == store->removed_to || has_note(store))
-        return 0;
-    rc = manifest_parser_init_at(&parser, &sink, store->removed_from);
-    if (rc == 0)
+    if (rc == 0 && text)
+        rc = manifest_parser_feed(&parser, text->ptr, text->len, err);
+    else if (rc == 0)
         rc = manifest_file_parse_range(store->fs, store->manifest_fd, &parser, store->removed_from, store->removed_to, err);
     manifest_parser_deinit(&parser);
     if (rc > 0)
         rc = -EIO; /* it was verified before; only the disk can have changed it */
     if (rc == 0)
-        rc = finishing.rc;
-    if (rc == 0)
         rc = path_root(store, &filters, "filters", err);
     if (rc == 0) {
-        rc = store->fs->sync_dir(store->fs->ctx, filters.text);
-        if (rc != 0)
-            errbuf_set(err, "%s: %s", filters.text, strerror(-rc));
+        int sync_rc = store->fs->sync_dir(store->fs->ctx, filters.text);
+        if (sync_rc != 0)
+            rc = fail_all(&finishing, filters.text, sync_rc);
     }
-    if (rc == 0)
-        write_note(store);
+    if (rc == 0) {
+        adopt_failed(&finishing);
+        return 0;
+    }
+    errbuf_set(err, "%s/MANIFEST: cannot read what is to be removed: %s", store->dir, strerror(-rc));
+    finishing_deinit(&finishing);
     return rc;
+}
+
+int finish_removed(struct store *store, struct errbuf *err)
+{
+    if (store->removed_from == store->removed_to || has_note(store)) {
+        manifest_text_deinit(&store->pending);
+        id_map_deinit(&store->blocked);
+        store->npending = 0;
+        return 0;
+    }
+    store->redo_removed = true;
+    return run_lines(store, NULL, err);
+}
+
+bool finish_is_blocked(const struct store *store, uint64_t dir_hash)
+{
+    return id_map_has(&store->blocked, blocked_key(dir_hash));
 }
 
 /* ---- filters ------------------------------------------------------------------------------------------------------- */
 
-int finish_filter(struct store *store, const struct manifest_filter *filter, uint64_t after, struct errbuf *err)
+int finish_filter(struct store *store, const struct manifest_filter *filter, uint64_t generation, struct errbuf *err)
 {
     const struct fsops *fs = store->fs;
-    char dir[NAME_DIR_MAX + 1];
     struct path from, to;
 
-    name_dir(filter->name, filter->name_len, dir);
     for (unsigned i = 0; i < filter->nlayers; i++) {
-        if (filter->layers[i].generation <= after)
+        if (filter->layers[i].generation != generation)
             continue;
-        int rc = path_temp(store, &from, dir, i, filter->layers[i].generation, err);
+        int rc = path_temp(store, &from, filter->dir, i, generation, err);
         if (rc == 0)
-            rc = path_final(store, &to, dir, i, err);
+            rc = path_final(store, &to, filter->dir, i, err);
         if (rc != 0)
             return rc;
         rc = fs->rename(fs->ctx, from.text, to.text);
@@ -236,53 +355,67 @@ int finish_filter(struct store *store, const struct manifest_filter *filter, uin
     return 0;
 }
 
-static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
+static int finish_entry(struct store *store, struct record_reader *reader, const struct index_entry *entry, bool sync,
+                        struct errbuf *err)
 {
-    struct finishing *finishing = ctx;
-    struct errbuf reason;
-    int rc = finish_filter(finishing->store, filter, 0, &reason);
-
-    (void)offset;
-    (void)err;
-    if (rc != 0 && finishing->rc == 0) {
-        finishing->rc = rc;
-        *finishing->err = reason;
-    }
-    return 0;
-}
-
-static int on_removed_ignored(void *ctx, const struct manifest_removed *removed, uint64_t offset, struct errbuf *err)
-{
-    (void)ctx;
-    (void)removed;
-    (void)offset;
-    (void)err;
-    return 0;
-}
-
-int finish_all(struct store *store, struct errbuf *err)
-{
-    struct finishing finishing = {.store = store, .err = err};
-    struct manifest_sink sink = {.on_filter = on_filter, .on_removed = on_removed_ignored, .ctx = &finishing};
-    struct manifest_parser parser;
-    int rc = finish_removed(store, err);
+    const struct manifest_filter *filter;
+    int rc = record_read(reader, index_offset(entry), &filter, err);
 
     if (rc != 0)
         return rc;
-    rc = manifest_parser_init(&parser, &sink);
-    if (rc == 0)
-        rc = manifest_file_parse(store->fs, store->manifest_fd, &parser, err);
-    manifest_parser_deinit(&parser);
-    if (rc > 0)
-        rc = -EIO;
-    if (rc == 0)
-        rc = finishing.rc;
-    if (rc == 0) {
-        rc = store->fs->sync_all(store->fs->ctx, store->lock_fd);
-        if (rc != 0)
-            errbuf_set(err, "%s: cannot sync: %s", store->dir, strerror(-rc));
+    if (finish_is_blocked(store, entry->dir_hash)) {
+        errbuf_set(err, "%s/filters/%s holds files that could not be moved away", store->dir, filter->dir);
+        return -EBUSY;
     }
-    if (rc == 0)
-        store->unfinished = false;
+    rc = finish_filter(store, filter, newest_generation(filter), err);
+    return rc == 0 && sync ? place_sync(store, filter->dir, false, err) : rc;
+}
+
+void finish_entries(struct store *store, unsigned flag, bool sync_all)
+{
+    struct record_reader reader;
+    struct errbuf reason, first;
+    int reader_rc = record_reader_init(&reader, store->fs, store->manifest_fd);
+
+    errbuf_set(&first, "out of memory");
+    store->nunplaced = 0;
+    for (size_t i = 0; i < store->index.count; i++) {
+        struct index_entry *entry = &store->index.entries[i];
+        if ((entry->flags & flag) && !(entry->flags & INDEX_QUARANTINED)) {
+            int rc = reader_rc != 0 ? reader_rc : finish_entry(store, &reader, entry, !sync_all, &reason);
+            entry->flags &= (uint8_t)~INDEX_UNPLACED;
+            if (rc != 0)
+                entry->flags |= INDEX_UNPLACED;
+            if (rc != 0 && store->nunplaced == 0 && reader_rc == 0)
+                first = reason;
+        }
+        store->nunplaced += (entry->flags & INDEX_UNPLACED) != 0;
+    }
+    record_reader_deinit(&reader);
+    if (store->nunplaced > 0)
+        store_report(store, STORE_WARNING,
+                     "the files of %llu filters are saved, but not in their place yet: %s; this will be tried again",
+                     (unsigned long long)store->nunplaced, first.text);
+    int rc = sync_all ? store->fs->sync_all(store->fs->ctx, store->lock_fd) : 0;
+    if (rc != 0) /* nothing is lost: under one of the two names they are found */
+        store_report(store, STORE_WARNING, "%s: cannot sync: %s", store->dir, strerror(-rc));
+}
+
+int finish_again(struct store *store, struct errbuf *err)
+{
+    int rc = 0;
+
+    if (store->redo_removed) {
+        rc = finish_removed(store, err);
+    } else if (store->npending > 0) {
+        struct manifest_text lines = store->pending;
+        store->pending = (struct manifest_text){0};
+        rc = run_lines(store, &lines, err);
+        if (rc != 0)
+            store->redo_removed = true;
+        manifest_text_deinit(&lines);
+    }
+    if (rc == 0 && store->nunplaced > 0)
+        finish_entries(store, INDEX_UNPLACED, false);
     return rc;
 }

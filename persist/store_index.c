@@ -4,20 +4,21 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <xxhash.h>
 
 #include "check.h"
 
 #define MIN_SLOTS 64
 
-uint64_t index_dir_hash(const char *dir, size_t len)
+uint64_t index_dir_hash(const struct store_index *index, const char *dir)
 {
-    return XXH3_64bits(dir, len);
+    return XXH3_64bits_withSeed(dir, strlen(dir), index->seed);
 }
 
 static size_t id_slot(const struct store_index *index, uint64_t id)
 {
-    return (size_t)((id * UINT64_C(0x9e3779b97f4a7c15)) >> 20) & (index->nslots - 1);
+    return (size_t)(((id ^ index->seed) * UINT64_C(0x9e3779b97f4a7c15)) >> 20) & (index->nslots - 1);
 }
 
 static size_t dir_slot(const struct store_index *index, uint64_t dir_hash)
@@ -77,7 +78,7 @@ void index_deinit(struct store_index *index)
 {
     index_unmap(index);
     free(index->entries);
-    *index = (struct store_index){0};
+    *index = (struct store_index){.seed = index->seed};
 }
 
 int index_add(struct store_index *index, const struct index_entry *entry)

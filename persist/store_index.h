@@ -16,6 +16,8 @@ enum index_flags {
     INDEX_QUARANTINED = 1, /* could not be loaded in this run */
     INDEX_FORGOTTEN = 2,   /* quarantined and given up: to be left out of the next save */
     INDEX_STALE = 4,       /* its bits have changed since this record was made; write it whatever the source says */
+    INDEX_UNPLACED = 64,   /* the newest files are whole, but could not be given their names */
+    INDEX_TAKEN = 128,     /* of a save under way: the files were there before it, made by store_write() */
     INDEX_SPOOLED = 8,     /* of a save under way: the record is in the spool, not in the MANIFEST */
     INDEX_WRITTEN = 16,    /* of a save under way: files have been written under temporary names */
     INDEX_DROPPED = 32,    /* of a save under way: superseded by a later entry */
@@ -37,6 +39,7 @@ struct store_index {
     uint32_t *by_id; /* slots: number + 1, 0 is empty; NULL when not mapped */
     uint32_t *by_dir;
     size_t nslots; /* a power of two */
+    uint64_t seed; /* of the hashes: names come from strangers */
 };
 
 static inline uint64_t index_offset(const struct index_entry *entry)
@@ -50,7 +53,7 @@ static inline void index_set_offset(struct index_entry *entry, uint64_t offset)
     entry->offset_high = (uint16_t)(offset >> 32);
 }
 
-uint64_t index_dir_hash(const char *dir, size_t len);
+uint64_t index_dir_hash(const struct store_index *index, const char *dir);
 
 /* 0, -ENOMEM, or -EFBIG beyond 2^32 - 2 entries. Adding the id of an entry that is there makes that one DROPPED. */
 int index_add(struct store_index *index, const struct index_entry *entry);

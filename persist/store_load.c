@@ -10,10 +10,10 @@ struct loading {
     struct store *store;
     struct bloom_pool *pool;
     const struct store_loader *loader;
-    atomic_size_t next;      /* entry to be loaded */
+    atomic_size_t next;      /* entry to be loaded; behind the entries, slots of what store_write() has written */
+    struct spared spared;
     atomic_int rc;           /* the first failure of the loading as a whole */
     struct errbuf *err;      /* its text; written by the thread that set `rc` */
-    pthread_mutex_t mutex;   /* guards the summary */
     struct store_load_summary *summary;
 };
 
@@ -26,16 +26,6 @@ struct load_thread {
     bool started;
 };
 
-/* What the directory of a filter holds beside what the MANIFEST says. */
-struct inventory {
-    struct load_thread *thread;
-    const struct manifest_filter *filter;
-    const char *dir;
-    bool committed_temp[BLOOM_MAX_LAYERS]; /* the layer's file is still under its temporary name */
-    struct file_name *leftovers;           /* of saves that did not take place */
-    size_t nleftovers;
-};
-
 static void fail(struct loading *loading, int rc, const struct errbuf *reason)
 {
     int none = 0;
@@ -46,77 +36,63 @@ static void fail(struct loading *loading, int rc, const struct errbuf *reason)
 
 /* ---- one filter ---------------------------------------------------------------------------------------------------- */
 
-static int visit_file(void *ctx, const char *name)
-{
-    struct inventory *inventory = ctx;
-    const struct manifest_filter *filter = inventory->filter;
-    struct file_name file;
-    bool ours = file_name_parse(name, &file);
+/* A filter on its way into memory: one of the MANIFEST, or one that store_write() had written before a crash. */
+struct loadee {
+    struct load_thread *thread;
+    const struct manifest_filter *filter;
+    struct store_filter info;
+    struct index_entry *entry; /* NULL: not in the MANIFEST */
+    struct written *written;   /* NULL: in the MANIFEST */
+    struct inventory inventory;
+};
 
-    if (ours && !file.temporary && file.layer < filter->nlayers)
-        return 0;
-    if (!ours || !file.temporary) {
-        inventory->thread->counts.foreign++;
-        store_report(inventory->thread->loading->store, STORE_WARNING,
-                     "filters/%s/%s is not known to the MANIFEST and is left alone", inventory->dir, name);
-        return 0;
-    }
-    if (file.layer < filter->nlayers && file.generation == filter->layers[file.layer].generation) {
-        inventory->committed_temp[file.layer] = true;
-        return 0;
-    }
-    struct file_name *leftovers = realloc(inventory->leftovers, (inventory->nleftovers + 1) * sizeof(*leftovers));
-    if (!leftovers)
-        return -ENOMEM;
-    leftovers[inventory->nleftovers++] = file;
-    inventory->leftovers = leftovers;
-    return 0;
-}
-
-static int take_inventory(struct inventory *inventory, struct errbuf *err)
+static int read_layer(struct loadee *loadee, const struct bloom_layer_view *view, unsigned i, bool temporary,
+                      struct errbuf *err)
 {
-    struct store *store = inventory->thread->loading->store;
+    struct load_thread *thread = loadee->thread;
+    struct store *store = thread->loading->store;
+    const struct manifest_filter *filter = loadee->filter;
     struct path path;
-    int rc = path_dir(store, &path, inventory->dir, err);
+    int rc = temporary ? path_temp(store, &path, filter->dir, i, filter->layers[i].generation, err)
+                       : path_final(store, &path, filter->dir, i, err);
 
     if (rc != 0)
         return rc;
-    rc = store->fs->list(store->fs->ctx, path.text, visit_file, inventory);
-    if (rc == -ENOENT)
-        errbuf_set(err, "%s: missing", path.text);
-    else if (rc != 0)
-        errbuf_set(err, "%s: cannot read the directory: %s", path.text, strerror(-rc));
+    rc = layer_read(&thread->io, path.text, view, filter->layers[i].xxh3, err);
+    if (rc != 0)
+        errbuf_prefix(err, "%s", path.text);
     return rc;
 }
 
-static int read_layers(struct inventory *inventory, struct bloom_filter *filter, struct errbuf *err)
+static int read_layers(struct loadee *loadee, struct bloom_filter *bloom, struct errbuf *err)
 {
-    struct load_thread *thread = inventory->thread;
-    struct store *store = thread->loading->store;
+    struct load_thread *thread = loadee->thread;
+    const struct manifest_filter *filter = loadee->filter;
 
-    for (unsigned i = 0; i < inventory->filter->nlayers; i++) {
-        const struct manifest_layer *layer = &inventory->filter->layers[i];
-        struct bloom_shape shape = {layer->nwords, layer->k, (uint8_t)inventory->filter->variant};
+    for (unsigned i = 0; i < filter->nlayers; i++) {
+        const struct manifest_layer *layer = &filter->layers[i];
+        struct bloom_shape shape = {layer->nwords, layer->k, (uint8_t)filter->variant};
+        bool temporary = loadee->written || loadee->inventory.committed_temp[i];
         struct bloom_layer_view view;
-        struct path path;
-        int rc = inventory->committed_temp[i] ? path_temp(store, &path, inventory->dir, i, layer->generation, err)
-                                              : path_final(store, &path, inventory->dir, i, err);
+        int rc = i > 0 ? bloom_filter_append_layer(bloom, &shape, err) : 0;
 
-        if (rc == 0 && i > 0)
-            rc = bloom_filter_append_layer(filter, &shape, err);
         if (rc == -ENOMEM)
             errbuf_set(err, "out of memory");
         if (rc != 0) {
             errbuf_prefix(err, "layer %u", i);
             return rc;
         }
-        bloom_filter_layer(filter, i, &view);
-        rc = layer_read(&thread->io, path.text, &view, layer->xxh3, err);
-        if (rc != 0) {
-            errbuf_prefix(err, "%s", path.text);
-            return rc;
+        bloom_filter_layer(bloom, i, &view);
+        rc = read_layer(loadee, &view, i, temporary, err);
+        /* An operator who repairs puts the right file where the name says. */
+        if (rc != 0 && temporary) {
+            memset((void *)view.words, 0, 8 * view.shape.nwords);
+            if (read_layer(loadee, &view, i, false, NULL) == 0)
+                rc = 0;
         }
-        bloom_filter_set_items(filter, i, layer->items);
+        if (rc != 0)
+            return rc;
+        bloom_filter_set_items(bloom, i, layer->items);
         thread->counts.layers++;
         thread->counts.bytes += 8 + 8 * layer->nwords;
     }
@@ -124,175 +100,183 @@ static int read_layers(struct inventory *inventory, struct bloom_filter *filter,
 }
 
 /* The filter is whole: its files get their names, and what unfinished saves have left goes. */
-static void tidy_up(struct inventory *inventory)
+static void tidy_up(struct loadee *loadee)
 {
-    struct load_thread *thread = inventory->thread;
+    struct load_thread *thread = loadee->thread;
     struct store *store = thread->loading->store;
-    struct errbuf reason;
-    struct path path;
+    const struct manifest_filter *filter = loadee->filter;
+    struct errbuf reason = {{0}};
     uint64_t found = 0;
+    int rc = 0;
 
-    for (unsigned i = 0; i < inventory->filter->nlayers; i++)
-        found += inventory->committed_temp[i];
-    if (found > 0 && finish_filter(store, inventory->filter, 0, &reason) != 0) {
-        pthread_mutex_lock(&thread->loading->mutex);
-        store->unfinished = true;
-        pthread_mutex_unlock(&thread->loading->mutex);
-        store_report(store, STORE_WARNING, "%s; this will be tried again", reason.text);
+    for (unsigned i = 0; i < filter->nlayers; i++) {
+        found += loadee->inventory.committed_temp[i];
+        if (loadee->inventory.committed_temp[i] && rc == 0 && !finish_is_blocked(store, loadee->entry->dir_hash))
+            rc = finish_filter(store, filter, filter->layers[i].generation, &reason);
     }
     thread->counts.recovered += found;
-    for (size_t i = 0; i < inventory->nleftovers; i++) {
-        const struct file_name *file = &inventory->leftovers[i];
-        if (path_temp(store, &path, inventory->dir, file->layer, file->generation, NULL) == 0 &&
-            store->fs->unlink(store->fs->ctx, path.text) == 0)
-            thread->counts.leftovers++;
+    if (rc != 0 || (found > 0 && finish_is_blocked(store, loadee->entry->dir_hash))) {
+        pthread_mutex_lock(&store->mutex);
+        loadee->entry->flags |= INDEX_UNPLACED;
+        store->nunplaced++;
+        pthread_mutex_unlock(&store->mutex);
     }
+    if (rc != 0)
+        store_report(store, STORE_WARNING, "%s; this will be tried again", reason.text);
+    thread->counts.leftovers += inventory_remove_leftovers(&loadee->inventory);
 }
 
-static int load_into(struct inventory *inventory, struct bloom_class *class, const struct store_filter *info,
-                     struct errbuf *err)
+static int load_into(struct loadee *loadee, struct bloom_class *class, struct errbuf *err)
 {
-    struct loading *loading = inventory->thread->loading;
-    const struct store_loader *loader = loading->loader;
+    const struct store_loader *loader = loadee->thread->loading->loader;
     void *user = NULL;
-    struct bloom_filter *filter = loader->alloc(loader->ctx, info, class, &user, err);
+    struct bloom_filter *filter = loader->alloc(loader->ctx, &loadee->info, class, &user, err);
 
     if (!filter)
         return -ENOMEM;
-    int rc = read_layers(inventory, filter, err);
+    int rc = read_layers(loadee, filter, err);
     if (rc != 0) {
         loader->discard(loader->ctx, filter, user);
         return rc;
     }
-    tidy_up(inventory);
-    loader->loaded(loader->ctx, info, filter, user);
-    inventory->thread->counts.filters++;
+    if (loadee->entry)
+        tidy_up(loadee);
+    loader->loaded(loader->ctx, &loadee->info, filter, user);
+    loadee->thread->counts.filters++;
     return 0;
 }
 
-static int try_filter(struct inventory *inventory, const struct store_filter *info, struct errbuf *err)
+static int try_filter(struct loadee *loadee, struct errbuf *err)
 {
-    struct loading *loading = inventory->thread->loading;
-    const struct manifest_filter *filter = inventory->filter;
+    const struct manifest_filter *filter = loadee->filter;
     struct bloom_shape shape = {filter->layers[0].nwords, filter->layers[0].k, (uint8_t)filter->variant};
     struct bloom_class *class = NULL;
-    int rc = take_inventory(inventory, err);
+    int rc = loadee->entry ? inventory_take(&loadee->inventory, err) : 0;
 
+    loadee->thread->counts.foreign += loadee->inventory.foreign;
     if (rc != 0)
         return rc;
-    rc = bloom_class_get(loading->pool, &filter->params, &shape, &class, err);
+    rc = bloom_class_get(loadee->thread->loading->pool, &filter->params, &shape, &class, err);
     if (rc == -ENOMEM)
         errbuf_set(err, "out of memory");
     if (rc != 0)
         return rc;
-    rc = load_into(inventory, class, info, err);
+    rc = load_into(loadee, class, err);
     bloom_class_release(class);
     return rc;
 }
 
-static int quarantine(struct load_thread *thread, struct index_entry *entry, const struct store_filter *info,
-                      const struct errbuf *reason)
+static int quarantine(struct loadee *loadee, const struct errbuf *reason)
 {
+    struct load_thread *thread = loadee->thread;
     struct store *store = thread->loading->store;
-    struct shown_name shown = show_name(info->name, info->name_len);
+    struct shown_name shown = show_name(loadee->info.name, loadee->info.name_len);
     int rc;
 
     pthread_mutex_lock(&store->mutex);
-    entry->flags |= INDEX_QUARANTINED;
-    rc = id_list_add(&store->quarantined, info->id);
+    if (loadee->entry)
+        loadee->entry->flags |= INDEX_QUARANTINED;
+    else
+        loadee->written->quarantined = true;
+    rc = id_map_set(&store->quarantined, loadee->info.id, NULL);
     pthread_mutex_unlock(&store->mutex);
     if (rc != 0)
         return rc;
     thread->counts.quarantined++;
     store_report(store, STORE_WARNING, "filter '%s' is quarantined: %s", shown.text, reason->text);
-    thread->loading->loader->quarantined(thread->loading->loader->ctx, info, reason->text);
+    thread->loading->loader->quarantined(thread->loading->loader->ctx, &loadee->info, reason->text);
     return 0;
+}
+
+/* What the log says was deleted since the save is not loaded; its files are the next save's business. */
+static int give_up(struct loadee *loadee, enum store_fate fate)
+{
+    struct store *store = loadee->thread->loading->store;
+    uint64_t id = loadee->info.id;
+    int rc = 0;
+
+    if (loadee->entry) {
+        struct errbuf ignored;
+        if (inventory_take(&loadee->inventory, &ignored) == 0)
+            loadee->thread->counts.leftovers += inventory_remove_leftovers(&loadee->inventory);
+    }
+    if (fate != STORE_GIVEN_UP)
+        return 0;
+    pthread_mutex_lock(&store->mutex);
+    if (loadee->entry)
+        loadee->entry->flags |= INDEX_QUARANTINED;
+    else
+        loadee->written->quarantined = true;
+    rc = id_map_set(&store->quarantined, id, NULL);
+    if (rc == 0)
+        rc = id_map_set(&store->forgotten, id, NULL);
+    pthread_mutex_unlock(&store->mutex);
+    return rc;
+}
+
+static int load_filter(struct loadee *loadee, struct errbuf *err)
+{
+    struct loading *loading = loadee->thread->loading;
+    const struct store_loader *loader = loading->loader;
+    const struct manifest_filter *filter = loadee->filter;
+    enum store_fate fate = STORE_KEPT;
+    int rc = 0;
+
+    loadee->info = (struct store_filter){
+        .id = filter->id, .name = filter->name, .name_len = filter->name_len, .expires_ms = filter->expires_ms};
+    loadee->inventory = (struct inventory){
+        .store = loading->store, .spared = &loading->spared, .filter = filter, .report = true};
+    if (loader->resolve)
+        fate = loader->resolve(loader->ctx, &loadee->info);
+    if (fate != STORE_KEPT)
+        rc = give_up(loadee, fate);
+    else if (try_filter(loadee, err) != 0)
+        rc = quarantine(loadee, err);
+    if (rc != 0)
+        errbuf_set(err, "out of memory");
+    inventory_deinit(&loadee->inventory);
+    return rc;
 }
 
 static int load_entry(struct load_thread *thread, struct index_entry *entry, struct errbuf *err)
 {
-    const struct manifest_filter *filter;
-    struct inventory inventory = {.thread = thread};
-    char dir[NAME_DIR_MAX + 1];
-    int rc = record_read(&thread->reader, index_offset(entry), &filter, err);
+    struct loadee loadee = {.thread = thread, .entry = entry};
+    int rc = record_read(&thread->reader, index_offset(entry), &loadee.filter, err);
 
     if (rc != 0) {
         errbuf_prefix(err, "%s/MANIFEST", thread->loading->store->dir);
         return rc;
     }
-    struct store_filter info = {.id = filter->id,
-                                .name = filter->name,
-                                .name_len = filter->name_len,
-                                .expires_ms = filter->expires_ms,
-                                .log_position = filter->log_position};
-    name_dir(filter->name, filter->name_len, dir);
-    inventory.filter = filter;
-    inventory.dir = dir;
-    if (try_filter(&inventory, &info, err) != 0)
-        rc = quarantine(thread, entry, &info, err);
-    free(inventory.leftovers);
+    return load_filter(&loadee, err);
+}
+
+static int load_written(struct load_thread *thread, struct written *written, struct errbuf *err)
+{
+    struct loadee loadee = {.thread = thread, .written = written};
+    struct parsed_record parsed;
+    int rc = parsed_record_init(&parsed, written->text, written->len, err);
+
+    if (rc != 0)
+        return rc;
+    loadee.filter = parsed.filter;
+    rc = load_filter(&loadee, err);
+    parsed_record_deinit(&parsed);
     return rc;
 }
 
 /* ---- directories that no filter has --------------------------------------------------------------------------------- */
 
-struct sweep {
-    struct load_thread *thread;
-    const char *dir;
-    bool foreign; /* holds something that is not ours */
-};
-
-static int visit_stray_file(void *ctx, const char *name)
-{
-    struct sweep *sweep = ctx;
-    struct store *store = sweep->thread->loading->store;
-    struct file_name file;
-    struct path path;
-
-    if (!file_name_parse(name, &file) || !file.temporary) {
-        sweep->foreign = true;
-        return 0;
-    }
-    if (path_temp(store, &path, sweep->dir, file.layer, file.generation, NULL) == 0 &&
-        store->fs->unlink(store->fs->ctx, path.text) == 0)
-        sweep->thread->counts.leftovers++;
-    return 0;
-}
-
-/* A directory of a filter that an unfinished save was about to add holds temporary files only: it is removed. */
-static int visit_dir(void *ctx, const char *name)
-{
-    struct load_thread *thread = ctx;
-    struct store *store = thread->loading->store;
-    struct sweep sweep = {.thread = thread, .dir = name};
-    struct path path;
-
-    /* By the hash alone: a foreign directory that happened to have the hash of one of ours would not be reported. */
-    if (index_find_dir(&store->index, index_dir_hash(name, strlen(name)), INDEX_NONE) != INDEX_NONE)
-        return 0;
-    if (!name_dir_valid(name, strlen(name)) || path_dir(store, &path, name, NULL) != 0 ||
-        store->fs->list(store->fs->ctx, path.text, visit_stray_file, &sweep) != 0)
-        sweep.foreign = true;
-    if (!sweep.foreign && store->fs->rmdir(store->fs->ctx, path.text) == 0)
-        return 0;
-    thread->counts.foreign++;
-    store_report(store, STORE_WARNING, "filters/%s is not known to the MANIFEST and is left alone", name);
-    return 0;
-}
-
 static int sweep_dirs(struct load_thread *thread, struct errbuf *err)
 {
-    struct store *store = thread->loading->store;
-    struct path path;
-    int rc = path_root(store, &path, "filters", err);
+    struct loading *loading = thread->loading;
+    struct store *store = loading->store;
+    int rc = index_map(&store->index);
 
-    if (rc == 0)
-        rc = index_map(&store->index);
-    if (rc == 0)
-        rc = store->fs->list(store->fs->ctx, path.text, visit_dir, thread);
-    index_unmap(&store->index);
     if (rc != 0)
-        errbuf_set(err, "%s: %s", path.text, strerror(-rc));
+        errbuf_set(err, "out of memory");
+    else
+        rc = inventory_strays(store, &loading->spared, true, &thread->counts, err);
+    index_unmap(&store->index);
     /* Without the directory every filter has been quarantined already, which says more. */
     return rc == -ENOENT ? 0 : rc;
 }
@@ -304,14 +288,20 @@ static void *run_thread(void *arg)
     struct load_thread *thread = arg;
     struct loading *loading = thread->loading;
     struct store_index *index = &loading->store->index;
+    const struct id_map *written = &loading->store->written; /* nobody writes meanwhile */
     struct errbuf err;
 
     for (;;) {
         size_t i = atomic_fetch_add(&loading->next, 1);
-        if (i >= index->count || atomic_load(&loading->rc) != 0)
+        if (i >= index->count + written->nslots || atomic_load(&loading->rc) != 0)
             return NULL;
         memset(&err, 0, sizeof(err));
-        int rc = load_entry(thread, &index->entries[i], &err);
+        struct written *one = i < index->count ? NULL : written->slots[i - index->count].value;
+        int rc = 0;
+        if (i < index->count)
+            rc = load_entry(thread, &index->entries[i], &err);
+        else if (one)
+            rc = load_written(thread, one, &err);
         if (rc != 0)
             fail(loading, rc, &err);
     }
@@ -336,15 +326,36 @@ static void add_counts(struct store_load_summary *sum, const struct store_load_s
     sum->foreign += counts->foreign;
 }
 
+/* A record whose filter a save has meanwhile: the log need not have handed it in. */
+static int drop_saved(struct store *store)
+{
+    const struct id_map *map = &store->written;
+    int rc = map->count > 0 ? index_map(&store->index) : 0;
+
+    for (size_t i = 0; rc == 0 && i < map->nslots;) {
+        uint64_t id = map->slots[i].id;
+        if (id != 0 && index_find_id(&store->index, id) != INDEX_NONE)
+            written_drop(store, id); /* another may be in this slot now */
+        else
+            i++;
+    }
+    index_unmap(&store->index);
+    return rc;
+}
+
 int store_load(struct store *store, struct bloom_pool *pool, unsigned nthreads, const struct store_loader *loader,
                struct store_load_summary *summary_out, struct errbuf *err)
 {
     struct loading loading = {.store = store, .pool = pool, .loader = loader, .err = err};
     struct store_load_summary summary = {0};
     struct load_thread *threads = calloc(nthreads, sizeof(*threads));
-    int rc = threads ? 0 : -ENOMEM;
+    int rc = drop_saved(store);
 
-    pthread_mutex_init(&loading.mutex, NULL);
+    if (rc == 0)
+        rc = spared_init(&loading.spared, store);
+    loading.spared.above = UINT64_MAX; /* nobody writes meanwhile */
+    if (rc == 0 && !threads)
+        rc = -ENOMEM;
     for (unsigned i = 0; threads && i < nthreads && rc == 0; i++)
         rc = thread_init(&threads[i], &loading);
     if (rc != 0) {
@@ -370,7 +381,7 @@ out:
     }
     if (summary_out)
         *summary_out = summary;
-    pthread_mutex_destroy(&loading.mutex);
+    spared_deinit(&loading.spared);
     free(threads);
     return rc;
 }

@@ -1,11 +1,9 @@
-/* A save, first part: walks what the source yields and writes the files of changed filters under temporary names that
- * carry a generation: a number that is used once in the life of a directory. So nothing that is valid is touched before
- * the new MANIFEST is, and no two versions of a filter, also under changing names, ever get into each other's way.
+/* A save, first part: walks what the source yields and writes the files of changed filters under temporary names
+ * (store_place.c).
  *
  * The records of changed filters go to a spool (MANIFEST.spool), because which of them hold is known only when the walk
  * has ended; the index of the save to be (`next`) says where each record is. */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,49 +13,27 @@
 int save_record(struct save *save, const struct index_entry *entry, const struct manifest_filter **filter_out,
                 struct errbuf *err)
 {
+    const struct record_writer *spool = &save->spool;
+    uint64_t offset = index_offset(entry);
+
     if (!(entry->flags & INDEX_SPOOLED))
-        return record_read(&save->committed, index_offset(entry), filter_out, err);
-    int rc = record_writer_flush(&save->spool);
-    if (rc != 0) {
-        errbuf_set(err, "%s/MANIFEST.spool: cannot write: %s", save->store->dir, strerror(-rc));
-        return rc;
-    }
+        return record_read(&save->committed, offset, filter_out, err);
+    /* What has not been written yet is read from memory: it must be found on a full disk as well. */
+    if (offset >= spool->offset)
+        return record_parse(&save->spooled, spool->pending.ptr + (offset - spool->offset),
+                            spool->pending.len - (size_t)(offset - spool->offset), filter_out, err);
     /* The window may have been read before the file grew, but what it holds has not changed since. */
-    return record_read(&save->spooled, index_offset(entry), filter_out, err);
+    return record_read(&save->spooled, offset, filter_out, err);
 }
 
-static void discard_layers(struct save *save, const struct manifest_filter *filter)
-{
-    char dir[NAME_DIR_MAX + 1];
-    struct path path;
-
-    name_dir(filter->name, filter->name_len, dir);
-    for (unsigned i = 0; i < filter->nlayers; i++) {
-        if (filter->layers[i].generation > save->first_generation &&
-            path_temp(save->store, &path, dir, i, filter->layers[i].generation, NULL) == 0)
-            (void)save->fs->unlink(save->fs->ctx, path.text);
-    }
-    /* Only a directory that was made for this filter is empty now. */
-    if (path_dir(save->store, &path, dir, NULL) == 0)
-        (void)save->fs->rmdir(save->fs->ctx, path.text);
-}
-
-void save_discard_files(struct save *save, const struct index_entry *entry)
+void save_discard_entry(struct save *save, const struct index_entry *entry)
 {
     const struct manifest_filter *filter;
 
-    if ((entry->flags & INDEX_WRITTEN) && save_record(save, entry, &filter, NULL) == 0)
-        discard_layers(save, filter);
-}
-
-void save_refused(struct save *save, const struct manifest_filter *filter, const struct errbuf *reason)
-{
-    struct shown_name shown = show_name(filter->name, filter->name_len);
-
-    save->summary->refused++;
-    save->summary->refusal = *reason;
-    errbuf_prefix(&save->summary->refusal, "filter '%s' is not saved", shown.text);
-    store_report(save->store, STORE_WARNING, "%s", save->summary->refusal.text);
+    if ((entry->flags & (INDEX_WRITTEN | INDEX_TAKEN)) != INDEX_WRITTEN)
+        return;
+    if (save_record(save, entry, &filter, NULL) != 0 || !place_discard(save->store, filter))
+        save->store->leftovers = true;
 }
 
 /* ---- entries of the save to be -------------------------------------------------------------------------------------- */
@@ -73,35 +49,35 @@ static int add_entry(struct save *save, const struct index_entry *entry, struct 
         return rc;
     }
     if (before != INDEX_NONE)
-        save_discard_files(save, &save->next.entries[before]);
+        save_discard_entry(save, &save->next.entries[before]);
     return 0;
 }
 
-int save_carry(struct save *save, const struct index_entry *committed, unsigned flags, struct errbuf *err)
+int save_carry(struct save *save, const struct index_entry *committed, struct errbuf *err)
 {
     struct index_entry entry = *committed;
 
-    entry.flags = (uint8_t)((entry.flags & INDEX_QUARANTINED) | flags);
+    entry.flags &= INDEX_QUARANTINED | INDEX_UNPLACED;
     return add_entry(save, &entry, err);
 }
 
-static int spool_record(struct save *save, const struct manifest_filter *filter, unsigned flags, struct errbuf *err)
+int save_spool(struct save *save, const struct manifest_filter *filter, unsigned flags, struct errbuf *err)
 {
     struct index_entry entry = {
         .id = filter->id, .nlayers = (uint8_t)filter->nlayers, .flags = (uint8_t)(INDEX_SPOOLED | flags)};
-    char dir[NAME_DIR_MAX + 1];
 
-    name_dir(filter->name, filter->name_len, dir);
-    entry.dir_hash = index_dir_hash(dir, strlen(dir));
+    entry.dir_hash = index_dir_hash(&save->next, filter->dir);
     index_set_offset(&entry, record_writer_offset(&save->spool));
     int rc = manifest_format_filter(&save->spool.pending, filter);
     if (rc == 0)
         rc = record_written(&save->spool);
-    if (rc != 0) {
+    if (rc != 0)
         errbuf_set(err, "%s/MANIFEST.spool: cannot write: %s", save->store->dir, strerror(-rc));
-        return rc;
-    }
-    return add_entry(save, &entry, err);
+    else
+        rc = add_entry(save, &entry, err);
+    if (rc != 0 && (flags & (INDEX_WRITTEN | INDEX_TAKEN)) == INDEX_WRITTEN && !place_discard(save->store, filter))
+        save->store->leftovers = true;
+    return rc;
 }
 
 /* ---- files of one filter ---------------------------------------------------------------------------------------------- */
@@ -109,304 +85,371 @@ static int spool_record(struct save *save, const struct manifest_filter *filter,
 /* A filter on its way to disk. */
 struct target {
     const struct store_item *item;
-    const struct manifest_filter *before; /* the committed record, NULL for a new filter */
-    bool same_name;                       /* as in the committed record */
-    char dir[NAME_DIR_MAX + 1];
-    bool made_dir;
-    unsigned owned; /* files 0 .. owned - 1 of the directory are the committed save's */
+    struct manifest_filter before; /* the record there is; nlayers 0: none. The name is owned. */
+    size_t before_name_size;
+    char *before_name;
+    bool same_name;     /* as in that record */
+    bool before_is_final; /* its files have their names; otherwise they may be under temporary ones */
     struct manifest_filter record;
-    struct errbuf refusal;
 };
 
-/* Positive: a file that is not ours is in the way. */
-#define TARGET_FOREIGN 1
+/* What is needed of the record must be kept: others are read meanwhile. */
+static int set_before(struct target *target, const struct manifest_filter *filter, bool is_final, struct errbuf *err)
+{
+    const struct store_item *item = target->item;
 
-/* How many layer files of the directory belong to filters of the committed save, quarantined ones included. */
-static int owned_layers(struct save *save, const char *dir, unsigned *nlayers_out, struct errbuf *err)
+    if (target->before_name_size < filter->name_len + 1) {
+        char *name = realloc(target->before_name, filter->name_len + 1);
+        if (!name) {
+            errbuf_set(err, "out of memory");
+            return -ENOMEM;
+        }
+        target->before_name = name;
+        target->before_name_size = filter->name_len + 1;
+    }
+    memcpy(target->before_name, filter->name, filter->name_len);
+    target->before = *filter;
+    target->before.name = target->before_name;
+    target->before_is_final = is_final;
+    target->same_name = filter->name_len == item->name_len && memcmp(filter->name, item->name, item->name_len) == 0;
+    return 0;
+}
+
+static bool is_forgotten(struct store *store, uint64_t id)
+{
+    pthread_mutex_lock(&store->mutex);
+    bool forgotten = id_map_has(&store->forgotten, id);
+    pthread_mutex_unlock(&store->mutex);
+    return forgotten;
+}
+
+/* How many final names in the directory belong to a committed filter and may be replaced: the filter itself, or one of the
+ * same name that is no longer there. 0, PLACE_UNUSABLE when somebody else stays there, or -errno. */
+static int owned_layers(struct save *save, const struct target *target, const char *dir, unsigned *nlayers_out,
+                        struct errbuf *err)
 {
     const struct store_index *index = &save->store->index;
     uint32_t number = INDEX_NONE;
 
     *nlayers_out = 0;
-    while ((number = index_find_dir(index, index_dir_hash(dir, strlen(dir)), number)) != INDEX_NONE) {
-        int rc = entry_is_dir(&save->committed, &index->entries[number], dir, err);
-        if (rc < 0)
+    while ((number = index_find_dir(index, index_dir_hash(index, dir), number)) != INDEX_NONE) {
+        const struct index_entry *entry = &index->entries[number];
+        const struct manifest_filter *owner;
+        char natural[NAME_DIR_MAX + 1];
+        int rc = record_read(&save->committed, index_offset(entry), &owner, err);
+
+        if (rc != 0)
             return rc;
-        if (rc)
-            *nlayers_out = index->entries[number].nlayers;
+        if (strcmp(owner->dir, dir) != 0)
+            continue;
+        name_dir(owner->name, owner->name_len, owner->id, natural);
+        bool stays = entry->flags & INDEX_QUARANTINED ? !is_forgotten(save->store, entry->id) : strcmp(natural, dir) != 0;
+        if (entry->id != target->item->id && stays) {
+            errbuf_set(err, "filters/%s belongs to filter %llu", dir, (unsigned long long)entry->id);
+            return PLACE_UNUSABLE;
+        }
+        *nlayers_out = entry->flags & INDEX_UNPLACED ? 0 : entry->nlayers;
     }
     return 0;
 }
 
-static int check_target(struct save *save, struct target *target, unsigned nlayers, struct errbuf *err)
+static int check_names(struct save *save, const char *dir, unsigned from, unsigned to, struct errbuf *err)
 {
     struct path path;
     struct fs_stat st;
-    int rc = 0;
 
-    for (unsigned i = target->owned; i < nlayers && rc == 0; i++) {
-        rc = path_final(save->store, &path, target->dir, i, err);
+    for (unsigned i = from; i < to; i++) {
+        int rc = path_final(save->store, &path, dir, i, err);
         if (rc != 0)
-            break;
+            return rc;
         rc = save->fs->stat(save->fs->ctx, path.text, &st);
-        if (rc == -ENOENT) {
-            rc = 0;
-        } else if (rc == 0) {
-            errbuf_set(&target->refusal, "%s is in its place, which the MANIFEST does not know", path.text);
-            rc = TARGET_FOREIGN;
-        } else {
-            errbuf_set(err, "%s: %s", path.text, strerror(-rc));
-        }
-    }
-    return rc;
-}
-
-static int make_dir(struct save *save, struct target *target, struct errbuf *err)
-{
-    const struct fsops *fs = save->fs;
-    struct fs_stat st;
-    struct path path;
-    int rc = path_dir(save->store, &path, target->dir, err);
-
-    if (rc != 0)
-        return rc;
-    rc = fs->mkdir(fs->ctx, path.text);
-    target->made_dir = rc == 0;
-    if (rc == 0)
-        return 0;
-    if (rc == -EEXIST)
-        rc = fs->stat(fs->ctx, path.text, &st);
-    if (rc != 0) {
-        errbuf_set(err, "%s: cannot make the directory: %s", path.text, strerror(-rc));
-        return rc;
-    }
-    if (st.kind == FS_DIRECTORY)
-        return 0;
-    errbuf_set(&target->refusal, "%s is in its place and is not a directory", path.text);
-    return TARGET_FOREIGN;
-}
-
-/* Syncs the names of a filter's files, or leaves it to one sync of everything when there are many filters. */
-static int sync_names(struct save *save, const struct target *target, struct errbuf *err)
-{
-    const struct fsops *fs = save->fs;
-    struct path path;
-    int rc = path_dir(save->store, &path, target->dir, err);
-
-    if (rc != 0 || save->sync_all)
-        return rc;
-    rc = fs->sync_dir(fs->ctx, path.text);
-    /* A directory that is there need not be there on disk: a save that failed may have made it. */
-    if (rc == 0 && target->owned == 0) {
-        rc = path_root(save->store, &path, "filters", err);
+        if (rc == -ENOENT)
+            continue;
         if (rc == 0)
-            rc = fs->sync_dir(fs->ctx, path.text);
+            errbuf_set(err, "%s is in its place, which the MANIFEST does not know", path.text);
+        else
+            errbuf_set(err, "%s: %s", path.text, strerror(-rc));
+        return rc == 0 || place_is_local(rc) ? PLACE_UNUSABLE : rc;
     }
-    if (rc != 0)
-        errbuf_set(err, "%s: cannot sync: %s", path.text, strerror(-rc));
+    return 0;
+}
+
+/* Whether files of `nlayers` layers may get their names in the directory, which is made if need be. 0, PLACE_UNUSABLE or
+ * -errno. */
+static int claim_dir(struct save *save, const struct target *target, const char *dir, unsigned nlayers, bool *new_out,
+                     struct errbuf *err)
+{
+    unsigned owned;
+    bool made = false;
+    int rc = owned_layers(save, target, dir, &owned, err);
+
+    if (rc == 0)
+        rc = place_make_dir(save->store, dir, &made, err);
+    if (rc == 0 && !made)
+        rc = check_names(save, dir, owned, nlayers, err);
+    /* A directory that is there need not be there on disk: a save that failed may have made it. */
+    *new_out = owned == 0;
     return rc;
 }
 
 /* A layer that is not the newest takes no more items; if its bits are those of its file, the file stays. Told by the
  * checksum, not by the count, which an add raises before it sets its bits. */
-static bool layer_unchanged(struct save *save, const struct target *target, unsigned i,
-                            const struct bloom_layer_view *view)
+static bool layer_unchanged(struct save *save, const struct target *target, unsigned i)
 {
-    const struct manifest_filter *before = target->before;
+    const struct manifest_filter *before = &target->before;
+    struct bloom_layer_view view;
 
-    return target->same_name && i + 1 < before->nlayers && before->layers[i].k == view->shape.k &&
-           before->layers[i].nwords == view->shape.nwords && before->variant == view->shape.variant &&
-           before->layers[i].xxh3 == layer_digest(&save->io, view);
+    if (!target->before_is_final || i + 1 >= before->nlayers || strcmp(before->dir, target->record.dir) != 0)
+        return false;
+    bloom_filter_layer(target->item->filter, i, &view);
+    return before->layers[i].k == view.shape.k && before->layers[i].nwords == view.shape.nwords &&
+           before->variant == view.shape.variant && before->layers[i].xxh3 == layer_digest(&save->io, &view);
 }
 
 static int write_layer(struct save *save, struct target *target, unsigned i, uint64_t generation, struct errbuf *err)
 {
-    struct bloom_layer_view view;
     struct manifest_layer *layer = &target->record.layers[i];
-    struct path path;
 
-    bloom_filter_layer(target->item->filter, i, &view);
-    *layer = (struct manifest_layer){.nwords = view.shape.nwords, .items = view.items, .k = view.shape.k};
-    target->record.variant = (enum bloom_variant)view.shape.variant;
-    if (layer_unchanged(save, target, i, &view)) {
-        layer->xxh3 = target->before->layers[i].xxh3;
-        layer->generation = target->before->layers[i].generation;
+    if (layer_unchanged(save, target, i)) {
+        struct bloom_layer_view view;
+        bloom_filter_layer(target->item->filter, i, &view);
+        *layer = target->before.layers[i];
+        layer->items = view.items;
         return 0;
     }
-    layer->generation = generation;
-    int rc = path_temp(save->store, &path, target->dir, i, generation, err);
-    if (rc == 0)
-        rc = layer_write(&save->io, path.text, &view, !save->sync_all, &layer->xxh3, err);
+    int rc = place_layer(save->store, &save->io, &target->record, i, target->item->filter, generation, !save->sync_all, err);
     if (rc == 0) {
-        /* Counted after the bits were read: items that came meanwhile may be counted without their bits, but no bit is
-         * there uncounted, and a filter that is loaded again never takes more items than its rate allows. */
-        bloom_filter_layer(target->item->filter, i, &view);
-        layer->items = view.items;
         save->summary->layers_written++;
-        save->summary->bytes += 8 + 8 * view.shape.nwords;
+        save->summary->bytes += 8 + 8 * layer->nwords;
     }
     return rc;
 }
 
 static int link_layer(struct save *save, struct target *target, unsigned i, uint64_t generation, struct errbuf *err)
 {
-    char old_dir[NAME_DIR_MAX + 1];
+    const struct manifest_filter *before = &target->before;
+    const struct fsops *fs = save->fs;
     struct path from, to;
+    int rc = path_temp(save->store, &to, target->record.dir, i, generation, err);
 
-    name_dir(target->before->name, target->before->name_len, old_dir);
-    target->record.variant = target->before->variant;
-    target->record.layers[i] = target->before->layers[i];
+    target->record.variant = before->variant;
+    target->record.layers[i] = before->layers[i];
     target->record.layers[i].generation = generation;
-    int rc = path_final(save->store, &from, old_dir, i, err);
+    if (rc != 0)
+        return rc;
+    rc = -ENOENT;
+    if (!target->before_is_final &&
+        path_temp(save->store, &from, before->dir, i, before->layers[i].generation, NULL) == 0)
+        rc = fs->link(fs->ctx, from.text, to.text);
+    if (rc == -ENOENT && path_final(save->store, &from, before->dir, i, NULL) == 0)
+        rc = fs->link(fs->ctx, from.text, to.text);
     if (rc == 0)
-        rc = path_temp(save->store, &to, target->dir, i, generation, err);
-    if (rc == 0)
-        rc = save->fs->link(save->fs->ctx, from.text, to.text);
+        save->summary->layers_linked++;
+    else
+        errbuf_set(err, "%s: cannot link to %s: %s", from.text, to.text, strerror(-rc));
     return rc;
 }
 
-/* Puts every layer of the filter under temporary names: by writing it, or by linking the files it has. */
-static int place_layers(struct save *save, struct target *target, bool link, struct errbuf *err)
+/* Puts every layer under a temporary name in record.dir: by writing it, or by linking the file it has. */
+static int put_layers(struct save *save, struct target *target, bool link, struct errbuf *err)
 {
-    uint64_t generation = ++save->store->generation;
+    uint64_t generation = atomic_fetch_add(&save->store->generation, 1) + 1;
     struct manifest_filter *record = &target->record;
-    int rc = 0;
+    bool new_dir = false;
+    int rc;
 
-    record->nlayers = link ? target->before->nlayers : bloom_filter_nlayers(target->item->filter);
-    memset(record->layers, 0, record->nlayers * sizeof(record->layers[0]));
+    record->nlayers = link ? target->before.nlayers : bloom_filter_nlayers(target->item->filter);
+    rc = claim_dir(save, target, record->dir, record->nlayers, &new_dir, err);
+    if (rc != 0)
+        return rc;
     /* Before any file is made, so that a failure half-way finds all that may be there. */
     for (unsigned i = 0; i < record->nlayers; i++)
         record->layers[i].generation = generation;
-    rc = owned_layers(save, target->dir, &target->owned, err);
-    if (rc == 0)
-        rc = make_dir(save, target, err);
-    if (rc == 0 && !target->made_dir)
-        rc = check_target(save, target, record->nlayers, err);
-    if (rc != 0)
-        return rc;
     if (++save->dirs_synced > SAVE_MAX_SINGLE_SYNCS)
         save->sync_all = true;
-    for (unsigned i = 0; i < record->nlayers && rc == 0; i++) {
+    for (unsigned i = 0; i < record->nlayers && rc == 0; i++)
         rc = link ? link_layer(save, target, i, generation, err) : write_layer(save, target, i, generation, err);
-        if (rc == 0 && link)
-            save->summary->layers_linked++;
-    }
-    if (rc == 0)
-        rc = sync_names(save, target, err);
-    if (rc != 0)
-        discard_layers(save, record);
+    if (rc == 0 && !save->sync_all)
+        rc = place_sync(save->store, record->dir, new_dir, err);
+    if (rc != 0 && !place_discard(save->store, record))
+        save->store->leftovers = true;
     return rc;
+}
+
+/* Where the name says, or, when that cannot be used, where the id says. */
+static int put_somewhere(struct save *save, struct target *target, bool link, struct errbuf *err)
+{
+    struct manifest_filter *record = &target->record;
+    struct errbuf reason = {{0}};
+    int rc = PLACE_UNUSABLE;
+
+    for (unsigned n = 0; rc == PLACE_UNUSABLE && n <= PLACE_MAX_ALTERNATES; n++) {
+        if (n == 0)
+            name_dir(record->name, record->name_len, record->id, record->dir);
+        else
+            name_dir_alternate(record->id, n, record->dir);
+        /* Where its files could not be given their names the last time. */
+        if (target->before.nlayers > 0 && !target->before_is_final && strcmp(record->dir, target->before.dir) == 0) {
+            errbuf_set(&reason, "filters/%s holds files that cannot be replaced", record->dir);
+            continue;
+        }
+        rc = put_layers(save, target, link, err);
+        if (rc == PLACE_UNUSABLE && err)
+            reason = *err;
+        if (rc != 0 || n == 0 || strcmp(record->dir, target->before.dir) == 0)
+            continue;
+        struct shown_name shown = show_name(record->name, record->name_len);
+        save->summary->displaced++;
+        store_report(save->store, STORE_WARNING, "filter '%s' is saved in filters/%s: %s", shown.text, record->dir,
+                     reason.text);
+    }
+    return rc == PLACE_UNUSABLE ? -EEXIST : rc;
 }
 
 /* ---- one item ---------------------------------------------------------------------------------------------------------- */
 
 static void fill_record(struct target *target, const struct store_item *item)
 {
-    target->item = item;
-    target->record.id = item->id;
-    target->record.name = item->name;
-    target->record.name_len = item->name_len;
-    target->record.params = *bloom_filter_params(item->filter);
-    target->record.expires_ms = item->expires_ms;
-    target->record.log_position = item->log_position;
-    name_dir(item->name, item->name_len, target->dir);
+    struct manifest_filter *record = &target->record;
+
+    record->id = item->id;
+    record->name = item->name;
+    record->name_len = item->name_len;
+    record->params = *bloom_filter_params(item->filter);
+    record->expires_ms = item->expires_ms;
 }
 
-/* The filter cannot be saved as it is: what the last save had of it stays, and the next one tries again. */
-static int refuse(struct save *save, struct target *target, const struct index_entry *committed, struct errbuf *err)
+/* The record that there is, under the present name and expiry; files stay where they are. */
+static int respool(struct save *save, struct target *target, unsigned flags, struct errbuf *err)
 {
-    save_refused(save, &target->record, &target->refusal);
-    if (!committed || index_find_id(&save->next, target->record.id) != INDEX_NONE)
-        return 0;
-    return save_carry(save, committed, INDEX_STALE, err);
+    target->record = target->before;
+    target->record.name = target->item->name;
+    target->record.name_len = target->item->name_len;
+    target->record.expires_ms = target->item->expires_ms;
+    return save_spool(save, &target->record, flags, err);
 }
 
-static int save_clean(struct save *save, struct target *target, const struct index_entry *committed, struct errbuf *err)
+static int write_item(struct save *save, struct target *target, bool clean, struct errbuf *err)
 {
-    const struct manifest_filter *before = target->before;
+    int rc = -1;
 
-    if (before->expires_ms == target->record.expires_ms && before->log_position == target->record.log_position)
-        return save_carry(save, committed, 0, err);
-    target->record.variant = before->variant;
-    target->record.nlayers = before->nlayers;
-    memcpy(target->record.layers, before->layers, before->nlayers * sizeof(before->layers[0]));
-    return spool_record(save, &target->record, 0, err);
+    fill_record(target, target->item);
+    if (clean)
+        rc = put_somewhere(save, target, true, err);
+    if (rc < 0) /* not every file system can link; then it is written */
+        rc = put_somewhere(save, target, false, err);
+    return rc != 0 ? rc : save_spool(save, &target->record, INDEX_WRITTEN, err);
 }
 
-static int save_filter(struct save *save, const struct store_item *item, struct index_entry *committed,
-                       struct target *target, struct errbuf *err)
+/* A filter that the committed MANIFEST has. */
+static int save_committed(struct save *save, struct target *target, struct index_entry *committed, struct errbuf *err)
 {
+    const struct store_item *item = target->item;
+    const struct manifest_filter *filter;
     /* Stale also when it was yielded before in this walk, as dirty. */
-    bool clean = committed && !item->dirty && !(committed->flags & INDEX_STALE);
+    bool clean = !item->dirty && !(committed->flags & INDEX_STALE);
+    int rc = record_read(&save->committed, index_offset(committed), &filter, err);
+
+    if (rc == 0)
+        rc = set_before(target, filter, !(committed->flags & INDEX_UNPLACED), err);
+    if (rc != 0)
+        return rc;
+    if (!clean || !target->same_name || !target->before_is_final)
+        return write_item(save, target, clean, err);
+    return target->before.expires_ms == item->expires_ms ? save_carry(save, committed, err) : respool(save, target, 0, err);
+}
+
+/* A filter that store_write() has written. */
+static int save_written(struct save *save, struct target *target, struct written *written, struct errbuf *err)
+{
+    const struct store_item *item = target->item;
+    struct parsed_record parsed;
+    bool unused;
+    int rc = parsed_record_init(&parsed, written->text, written->len, err);
+
+    if (rc == 0) {
+        rc = set_before(target, parsed.filter, false, err);
+        parsed_record_deinit(&parsed);
+    }
+    if (rc != 0)
+        return rc;
+    written->stale = written->stale || item->dirty;
+    if (written->stale || !target->same_name)
+        return write_item(save, target, !written->stale, err);
+    rc = claim_dir(save, target, target->before.dir, target->before.nlayers, &unused, err);
+    if (rc == 0)
+        return respool(save, target, INDEX_WRITTEN | INDEX_TAKEN, err);
+    return rc == PLACE_UNUSABLE ? write_item(save, target, true, err) : rc;
+}
+
+/* A filter that could not be loaded: its record stays, and so do its files, wherever they are. */
+static int save_quarantined(struct save *save, struct target *target, struct index_entry *committed,
+                            struct written *written, struct errbuf *err)
+{
+    const struct manifest_filter *filter = NULL;
+    struct parsed_record parsed = {0};
     int rc = 0;
 
-    fill_record(target, item);
-    if (committed) {
-        rc = record_read(&save->committed, index_offset(committed), &target->before, err);
-        if (rc != 0)
-            return rc;
-        target->same_name = target->before->name_len == item->name_len &&
-                            memcmp(target->before->name, item->name, item->name_len) == 0;
-    }
-    if (clean && target->same_name)
-        return save_clean(save, target, committed, err);
+    if (committed && committed->flags & INDEX_QUARANTINED)
+        rc = record_read(&save->committed, index_offset(committed), &filter, err);
+    else if (written && written->quarantined && (rc = parsed_record_init(&parsed, written->text, written->len, err)) == 0)
+        filter = parsed.filter;
+    if (filter && rc == 0)
+        rc = set_before(target, filter, true, err);
+    if (written)
+        parsed_record_deinit(&parsed);
+    if (!filter || rc != 0)
+        return rc;
+    if (committed && target->same_name && target->before.expires_ms == target->item->expires_ms)
+        return save_carry(save, committed, err);
+    return respool(save, target, committed ? INDEX_QUARANTINED : INDEX_QUARANTINED | INDEX_WRITTEN | INDEX_TAKEN, err);
+}
 
-    /* check_target() reads other records: what is needed of this one must be kept. */
-    struct manifest_filter before = {0};
-    char *before_name = NULL;
-    if (committed) {
-        before = *target->before;
-        before_name = malloc(before.name_len + 1);
-        if (!before_name) {
-            errbuf_set(err, "out of memory");
-            return -ENOMEM;
-        }
-        memcpy(before_name, before.name, before.name_len);
-        before.name = before_name;
-        target->before = &before;
-    }
-    if (clean)
-        rc = place_layers(save, target, true, err);
-    if (!clean || rc < 0) /* not every file system can link; then it is written */
-        rc = place_layers(save, target, false, err);
-    free(before_name);
-    target->before = NULL;
-    if (rc == TARGET_FOREIGN)
-        return refuse(save, target, committed, err);
-    return rc != 0 ? rc : spool_record(save, &target->record, INDEX_WRITTEN, err);
+static void save_gone(struct save *save, uint64_t id, struct written *written)
+{
+    uint32_t seen = index_find_id(&save->next, id);
+
+    if (written)
+        written->gone = true;
+    if (seen == INDEX_NONE)
+        return;
+    save->next.entries[seen].flags |= INDEX_DROPPED;
+    save_discard_entry(save, &save->next.entries[seen]);
 }
 
 static int save_item(struct save *save, const struct store_item *item, struct errbuf *err)
 {
     struct store *store = save->store;
     uint32_t number = index_find_id(&store->index, item->id);
-    uint32_t seen = index_find_id(&save->next, item->id);
     struct index_entry *committed = number != INDEX_NONE ? &store->index.entries[number] : NULL;
-    struct target *target;
+    struct written *written = committed ? NULL : written_find(store, item->id);
+    struct target *target = save->target;
+    int rc;
 
     if (item->id > save->max_id)
         save->max_id = item->id;
-    if (!item->filter) {
-        if (seen != INDEX_NONE) {
-            save->next.entries[seen].flags |= INDEX_DROPPED;
-            save_discard_files(save, &save->next.entries[seen]);
-        }
+    if (!item->filter && !item->quarantined) {
+        save_gone(save, item->id, written);
         return 0;
     }
+    target->item = item;
+    target->before.nlayers = 0;
+    target->before.dir[0] = '\0';
+    if (item->quarantined)
+        return save_quarantined(save, target, committed, written, err);
     CHECK(!committed || !(committed->flags & INDEX_QUARANTINED));
     if (item->dirty && committed)
         committed->flags |= INDEX_STALE; /* remembered if this save fails */
-    target = calloc(1, sizeof(*target));
-    if (!target) {
-        errbuf_set(err, "out of memory");
-        return -ENOMEM;
-    }
-    int rc = save_filter(save, item, committed, target, err);
+    if (committed)
+        rc = save_committed(save, target, committed, err);
+    else if (written)
+        rc = save_written(save, target, written, err);
+    else
+        rc = write_item(save, target, false, err);
     if (rc != 0) {
         struct shown_name shown = show_name(item->name, item->name_len);
         errbuf_prefix(err, "filter '%s'", shown.text);
     }
-    free(target);
     return rc;
 }
 
@@ -420,12 +463,10 @@ static int save_walk(struct save *save, struct errbuf *err)
         struct store_item item = {0};
         int rc = source->next(source->ctx, &item);
 
-        if (rc == 0)
-            return 0;
-        if (rc < 0) {
+        if (rc < 0)
             errbuf_set(err, "cannot walk the filters: %s", strerror(-rc));
+        if (rc <= 0)
             return rc;
-        }
         rc = save_item(save, &item, err);
         source->release(source->ctx, &item);
         if (rc != 0)
@@ -453,7 +494,12 @@ static int save_init(struct save *save, struct errbuf *err)
 
     if (rc != 0)
         return rc;
-    rc = record_reader_init(&save->committed, save->fs, store->manifest_fd);
+    save->checkpoint = (struct store_checkpoint){store->save.log, store->save.control};
+    save->next.seed = store->index.seed;
+    save->target = calloc(1, sizeof(*save->target));
+    rc = save->target ? 0 : -ENOMEM;
+    if (rc == 0)
+        rc = record_reader_init(&save->committed, save->fs, store->manifest_fd);
     if (rc == 0)
         rc = record_reader_init(&save->spooled, save->fs, save->spool_fd);
     if (rc == 0)
@@ -481,6 +527,9 @@ static void save_deinit(struct save *save)
     layer_io_deinit(&save->io);
     index_deinit(&save->next);
     index_unmap(&save->store->index);
+    if (save->target)
+        free(save->target->before_name);
+    free(save->target);
     if (save->spool_fd >= 0) {
         save->fs->close(save->fs->ctx, save->spool_fd);
         if (path_root(save->store, &path, "MANIFEST.spool", NULL) == 0)
@@ -488,30 +537,53 @@ static void save_deinit(struct save *save)
     }
 }
 
+/* What earlier saves have left to do. */
+static int catch_up(struct store *store, struct errbuf *err)
+{
+    int rc = store->in_doubt ? save_end_doubt(store, err) : 0;
+
+    if (rc == 0)
+        rc = finish_again(store, err);
+    if (rc == 0 && store->leftovers)
+        rc = inventory_clean(store, err);
+    if (rc != 0)
+        errbuf_prefix(err, "the save before this one cannot be completed");
+    return rc;
+}
+
+static int take_checkpoint(struct save *save, struct errbuf *err)
+{
+    const struct store_source *source = save->source;
+
+    if (!source->checkpoint)
+        return 0;
+    errbuf_set(err, "cannot tell where the log goes on");
+    return source->checkpoint(source->ctx, &save->checkpoint, err);
+}
+
 int store_save(struct store *store, const struct store_source *source, struct store_save_summary *summary_out,
                struct errbuf *err)
 {
     struct store_save_summary summary = {0};
     struct save save = {.store = store, .fs = store->fs, .source = source, .summary = &summary, .spool_fd = -1};
-    int rc = store->unfinished ? finish_all(store, err) : 0;
+    int rc = catch_up(store, err);
 
-    if (rc != 0) {
-        errbuf_prefix(err, "the save before this one cannot be completed");
-        goto out;
+    if (rc == 0) {
+        written_begin(store);
+        rc = save_init(&save, err);
+        if (rc == 0)
+            rc = save_walk(&save, err);
+        if (rc == 0)
+            rc = take_checkpoint(&save, err);
+        if (rc == 0)
+            rc = save_commit(&save, err);
+        /* In doubt both saves may be found, so the files of both have to stay. */
+        for (size_t i = 0; i < save.next.count && rc < 0; i++) {
+            if (!(save.next.entries[i].flags & INDEX_DROPPED))
+                save_discard_entry(&save, &save.next.entries[i]);
+        }
+        save_deinit(&save);
     }
-    save.first_generation = store->generation;
-    rc = save_init(&save, err);
-    if (rc == 0)
-        rc = save_walk(&save, err);
-    if (rc == 0)
-        rc = save_commit(&save, err);
-    /* In doubt both saves may be found, so the files of both have to stay. */
-    for (size_t i = 0; i < save.next.count && rc < 0; i++) {
-        if (!(save.next.entries[i].flags & INDEX_DROPPED))
-            save_discard_files(&save, &save.next.entries[i]);
-    }
-    save_deinit(&save);
-out:
     if (summary_out)
         *summary_out = summary;
     return rc;

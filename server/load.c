@@ -45,7 +45,6 @@ static void on_quarantined(void *ctx, const struct store_filter *info, const cha
     struct server *server = ctx;
     if (registry_create_quarantined(server->registry, name_of(info), info->id, reason) != REGISTRY_OK)
         log_warning(&server->log, "filter %" PRIu64 " could not be put into quarantine", info->id);
-    log_warning(&server->log, "filter '%.*s' is quarantined: %s", (int)info->name_len, info->name, reason);
 }
 
 void load_report(void *ctx, enum store_severity severity, const char *text)

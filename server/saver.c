@@ -53,6 +53,7 @@ static int source_next(void *ctx, struct store_item *item_out)
         .name_len = item->name.len,
         .filter = item->entry ? entry_filter(item->entry) : NULL,
         .dirty = item->dirty,
+        .quarantined = item->entry && !entry_filter(item->entry),
         .user = item,
     };
     return 1;
@@ -88,10 +89,6 @@ static int save_once(struct saver *saver, struct errbuf *err)
     }
     log_notice(&server->log, "saved %" PRIu64 " filters (%" PRIu64 " layers and %" PRIu64 " bytes written) in %" PRId64 " ms",
                summary.filters, summary.layers_written, summary.bytes, server_now_ms() - start);
-    if (summary.refused) {
-        errbuf_set(err, "%" PRIu64 " filters were not saved: %s", summary.refused, summary.refusal.text);
-        return -EIO;
-    }
     return 0;
 }
 

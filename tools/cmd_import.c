@@ -239,8 +239,6 @@ static int save(struct import *import)
 
     if (rc != 0)
         return tool_failed(COMMAND, "%s", err.text);
-    if (summary.refused > 0)
-        return TOOL_FAILED; /* reported already, with the file that is in the way */
     printf("%s: filter '%s': %s, k %u, %" PRIu64 " bits, about %" PRIu64 " items, capacity %" PRIu64 ", error rate %.3g\n",
            import->datadir, import->name, filterdb_variant_name((enum bloom_variant)import->shape.variant),
            import->shape.k, 64 * import->shape.nwords, bloom_filter_items(import->filter), import->params.capacity,

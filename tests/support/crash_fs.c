@@ -337,7 +337,7 @@ static int crash_stat(void *ctx, const char *path, struct fs_stat *stat_out)
     if (!name)
         return -ENOENT;
     const struct inode *inode = &fs->inodes[name->inode];
-    *stat_out = (struct fs_stat){inode->directory ? FS_DIRECTORY : FS_FILE, inode->now.len};
+    *stat_out = (struct fs_stat){inode->directory ? FS_DIRECTORY : FS_FILE, inode->now.len, 1};
     return 0;
 }
 

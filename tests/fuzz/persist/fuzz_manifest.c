@@ -56,7 +56,7 @@ static int parse(const char *bytes, size_t len, size_t piece, struct seen *seen)
     if (rc == 0) {
         entries = seen->text;
         seen->text = (struct manifest_text){0};
-        CHECK(manifest_format_header(&seen->text, parser.generation, parser.next_id) == 0);
+        CHECK(manifest_format_header(&seen->text, &parser.save) == 0);
         seen->text.ptr = realloc(seen->text.ptr, seen->text.len + entries.len + 512);
         CHECK(seen->text.ptr != NULL);
         seen->text.size = seen->text.len + entries.len + 512;

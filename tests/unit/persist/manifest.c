@@ -41,6 +41,9 @@ static int ignore_removed(void *ctx, const struct manifest_removed *removed, uin
     return 0;
 }
 
+static const struct manifest_save header = {
+    .generation = 9, .next_id = MANIFEST_MAX_NUMBER, .log = 3, .control = MANIFEST_MAX_NUMBER};
+
 static struct manifest_text sample(void)
 {
     static const char name[] = {0, '/', (char)0xff, 'a', '.'};
@@ -52,24 +55,27 @@ static struct manifest_text sample(void)
         .params = {.capacity = 1000, .error_rate = 0.01, .expansion = 2},
         .variant = BLOOM_ME,
         .expires_ms = INT64_MAX,
-        .log_position = UINT64_MAX,
+        .dir = "%~17-3",
         .nlayers = 2,
         .layers = {{.nwords = 157, .items = 1000, .xxh3 = 0x0123456789abcdef, .generation = 3, .k = 7},
                    {.nwords = 2147483647, .items = UINT64_MAX, .xxh3 = 0, .generation = 9, .k = 21}},
     };
-    struct manifest_filter empty_name = {.id = UINT64_MAX - 1,
+    struct manifest_filter empty_name = {.id = MANIFEST_MAX_NUMBER,
                                          .name = "",
+                                         .dir = "%~4611686018427387904",
                                          .params = {.capacity = UINT64_MAX, .error_rate = 0x1.fffffffffffffp-1},
                                          .nlayers = 1,
                                          .layers = {{.nwords = 1, .xxh3 = UINT64_MAX, .generation = 1, .k = 1}}};
     struct manifest_removed removed = {
-        .keep = true, .id = 5, .dir = "x%2Fy", .dir_len = 5, .nlayers = 64, .shared = 2, .generation = 9};
+        .keep = true, .id = 5, .dir = "x%2Fy", .dir_len = 5, .nlayers = 64, .placed = 63, .shared = 2, .owner = 9};
 
-    cr_assert_eq(manifest_format_header(&text, 9, UINT64_MAX), 0);
+    for (int i = 0; i < 64; i++)
+        removed.generations[i] = (uint64_t)i % 9 + 1;
+    cr_assert_eq(manifest_format_header(&text, &header), 0);
     cr_assert_eq(manifest_format_filter(&text, &filter), 0);
     cr_assert_eq(manifest_format_filter(&text, &empty_name), 0);
     cr_assert_eq(manifest_format_removed(&text, &removed), 0);
-    removed.keep = false;
+    removed = (struct manifest_removed){.id = 6, .dir = "y", .dir_len = 1, .nlayers = 1, .placed = 1, .generations = {9}};
     cr_assert_eq(manifest_format_removed(&text, &removed), 0);
     cr_assert_eq(manifest_format_end(&text, 2, 2, XXH3_64bits(text.ptr, text.len)), 0);
     return text;
@@ -96,17 +102,18 @@ Test(manifest, the_text_is_as_documented)
 {
     struct manifest_text text = sample();
     static const char expected[] =
-        "bloomery-manifest 1\n"
-        "save generation=9 next-id=18446744073709551615\n"
-        "filter id=17 name=%00%2F%FFa. capacity=1000 error-rate=0.01 expansion=2 variant=me expires-ms=9223372036854775807 "
-        "log=18446744073709551615 layers=2\n"
+        "bloomery-manifest 2\n"
+        "save generation=9 next-id=4611686018427387904 log=3 control=4611686018427387904\n"
+        "filter id=17 name=%00%2F%FFa. dir=%~17-3 capacity=1000 error-rate=0.01 expansion=2 variant=me "
+        "expires-ms=9223372036854775807 layers=2\n"
         "layer k=7 words=157 items=1000 xxh3=0123456789abcdef generation=3\n"
         "layer k=21 words=2147483647 items=18446744073709551615 xxh3=0000000000000000 generation=9\n"
-        "filter id=18446744073709551614 name= capacity=18446744073709551615 error-rate=0.9999999999999999 expansion=0 "
-        "variant=na expires-ms=0 log=0 layers=1\n"
+        "filter id=4611686018427387904 name= capacity=18446744073709551615 error-rate=0.9999999999999999 expansion=0 "
+        "variant=na expires-ms=0 layers=1\n"
         "layer k=1 words=1 items=0 xxh3=ffffffffffffffff generation=1\n"
-        "removed keep id=5 dir=x%2Fy layers=64 shared=2 generation=9\n"
-        "removed delete id=5 dir=x%2Fy layers=64 shared=2 generation=9\n"
+        "removed keep id=5 dir=x%2Fy placed=63 shared=2 owner=9 generations=1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,"
+        "6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1\n"
+        "removed delete id=6 dir=y placed=1 shared=0 owner=0 generations=9\n"
         "end filters=2 removed=2 xxh3=";
 
     cr_assert_eq(text.len, sizeof(expected) - 1 + 17);
@@ -123,7 +130,7 @@ Test(manifest, what_is_read_and_written_again_is_the_same_bytes_in_pieces_of_any
         struct manifest_sink sink = {copy_filter, copy_removed, &copy};
         struct errbuf err = {{0}};
 
-        cr_assert_eq(manifest_format_header(&copy.text, 9, UINT64_MAX), 0);
+        cr_assert_eq(manifest_format_header(&copy.text, &header), 0);
         cr_assert_eq(parse(text.ptr, text.len, piece, &sink, &err), MANIFEST_OK, "%s", err.text);
         cr_assert_eq(manifest_format_end(&copy.text, 2, 2, XXH3_64bits(copy.text.ptr, copy.text.len)), 0);
         cr_assert(copy.text.len == text.len && memcmp(copy.text.ptr, text.ptr, text.len) == 0, "piece %zu", piece);
@@ -214,7 +221,26 @@ Test(manifest, values_out_of_range_and_other_spellings_are_refused)
         {"xxh3=0123456789abcdef", "xxh3=123456789abcdef"},
         {"generation=3", "generation=10"},
         {"generation=3", "generation=0"},
-        {"next-id=18446744073709551615", "next-id=0"},
+        {"next-id=4611686018427387904", "next-id=0"},
+        {"next-id=4611686018427387904", "next-id=4611686018427387905"},
+        {"generation=9 next", "generation=4611686018427387905 next"},
+        {" log=3", ""},
+        {"control=4611686018427387904", "control=4611686018427387905"},
+        {"dir=%~17-3", "dir=%00%2F%FFa."}, /* that is the one it has anyway */
+        {"dir=%~17-3", "dir=%~17-0"},
+        {"dir=%~17-3", "dir=%~17-"},
+        {"dir=%~17-3", "dir="},
+        {"id=17", "id=4611686018427387905"},
+        {"placed=1", "placed=2"},
+        {"placed=1", "placed=01"},
+        {"owner=9", "owner=0"},
+        {"owner=9", "owner=10"},
+        {"owner=0", "owner=1"},
+        {"generations=9", "generations="},
+        {"generations=9", "generations=0"},
+        {"generations=9", "generations=10"},
+        {"generations=9", "generations=9,"},
+        {"generations=1,", "generations=1,1,"}, /* 65 of them */
         {"removed keep", "removed hold"},
         {"dir=x%2Fy", "dir=../y"},
         {"dir=x%2Fy", "dir=x/y"},
@@ -264,13 +290,13 @@ Test(manifest, every_error_rate_is_kept_to_the_last_bit)
     for (int i = 0; i < 20000; i++) {
         double rate = ldexp((double)(rng_next(&rng) >> 11), -53 - (int)rng_below(&rng, i % 2 ? 4 : 960)), read = 0;
         struct manifest_text text = {0};
-        struct manifest_filter filter = {.id = 1, .name = "x", .name_len = 1, .params = {1, rate, 0}, .nlayers = 1,
+        struct manifest_filter filter = {.id = 1, .name = "x", .name_len = 1, .dir = "x", .params = {1, rate, 0}, .nlayers = 1,
                                          .layers = {{.nwords = 1, .generation = 1, .k = 1}}};
         struct manifest_sink sink = {keep_rate, ignore_removed, &read};
 
         if (!(rate > 0))
             continue;
-        cr_assert_eq(manifest_format_header(&text, 1, 2), 0);
+        cr_assert_eq(manifest_format_header(&text, &(struct manifest_save){.generation = 1, .next_id = 2}), 0);
         cr_assert_eq(manifest_format_filter(&text, &filter), 0);
         cr_assert_eq(manifest_format_end(&text, 1, 0, XXH3_64bits(text.ptr, text.len)), 0);
         cr_assert_eq(parse(text.ptr, text.len, text.len, &sink, NULL), MANIFEST_OK, "%a", rate);

@@ -59,27 +59,27 @@ Test(name_code, directories_are_valid_distinct_and_short)
     char dir[NAME_DIR_MAX + 1], other[NAME_DIR_MAX + 1], name[4096];
 
     memset(name, 'x', sizeof(name));
-    name_dir(name, 200, dir);
+    name_dir(name, 200, 7, dir);
     cr_assert_eq(strlen(dir), 200);
-    name_dir(name, 201, dir);
-    cr_assert_eq(strlen(dir), 34);
-    cr_assert_eq(memcmp(dir, "%~", 2), 0);
-    name_dir(name, 202, other);
-    cr_assert_str_neq(dir, other);
-    name_dir("", 0, other);
-    cr_assert_eq(strlen(other), 34);
-    cr_assert_str_neq(dir, other);
+    name_dir(name, 201, 7, dir);
+    cr_assert_str_eq(dir, "%~7");
+    name_dir("", 0, 8, dir);
+    cr_assert_str_eq(dir, "%~8");
     /* A name that reads like such a directory has another one. */
-    name_dir(dir, 34, other);
-    cr_assert_str_neq(dir, other);
-    name_dir("..", 2, dir);
+    name_dir(dir, 3, 9, other);
+    cr_assert_str_eq(other, "%25%7E8");
+    name_dir("..", 2, 9, dir);
     cr_assert_str_eq(dir, "%2E.");
+    name_dir_alternate(UINT64_MAX, UINT32_MAX, dir);
+    cr_assert_str_eq(dir, "%~18446744073709551615-4294967295");
 }
 
 Test(name_code, what_is_a_directory_of_ours_is_told_from_what_is_not)
 {
-    static const char *const right[] = {"a", "%2E", "%~0123456789abcdef0123456789abcdef", "a.b", "%00"};
-    static const char *const wrong[] = {"", ".", "..", ".git", "a b", "%~0123456789abcdef0123456789abcdeF", "%~01", "%7e", "lost+found"};
+    static const char *const right[] = {"a", "%2E", "%~1", "%~18446744073709551615-1", "%~7-100", "a.b", "%00"};
+    static const char *const wrong[] = {"",      ".",    "..",    ".git",    "a b",      "%~",         "%~0",
+                                        "%~01",  "%~1-", "%~1-0", "%~1-02",  "%~1-2-3",  "%~1-a",      "%7e",
+                                        "%~-1",  "%~a",  "%~1 ",  "%~123456789012345678901", "lost+found"};
     struct rng rng;
 
     for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++)
@@ -91,7 +91,9 @@ Test(name_code, what_is_a_directory_of_ours_is_told_from_what_is_not)
         char name[300], dir[NAME_DIR_MAX + 1];
         size_t len = rng_below(&rng, sizeof(name));
         rng_fill(&rng, name, len);
-        name_dir(name, len, dir);
+        name_dir(name, len, (uint64_t)i + 1, dir);
+        cr_assert(name_dir_valid(dir, strlen(dir)), "%s", dir);
+        name_dir_alternate((uint64_t)i + 1, (unsigned)i + 1, dir);
         cr_assert(name_dir_valid(dir, strlen(dir)), "%s", dir);
     }
 }

@@ -128,7 +128,6 @@ static uint64_t filter_digest(const struct rig_filter *filter)
     XXH3_64bits_reset(state);
     XXH3_64bits_update(state, &filter->id, sizeof(filter->id));
     XXH3_64bits_update(state, &filter->expires_ms, sizeof(filter->expires_ms));
-    XXH3_64bits_update(state, &filter->log_position, sizeof(filter->log_position));
     XXH3_64bits_update(state, filter->name, filter->name_len);
     XXH3_64bits_update(state, &params->capacity, sizeof(params->capacity));
     XXH3_64bits_update(state, &params->error_rate, sizeof(params->error_rate));
@@ -190,7 +189,6 @@ static struct rig_filter *loaded(struct rig *rig, const struct store_filter *inf
     pthread_mutex_lock(&rig->mutex);
     struct rig_filter *filter = append(rig, info->id, info->name, info->name_len);
     filter->expires_ms = info->expires_ms;
-    filter->log_position = info->log_position;
     pthread_mutex_unlock(&rig->mutex);
     return filter;
 }
@@ -215,10 +213,18 @@ static void on_quarantined(void *ctx, const struct store_filter *info, const cha
     snprintf(filter->reason, sizeof(filter->reason), "%s", reason);
 }
 
+static enum store_fate on_resolve(void *ctx, struct store_filter *info)
+{
+    struct rig *rig = ctx;
+
+    return rig->resolve ? rig->resolve(rig, info) : STORE_KEPT;
+}
+
 int rig_load(struct rig *rig, const char *dir, const struct fsops *fs, unsigned nthreads, struct store **store_out,
              struct errbuf *err)
 {
-    struct store_loader loader = {.alloc = on_alloc,
+    struct store_loader loader = {.resolve = on_resolve,
+                                  .alloc = on_alloc,
                                   .loaded = on_loaded,
                                   .discard = on_discard,
                                   .quarantined = on_quarantined,
@@ -229,6 +235,8 @@ int rig_load(struct rig *rig, const char *dir, const struct fsops *fs, unsigned 
 
     if (rc != 0)
         return rc;
+    if (rig->replay)
+        rig->replay(rig, store);
     rc = store_load(store, rig->pool, nthreads, &loader, &rig->loaded, err);
     if (rc != 0) {
         store_close(store);
@@ -253,7 +261,7 @@ static int on_next(void *ctx, struct store_item *item)
                                     .filter = filter->filter,
                                     .dirty = filter->dirty,
                                     .expires_ms = filter->expires_ms,
-                                    .log_position = filter->log_position};
+                                    .quarantined = !filter->filter};
         filter->dirty = false;
         return 1;
     }
@@ -275,10 +283,24 @@ static uint64_t on_next_id(void *ctx)
     return ((struct rig *)ctx)->next_id;
 }
 
+static int on_checkpoint(void *ctx, struct store_checkpoint *checkpoint_out, struct errbuf *err)
+{
+    struct rig *rig = ctx;
+
+    if (rig->checkpoint_rc != 0)
+        errbuf_set(err, "the log says no");
+    *checkpoint_out = rig->checkpoint;
+    return rig->checkpoint_rc;
+}
+
 int rig_save(struct rig *rig, struct store *store, struct store_save_summary *summary, struct errbuf *err)
 {
-    struct store_source source = {
-        .next = on_next, .release = on_release, .next_id = on_next_id, .ctx = rig, .keep_unlisted = rig->keep_unlisted};
+    struct store_source source = {.next = on_next,
+                                  .release = on_release,
+                                  .next_id = on_next_id,
+                                  .checkpoint = on_checkpoint,
+                                  .ctx = rig,
+                                  .keep_unlisted = rig->keep_unlisted};
     size_t before = rig->released;
 
     rig->at = 0;

@@ -19,7 +19,6 @@ struct rig_filter {
     struct bloom_filter *filter; /* NULL: quarantined */
     bool dirty;
     int64_t expires_ms;
-    uint64_t log_position;
     char reason[ERRBUF_SIZE]; /* of the quarantine */
 };
 
@@ -28,6 +27,10 @@ struct rig {
     struct rig_filter filters[RIG_MAX];
     size_t count;
     uint64_t next_id;
+    struct store_checkpoint checkpoint; /* of the next save */
+    int checkpoint_rc;
+    enum store_fate (*resolve)(struct rig *rig, struct store_filter *info); /* NULL: all are kept */
+    void (*replay)(struct rig *rig, struct store *store);                   /* between open and load; NULL: nothing */
     struct store_load_summary loaded;
     char reports[8192]; /* what the store reported, a line each */
 

@@ -70,7 +70,6 @@ Test(store_save, filters_of_all_kinds_come_back)
     rig_fill(rig_add(&rig, "me", &scaling, &me), 0, 200);
     rig_add(&rig, "empty", &small, NULL);
     rig_find(&rig, "fixed")->expires_ms = INT64_MAX;
-    rig_find(&rig, "ka")->log_position = UINT64_MAX;
     save();
     cr_assert_eq(summary.filters, 5);
     assert_saved();
@@ -215,7 +214,7 @@ Test(store_save, what_is_renamed_or_deleted_during_the_walk_is_saved_as_it_becam
     rig.nextra = 4;
     save();
     cr_assert_eq(summary.filters, 2);
-    cr_assert_eq(summary.refused, 0);
+    cr_assert_eq(summary.displaced, 0);
     rig.nextra = 0;
     rig_remove(&rig, "b");
     rig_rename(&rig, "a", "a2");
@@ -281,54 +280,89 @@ Test(store_save, a_failed_save_removes_its_files)
     }
 }
 
-Test(store_save, a_foreign_file_in_the_way_is_not_overwritten_and_the_others_are_saved)
+static void assert_mine(const char *file)
+{
+    size_t len;
+    unsigned char *bytes = file_read(AT("%s", file), &len);
+
+    cr_assert(len == 4 && memcmp(bytes, "mine", 4) == 0, "%s", file);
+    free(bytes);
+}
+
+Test(store_save, a_filter_whose_place_is_taken_by_something_foreign_gets_another_directory)
 {
     mkdir(AT("filters/taken"), 0700);
     file_write(AT("filters/taken/0-Filter.db"), "mine", 4);
     file_write(AT("filters/file"), "mine", 4);
+    cr_assert_eq(symlink("taken", AT("filters/link")), 0);
     rig_fill(rig_add(&rig, "free", &small, NULL), 0, 50);
     rig_fill(rig_add(&rig, "taken", &small, NULL), 0, 50);
-    rig_fill(rig_add(&rig, "file", &small, NULL), 0, 50);
+    rig_fill(rig_add(&rig, "file", &scaling, NULL), 0, 100);
+    rig_fill(rig_add(&rig, "link", &small, NULL), 0, 50);
     save();
-    cr_assert_eq(summary.filters, 1);
-    cr_assert_eq(summary.refused, 2);
-    cr_assert(strstr(summary.refusal.text, "filter 'file'") && strstr(summary.refusal.text, "filters/file is in its place"),
-              "%s", summary.refusal.text);
+    cr_assert_eq(summary.filters, 4);
+    cr_assert_eq(summary.displaced, 3);
+    cr_assert(strstr(rig.reports, "filter 'taken' is saved in filters/%~2-1:"), "%s", rig.reports);
     cr_assert(strstr(rig.reports, "filters/taken/0-Filter.db is in its place"), "%s", rig.reports);
-    cr_assert_eq(dir_count(AT("filters/taken")), 1);
+    cr_assert(strstr(rig.reports, "filters/file is in its place and is not a directory"), "%s", rig.reports);
+    assert_mine("filters/taken/0-Filter.db");
+    assert_mine("filters/file");
+    cr_assert_eq(dir_count(AT("filters/%%~3-1")), 2);
 
-    size_t len;
-    unsigned char *bytes = file_read(AT("filters/taken/0-Filter.db"), &len);
-    cr_assert(len == 4 && memcmp(bytes, "mine", 4) == 0);
-    free(bytes);
+    /* The same on and on, unchanged or changed, also after a start. */
+    save();
+    cr_assert_eq(summary.layers_written + summary.displaced, 0);
+    rig_fill(rig_find(&rig, "file"), 500, 100);
+    save();
+    cr_assert_eq(summary.displaced, 0);
+    store_close(store);
+    struct rig loaded;
+    rig_init(&loaded);
+    cr_assert_eq(rig_load(&loaded, dir, NULL, 1, &store, &err), 0, "%s", err.text);
+    cr_assert_eq(rig_digest(&loaded), rig_digest(&rig));
+    cr_assert_eq(loaded.loaded.foreign, 3, "%s", loaded.reports);
+    rig_deinit(&loaded);
+
+    /* What is in the way goes: the next change brings the filter to its place. */
     unlink(AT("filters/taken/0-Filter.db"));
     unlink(AT("filters/file"));
-    save(); /* not dirty, and yet written: it was not saved before */
-    cr_assert_eq(summary.refused, 0);
+    unlink(AT("filters/link"));
+    for (int i = 1; i < 4; i++)
+        rig_fill(&rig.filters[i], 800, 1);
+    save();
     assert_saved();
+    cr_assert_eq(dir_count(AT("filters")), 4);
+    cr_assert(file_exists(AT("filters/file/1-Filter.db")));
 }
 
-/* A rename that cannot be saved leaves what the directory had, under the old name; whoever has that name now waits. */
-Test(store_save, a_refused_rename_keeps_the_old_record)
+Test(store_save, a_renamed_filter_whose_new_place_is_taken_gets_another_directory)
 {
     rig_fill(rig_add(&rig, "a", &small, NULL), 0, 50);
     save();
     mkdir(AT("filters/b"), 0700);
     file_write(AT("filters/b/0-Filter.db"), "mine", 4);
     rig_rename(&rig, "a", "b");
-    rig_fill(rig_find(&rig, "b"), 900, 5);
     rig_fill(rig_add(&rig, "a", &small, NULL), 500, 10);
     save();
-    cr_assert_eq(summary.refused, 2, "%s", rig.reports);
-    cr_assert_eq(summary.filters, 1);
+    cr_assert_eq(summary.displaced, 1, "%s", rig.reports);
+    cr_assert_eq(summary.layers_linked, 1);
+    assert_mine("filters/b/0-Filter.db");
     uint64_t id = 0;
-    cr_assert_eq(store_find(store, "a", 1, &id, &err), 0);
+    cr_assert_eq(store_find(store, "b", 1, &id, &err), 0);
     cr_assert_eq(id, 1);
-    cr_assert_eq(store_find(store, "b", 1, &id, &err), STORE_NOT_FOUND);
     unlink(AT("filters/b/0-Filter.db"));
-    save();
-    cr_assert_eq(summary.refused, 0);
+    rmdir(AT("filters/b"));
     assert_saved();
+}
+
+Test(store_save, directories_that_cannot_be_used_whatever_is_tried_fail_the_save_as_a_whole)
+{
+    for (int i = 0; i <= 100; i++)
+        file_write(i == 0 ? AT("filters/a") : AT("filters/%%~1-%d", i), "mine", 4);
+    rig_fill(rig_add(&rig, "a", &small, NULL), 0, 50);
+    cr_assert_eq(rig_save(&rig, store, &summary, &err), -17);
+    cr_assert(strstr(err.text, "filter 'a'") && strstr(err.text, "is in its place"), "%s", err.text);
+    cr_assert_eq(dir_count(AT("filters")), 101);
 }
 
 /* The bits that a failed save has marked as seen are written by the next one. */
@@ -371,7 +405,7 @@ Test(store_save, a_forgotten_filter_moves_to_quarantine_and_its_name_is_free)
     rig_remove(&rig, "a");
     rig_fill(rig_add(&rig, "a", &small, NULL), 3, 5);
     save();
-    cr_assert_eq(summary.refused, 0, "%s", rig.reports);
+    cr_assert_eq(summary.displaced, 0, "%s", rig.reports);
     cr_assert_eq(dir_count(AT("filters/a")), 1);
     cr_assert_eq(dir_count(AT("quarantine/a-1")), 2);
     unsigned char *bytes = file_read(AT("quarantine/a-1/0-Filter.db"), &len);
@@ -400,7 +434,7 @@ Test(store_save, any_name_can_be_saved)
     for (size_t i = 0; i < sizeof(odd) / sizeof(*odd); i++)
         rig_fill(rig_add(&rig, odd[i], &small, NULL), i, 7);
     save();
-    cr_assert_eq(summary.refused, 0, "%s", rig.reports);
+    cr_assert_eq(summary.displaced, 0, "%s", rig.reports);
     cr_assert_eq(summary.filters, rig.count);
     cr_assert_eq(dir_count(AT("filters")), rig.count);
     assert_saved();

@@ -1,0 +1,62 @@
+/* log_frame: the frames of a log segment and the segment's header, memory to memory; docs/FORMAT.md section 11.
+ *
+ * A frame is valid at one place of one segment only: its number and the segment's salt are in the seed of its checksum. So
+ * what an earlier file has left on the disk, and what a broken disk puts in another place, is not taken for a frame.
+ *
+ * Thread: any. */
+#ifndef BLOOMERY_LOG_FRAME_H
+#define BLOOMERY_LOG_FRAME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "errbuf.h"
+#include "log_payload.h"
+
+#define LOG_HEADER_BYTES    4096 /* of a segment; frames follow */
+#define LOG_FRAME_HEAD_MAX  32
+#define LOG_PAYLOAD_MAX     (UINT32_C(1) << 30)
+#define LOG_SEGMENT_NAME    32   /* bytes of a segment's file name, the NUL included */
+
+/* ---- segments ------------------------------------------------------------------------------------------------------- */
+
+struct log_header {
+    uint64_t number; /* of the segment, as in its name */
+    uint64_t first;  /* sequence number of its first frame. All frames before it are on the disk, in earlier segments, and
+                      * what an earlier segment has from this number on does not hold */
+    uint64_t salt;
+};
+
+void log_header_encode(const struct log_header *header, unsigned char bytes_out[LOG_HEADER_BYTES]);
+
+/* LOG_OK or LOG_DAMAGED. */
+int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_header *header_out, struct errbuf *err);
+
+/* "00000001.log"; and back: 0 if it is no segment's name. */
+void log_segment_name(uint64_t number, char name_out[LOG_SEGMENT_NAME]);
+uint64_t log_segment_number(const char *name);
+
+/* ---- frames --------------------------------------------------------------------------------------------------------- */
+
+struct log_frame {
+    uint64_t sequence;
+    uint64_t synced;      /* frames up to this number were on the disk when this one was written; below `sequence` */
+    bool has_controls;    /* the payload begins with control records */
+    const unsigned char *payload;
+    size_t payload_len;   /* at most LOG_PAYLOAD_MAX */
+};
+
+/* Writes what comes before the payload; returns its length. The frame is these bytes and the payload. */
+size_t log_frame_head(const struct log_frame *frame, uint64_t salt, unsigned char head_out[LOG_FRAME_HEAD_MAX]);
+
+/* The frame with this sequence number at the beginning of bytes[0..len): its length in bytes, or 0 if it is not there. */
+size_t log_frame_parse(const unsigned char *bytes, size_t len, uint64_t salt, uint64_t sequence,
+                       struct log_frame *frame_out);
+
+/* The first valid frame at or behind `from` whose number is above `after`: its offset, and its length in `len_out`; or
+ * `len` if there is none. Looks at every offset; zeros cost next to nothing. */
+size_t log_frame_find(const unsigned char *bytes, size_t len, size_t from, uint64_t salt, uint64_t after,
+                      struct log_frame *frame_out, size_t *len_out);
+
+#endif

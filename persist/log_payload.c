@@ -1,0 +1,329 @@
+/* A payload is read front to back, once. Adds dominate: a group states filter and layer once, and of each item its hash
+ * and how far its ordinal is from the one before, mostly one byte. */
+#include "log_payload.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log_varint.h"
+
+#define HASH_BYTES     16
+#define LAYER_BITS     6
+#define BYTES_MIN_SIZE 4096
+
+_Static_assert(BLOOM_MAX_LAYERS <= 1 << LAYER_BITS, "a layer's index shares a number with the count of items");
+
+/* ---- bytes ---------------------------------------------------------------------------------------------------------- */
+
+int log_bytes_reserve(struct log_bytes *bytes, size_t more)
+{
+    size_t size = bytes->size ? bytes->size : BYTES_MIN_SIZE;
+
+    if (more > SIZE_MAX / 4 - bytes->len)
+        return -ENOMEM;
+    if (bytes->size - bytes->len >= more)
+        return 0;
+    while (size - bytes->len < more)
+        size *= 2;
+    unsigned char *ptr = realloc(bytes->ptr, size);
+    if (!ptr)
+        return -ENOMEM;
+    bytes->ptr = ptr;
+    bytes->size = size;
+    return 0;
+}
+
+int log_bytes_append(struct log_bytes *bytes, const void *from, size_t len)
+{
+    int rc = log_bytes_reserve(bytes, len);
+
+    if (rc == 0 && len) {
+        memcpy(bytes->ptr + bytes->len, from, len);
+        bytes->len += len;
+    }
+    return rc;
+}
+
+void log_bytes_deinit(struct log_bytes *bytes)
+{
+    free(bytes->ptr);
+    *bytes = (struct log_bytes){0};
+}
+
+/* ---- encoding ------------------------------------------------------------------------------------------------------- */
+
+static unsigned char *put_string(unsigned char *at, const char *ptr, size_t len)
+{
+    at = varint_put(at, len);
+    if (len)
+        memcpy(at, ptr, len);
+    return at + len;
+}
+
+static unsigned char *put_u64(unsigned char *at, uint64_t value)
+{
+    value = htole64(value);
+    memcpy(at, &value, 8);
+    return at + 8;
+}
+
+static unsigned char *put_shape(unsigned char *at, const struct bloom_shape *shape)
+{
+    *at++ = shape->k;
+    *at++ = shape->variant;
+    return varint_put(at, shape->nwords);
+}
+
+static unsigned char *put_params(unsigned char *at, const struct bloom_params *params)
+{
+    uint64_t rate;
+
+    memcpy(&rate, &params->error_rate, 8);
+    at = varint_put(at, params->capacity);
+    at = put_u64(at, rate);
+    return varint_put(at, params->expansion);
+}
+
+int log_control_encode(struct log_bytes *bytes, const struct log_control *control)
+{
+    size_t most = 128 + control->name_len + control->record_len;
+    int rc = log_bytes_reserve(bytes, most);
+
+    if (rc != 0)
+        return rc;
+    unsigned char *at = bytes->ptr + bytes->len;
+    *at++ = (unsigned char)control->kind;
+    if (control->kind != LOG_CLEAR)
+        at = varint_put(at, control->id);
+    if (control->kind == LOG_CREATE || control->kind == LOG_LOADED || control->kind == LOG_RENAME)
+        at = varint_put(at, control->replaced_id);
+    if (control->kind == LOG_CREATE || control->kind == LOG_RENAME)
+        at = put_string(at, control->name, control->name_len);
+    if (control->kind == LOG_CREATE || control->kind == LOG_EXPIRY)
+        at = varint_put(at, (uint64_t)control->expires_ms);
+    if (control->kind == LOG_CREATE)
+        at = put_params(at, &control->params);
+    if (control->kind == LOG_GROW)
+        *at++ = (unsigned char)control->layer;
+    if (control->kind == LOG_CREATE || control->kind == LOG_GROW)
+        at = put_shape(at, &control->shape);
+    if (control->kind == LOG_LOADED)
+        at = put_string(at, control->record, control->record_len);
+    bytes->len = (size_t)(at - bytes->ptr);
+    return 0;
+}
+
+int log_payload_controls(struct log_bytes *payload, uint64_t first_number, const struct log_bytes *records)
+{
+    unsigned char head[2 * VARINT_MAX], number[VARINT_MAX];
+    size_t number_len = (size_t)(varint_put(number, first_number) - number);
+    unsigned char *at = varint_put(head, number_len + records->len);
+
+    memcpy(at, number, number_len);
+    at += number_len;
+    int rc = log_bytes_reserve(payload, sizeof(head) + records->len);
+    if (rc == 0)
+        rc = log_bytes_append(payload, head, (size_t)(at - head));
+    return rc == 0 ? log_bytes_append(payload, records->ptr, records->len) : rc;
+}
+
+int log_payload_adds(struct log_bytes *payload, uint64_t id, unsigned layer, const struct bloom_replay_item *items,
+                     size_t n)
+{
+    uint64_t previous = 0;
+    int rc = log_bytes_reserve(payload, 2 * VARINT_MAX + n * (HASH_BYTES + VARINT_MAX));
+
+    if (rc != 0)
+        return rc;
+    unsigned char *at = payload->ptr + payload->len;
+    at = varint_put(at, id);
+    at = varint_put(at, (uint64_t)(n - 1) << LAYER_BITS | layer);
+    for (size_t i = 0; i < n; i++) {
+        at = put_u64(at, items[i].hash.h1);
+        at = put_u64(at, items[i].hash.h2);
+        at = varint_put(at, varint_zigzag(items[i].ordinal - previous));
+        previous = items[i].ordinal;
+    }
+    payload->len = (size_t)(at - payload->ptr);
+    return 0;
+}
+
+/* ---- decoding ------------------------------------------------------------------------------------------------------- */
+
+struct cursor {
+    const unsigned char *at;
+    const unsigned char *end;
+    const unsigned char *begin; /* of the payload, for messages */
+    bool bad;                   /* sticky */
+};
+
+static uint64_t get_number(struct cursor *c)
+{
+    uint64_t value = 0;
+
+    if (!c->bad && !varint_get(&c->at, c->end, &value))
+        c->bad = true;
+    return value;
+}
+
+static uint64_t get_u64(struct cursor *c)
+{
+    uint64_t value = 0;
+
+    if (c->bad || c->end - c->at < 8) {
+        c->bad = true;
+        return 0;
+    }
+    memcpy(&value, c->at, 8);
+    c->at += 8;
+    return le64toh(value);
+}
+
+static unsigned get_byte(struct cursor *c)
+{
+    if (c->bad || c->at == c->end) {
+        c->bad = true;
+        return 0;
+    }
+    return *c->at++;
+}
+
+static const char *get_string(struct cursor *c, size_t *len_out)
+{
+    uint64_t len = get_number(c);
+
+    if (c->bad || len > (uint64_t)(c->end - c->at)) {
+        c->bad = true;
+        *len_out = 0;
+        return NULL;
+    }
+    const char *ptr = (const char *)c->at;
+    c->at += len;
+    *len_out = (size_t)len;
+    return ptr;
+}
+
+static void get_shape(struct cursor *c, struct bloom_shape *shape)
+{
+    shape->k = (uint8_t)get_byte(c);
+    shape->variant = (uint8_t)get_byte(c);
+    shape->nwords = get_number(c);
+    c->bad |= shape->k < 1 || shape->k > BLOOM_MAX_K || shape->variant > BLOOM_KA || shape->nwords < 1 ||
+              shape->nwords > BLOOM_MAX_WORDS;
+}
+
+static void get_params(struct cursor *c, struct bloom_params *params)
+{
+    params->capacity = get_number(c);
+    uint64_t rate = get_u64(c);
+    memcpy(&params->error_rate, &rate, 8);
+    uint64_t expansion = get_number(c);
+    c->bad |= params->capacity == 0 || !(params->error_rate > 0 && params->error_rate < 1) ||
+              expansion > BLOOM_MAX_EXPANSION;
+    params->expansion = (uint32_t)expansion;
+}
+
+static void get_control(struct cursor *c, struct log_control *control)
+{
+    unsigned kind = get_byte(c);
+
+    memset(control, 0, sizeof(*control));
+    control->kind = (enum log_control_kind)kind;
+    if (kind < LOG_CREATE || kind > LOG_GROW) {
+        c->bad = true;
+        return;
+    }
+    if (kind != LOG_CLEAR) {
+        control->id = get_number(c);
+        c->bad |= control->id == 0;
+    }
+    if (kind == LOG_CREATE || kind == LOG_LOADED || kind == LOG_RENAME)
+        control->replaced_id = get_number(c);
+    if (kind == LOG_CREATE || kind == LOG_RENAME)
+        control->name = get_string(c, &control->name_len);
+    if (kind == LOG_CREATE || kind == LOG_EXPIRY)
+        control->expires_ms = (int64_t)get_number(c);
+    if (kind == LOG_CREATE)
+        get_params(c, &control->params);
+    if (kind == LOG_GROW)
+        control->layer = get_byte(c);
+    if (kind == LOG_CREATE || kind == LOG_GROW)
+        get_shape(c, &control->shape);
+    if (kind == LOG_LOADED)
+        control->record = get_string(c, &control->record_len);
+    c->bad |= control->name_len > 65535 || control->expires_ms < 0 || control->layer >= BLOOM_MAX_LAYERS;
+}
+
+static int damaged(const struct cursor *c, const char *what, struct errbuf *err)
+{
+    errbuf_set(err, "%s at byte %zu of the payload makes no sense", what, (size_t)(c->at - c->begin));
+    return LOG_DAMAGED;
+}
+
+static int decode_controls(struct cursor *c, const struct log_visitor *visitor, struct errbuf *err)
+{
+    uint64_t len = get_number(c);
+    struct cursor part = *c;
+
+    if (c->bad || len > (uint64_t)(c->end - c->at) || len == 0)
+        return damaged(c, "the length of the control records", err);
+    part.end = c->at + len;
+    c->at = part.end;
+    uint64_t number = get_number(&part);
+    if (part.bad || number == 0 || part.at == part.end)
+        return damaged(&part, "the number of a control record", err);
+    for (; part.at < part.end; number++) {
+        struct log_control control;
+
+        get_control(&part, &control);
+        if (part.bad)
+            return damaged(&part, "a control record", err);
+        int rc = visitor->on_control ? visitor->on_control(visitor->ctx, number, &control, err) : 0;
+        if (rc != 0)
+            return rc;
+    }
+    return LOG_OK;
+}
+
+static int decode_group(struct cursor *c, const struct log_visitor *visitor, struct errbuf *err)
+{
+    struct bloom_replay_item items[LOG_ADDS_BATCH];
+    uint64_t id = get_number(c);
+    uint64_t head = get_number(c);
+    uint64_t left = (head >> LAYER_BITS) + 1;
+    unsigned layer = (unsigned)(head & ((1u << LAYER_BITS) - 1));
+    uint64_t ordinal = 0;
+
+    if (c->bad || id == 0 || left > (uint64_t)(c->end - c->at) / (HASH_BYTES + 1))
+        return damaged(c, "a group of adds", err);
+    while (left) {
+        size_t n = left < LOG_ADDS_BATCH ? (size_t)left : LOG_ADDS_BATCH;
+
+        for (size_t i = 0; i < n; i++) {
+            uint64_t h1 = get_u64(c);
+            uint64_t h2 = get_u64(c);
+            ordinal += varint_unzigzag(get_number(c));
+            items[i] = (struct bloom_replay_item){{h1, h2}, ordinal};
+        }
+        if (c->bad)
+            return damaged(c, "an add", err);
+        int rc = visitor->on_adds ? visitor->on_adds(visitor->ctx, id, layer, items, n) : 0;
+        if (rc != 0)
+            return rc;
+        left -= n;
+    }
+    return LOG_OK;
+}
+
+int log_payload_decode(const unsigned char *bytes, size_t len, bool has_controls, const struct log_visitor *visitor,
+                       struct errbuf *err)
+{
+    struct cursor c = {.at = bytes, .end = bytes + len, .begin = bytes};
+    int rc = has_controls ? decode_controls(&c, visitor, err) : LOG_OK;
+
+    while (rc == LOG_OK && c.at < c.end)
+        rc = decode_group(&c, visitor, err);
+    return rc;
+}

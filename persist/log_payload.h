@@ -1,0 +1,86 @@
+/* log_payload: what a frame of the log says: control records (filters that come, go, change their names, grow) and adds.
+ * Memory to memory; the bytes are docs/FORMAT.md section 12. Opens no file.
+ *
+ * Lifetime: caller's storage, init (or zeroed) to deinit. Thread: any, on distinct objects. */
+#ifndef BLOOMERY_LOG_PAYLOAD_H
+#define BLOOMERY_LOG_PAYLOAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bloom_filter.h"
+#include "errbuf.h"
+
+/* A growing string of bytes. Zeroed: empty. */
+struct log_bytes {
+    unsigned char *ptr; /* owned */
+    size_t len;
+    size_t size;
+};
+
+int log_bytes_reserve(struct log_bytes *bytes, size_t more) __attribute__((warn_unused_result)); /* 0 or -ENOMEM */
+int log_bytes_append(struct log_bytes *bytes, const void *from, size_t len) __attribute__((warn_unused_result));
+void log_bytes_deinit(struct log_bytes *bytes);
+
+/* ---- control records ------------------------------------------------------------------------------------------------ */
+
+enum log_control_kind {
+    LOG_CREATE = 1, /* an empty filter: name, replaced_id, expires_ms, params, shape */
+    LOG_LOADED = 2, /* a filter with contents: record (store.h, struct store_record), replaced_id */
+    LOG_DELETE = 3,
+    LOG_RENAME = 4, /* name: the new one; replaced_id */
+    LOG_EXPIRY = 5, /* expires_ms */
+    LOG_CLEAR = 6,  /* all filters there are at this point are gone; no id */
+    LOG_GROW = 7,   /* layer, shape */
+};
+
+/* Fields that the kind does not have are 0. */
+struct log_control {
+    enum log_control_kind kind;
+    uint64_t id;
+    uint64_t replaced_id; /* the filter that went at the same moment; 0: none */
+    const char *name;     /* `name_len` bytes, at most 65535; borrowed */
+    size_t name_len;
+    int64_t expires_ms;   /* unix time; 0: never */
+    struct bloom_params params;
+    struct bloom_shape shape;
+    unsigned layer;
+    const char *record;   /* `record_len` bytes; borrowed */
+    size_t record_len;
+};
+
+/* Appends one record. 0 or -ENOMEM (nothing appended). */
+int log_control_encode(struct log_bytes *bytes, const struct log_control *control) __attribute__((warn_unused_result));
+
+/* ---- payloads: the control records, then the adds ------------------------------------------------------------------- */
+
+/* Starts the payload with control records, encoded one after the other in `records`; their numbers are first_number,
+ * first_number + 1, ... 0 or -ENOMEM. To be called at most once, on an empty payload. */
+int log_payload_controls(struct log_bytes *payload, uint64_t first_number, const struct log_bytes *records)
+    __attribute__((warn_unused_result));
+
+/* Appends n >= 1 adds to one layer. 0 or -ENOMEM (nothing appended). */
+int log_payload_adds(struct log_bytes *payload, uint64_t id, unsigned layer, const struct bloom_replay_item *items,
+                     size_t n) __attribute__((warn_unused_result));
+
+#define LOG_ADDS_BATCH 512 /* adds that a visitor gets at most at a time */
+
+/* Slices are valid during the call. A nonzero return ends the decoding and is returned by it. Either may be NULL. */
+struct log_visitor {
+    int (*on_control)(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err);
+    int (*on_adds)(void *ctx, uint64_t id, unsigned layer, const struct bloom_replay_item *items, size_t n);
+    void *ctx;
+};
+
+enum log_status {
+    LOG_OK = 0,
+    LOG_DAMAGED = 1, /* not what was written, or written by something else; the errbuf says what and where */
+};
+
+/* Whatever `bytes` holds, every byte of it is looked at at most once and nothing else is. LOG_OK, LOG_DAMAGED or what the
+ * visitor returned. */
+int log_payload_decode(const unsigned char *bytes, size_t len, bool has_controls, const struct log_visitor *visitor,
+                       struct errbuf *err);
+
+#endif

@@ -1,0 +1,56 @@
+/* log_varint: numbers as 7 bits a byte, low ones first, the top bit saying that more follow. Internal to the log. */
+#ifndef BLOOMERY_LOG_VARINT_H
+#define BLOOMERY_LOG_VARINT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define VARINT_MAX 10 /* bytes of the largest number */
+
+/* Writes at most VARINT_MAX bytes; returns where to go on. */
+static inline unsigned char *varint_put(unsigned char *at, uint64_t value)
+{
+    while (value >= 0x80) {
+        *at++ = (unsigned char)(value | 0x80);
+        value >>= 7;
+    }
+    *at++ = (unsigned char)value;
+    return at;
+}
+
+/* Reads a number from [*at, end) and moves *at behind it. False, with nothing moved: it is cut off, does not fit 64 bits,
+ * or is longer than it need be (so that there is one form of everything). */
+static inline bool varint_get(const unsigned char **at, const unsigned char *end, uint64_t *value_out)
+{
+    uint64_t value = 0;
+    unsigned shift = 0;
+
+    for (const unsigned char *p = *at; p < end && shift < 64; p++, shift += 7) {
+        uint64_t low = *p & 0x7f;
+
+        if (shift == 63 && low > 1)
+            return false;
+        value |= low << shift;
+        if (*p & 0x80)
+            continue;
+        if (low == 0 && shift > 0)
+            return false;
+        *value_out = value;
+        *at = p + 1;
+        return true;
+    }
+    return false;
+}
+
+/* Signed differences, small ones of either sign short. */
+static inline uint64_t varint_zigzag(uint64_t difference)
+{
+    return difference << 1 ^ (uint64_t)((int64_t)difference >> 63);
+}
+
+static inline uint64_t varint_unzigzag(uint64_t value)
+{
+    return value >> 1 ^ (0 - (value & 1));
+}
+
+#endif

@@ -1,0 +1,391 @@
+/* Space is written with zeros ahead of the frames, so that a sync of a frame is a write to blocks that the file has
+ * already: the file system need not change its own structures for it. The file grows by as much as it has, up to 4 MB at a
+ * time, so that a log of little costs little. */
+#include "log_writer.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "log_frame.h"
+
+#define DEFAULT_SEGMENT_BYTES (UINT64_C(32) << 20)
+#define DEFAULT_KEEP_BYTES    (UINT64_C(32) << 20)
+#define FIRST_BYTES           (UINT64_C(64) << 10)
+#define GROWTH_MAX            (UINT64_C(4) << 20)
+#define ZEROS_BYTES           (256u << 10)
+
+struct log_writer {
+    const struct fsops *fs;
+    char *dir;
+    char *log_dir;
+    uint64_t salt;
+    uint64_t segment_bytes;
+    uint64_t keep_bytes;
+
+    int fd;                /* of the segment, -1: none */
+    struct log_header header;
+    uint64_t next_segment;
+    uint64_t offset;       /* where the next frame goes */
+    uint64_t filled;       /* the file is zeros or frames up to here */
+    bool failed;
+    int error;             /* why */
+
+    uint64_t sequence;     /* of the last frame appended */
+    uint64_t synced;
+    uint64_t written;
+    struct log_bytes kept; /* the frames after `synced`: a struct kept_head and the payload each */
+    struct log_bytes out;  /* a frame being put together */
+    unsigned char *zeros;
+};
+
+struct kept_head {
+    uint32_t len;
+    bool has_controls;
+};
+
+static char *join(const char *dir, const char *name)
+{
+    size_t size = strlen(dir) + strlen(name) + 2;
+    char *path = malloc(size);
+
+    if (path)
+        snprintf(path, size, "%s/%s", dir, name);
+    return path;
+}
+
+int log_writer_create(const struct log_writer_options *options, struct log_writer **writer_out)
+{
+    struct log_writer *w = calloc(1, sizeof(*w));
+
+    if (!w)
+        return -ENOMEM;
+    w->fs = options->fs ? options->fs : fsops_posix();
+    w->salt = options->salt;
+    w->segment_bytes = options->segment_bytes ? options->segment_bytes : DEFAULT_SEGMENT_BYTES;
+    w->keep_bytes = options->keep_bytes ? options->keep_bytes : DEFAULT_KEEP_BYTES;
+    w->next_segment = options->next_segment;
+    w->sequence = w->synced = options->next_sequence - 1;
+    w->fd = -1;
+    w->dir = strdup(options->dir);
+    w->log_dir = join(options->dir, "log");
+    w->zeros = calloc(1, ZEROS_BYTES);
+    if (!w->dir || !w->log_dir || !w->zeros) {
+        log_writer_destroy(w);
+        return -ENOMEM;
+    }
+    *writer_out = w;
+    return 0;
+}
+
+void log_writer_destroy(struct log_writer *w)
+{
+    if (!w)
+        return;
+    if (w->fd >= 0)
+        w->fs->close(w->fs->ctx, w->fd);
+    log_bytes_deinit(&w->kept);
+    log_bytes_deinit(&w->out);
+    free(w->zeros);
+    free(w->log_dir);
+    free(w->dir);
+    free(w);
+}
+
+bool log_writer_failed(const struct log_writer *w)
+{
+    return w->failed;
+}
+
+void log_writer_info(const struct log_writer *w, struct log_writer_info *info_out)
+{
+    *info_out = (struct log_writer_info){
+        .segment = w->fd >= 0 ? w->header.number : 0,
+        .sequence = w->sequence,
+        .synced = w->synced,
+        .written = w->written,
+        .kept = w->kept.len,
+    };
+}
+
+/* Leaves the segment for good. */
+static int fail(struct log_writer *w, int rc, const char *what, struct errbuf *err)
+{
+    char name[LOG_SEGMENT_NAME];
+
+    log_segment_name(w->header.number, name);
+    errbuf_set(err, "%s/%s: %s: %s", w->log_dir, name, what, strerror(-rc));
+    if (w->fd >= 0)
+        w->fs->close(w->fs->ctx, w->fd);
+    w->fd = -1;
+    w->failed = true;
+    w->error = rc;
+    return rc;
+}
+
+/* ---- segments ------------------------------------------------------------------------------------------------------- */
+
+static int fill_to(struct log_writer *w, uint64_t size)
+{
+    while (w->filled < size) {
+        uint64_t n = size - w->filled < ZEROS_BYTES ? size - w->filled : ZEROS_BYTES;
+        int rc = fs_write_all(w->fs, w->fd, w->zeros, (size_t)n, w->filled);
+
+        if (rc != 0)
+            return rc;
+        w->filled += n;
+    }
+    return 0;
+}
+
+static int make_room(struct log_writer *w, uint64_t len)
+{
+    uint64_t size = w->filled;
+
+    while (size < w->offset + len)
+        size += size < GROWTH_MAX ? size : GROWTH_MAX;
+    return fill_to(w, size);
+}
+
+/* The file with its header, and the name of it, on the disk. */
+static int write_new_segment(struct log_writer *w, const char *path)
+{
+    unsigned char *block = malloc(LOG_HEADER_BYTES);
+    int rc = -ENOMEM;
+
+    if (!block)
+        return rc;
+    log_header_encode(&w->header, block);
+    rc = w->fs->open(w->fs->ctx, path, FS_WRITE | FS_CREATE | FS_EXCLUSIVE, &w->fd);
+    if (rc != 0) {
+        w->fd = -1;
+        goto out;
+    }
+    rc = fs_write_all(w->fs, w->fd, block, LOG_HEADER_BYTES, 0);
+    w->offset = w->filled = LOG_HEADER_BYTES;
+    if (rc == 0)
+        rc = fill_to(w, FIRST_BYTES);
+    if (rc == 0)
+        rc = w->fs->sync(w->fs->ctx, w->fd);
+    if (rc == 0)
+        rc = w->fs->sync_dir(w->fs->ctx, w->log_dir);
+out:
+    free(block);
+    return rc;
+}
+
+static int make_log_dir(struct log_writer *w)
+{
+    int rc = w->fs->mkdir(w->fs->ctx, w->log_dir);
+
+    if (rc == -EEXIST)
+        return 0;
+    return rc == 0 ? w->fs->sync_dir(w->fs->ctx, w->dir) : rc;
+}
+
+/* Its header says that all frames before `first` are on the disk, so they have to be. A number that was tried is not used
+ * again: its file may be found after a crash, with or without what was written there, and does not matter then. */
+static int begin_segment(struct log_writer *w, struct errbuf *err)
+{
+    char name[LOG_SEGMENT_NAME];
+    int rc = make_log_dir(w);
+
+    w->header = (struct log_header){.number = w->next_segment, .first = w->synced + 1};
+    w->header.salt = w->salt ^ w->header.number * UINT64_C(0xc2b2ae3d27d4eb4f);
+    if (rc != 0)
+        return fail(w, rc, "cannot make the directory", err);
+    log_segment_name(w->header.number, name);
+    char *path = join(w->log_dir, name);
+    if (!path)
+        return fail(w, -ENOMEM, "cannot begin it", err);
+    w->next_segment++;
+    rc = write_new_segment(w, path);
+    if (rc != 0) {
+        fail(w, rc, "cannot begin it", err);
+        w->fs->unlink(w->fs->ctx, path); /* to give the space back; if it cannot be, see above */
+    }
+    free(path);
+    return rc;
+}
+
+/* ---- frames --------------------------------------------------------------------------------------------------------- */
+
+static int write_frame(struct log_writer *w, const struct log_frame *frame, struct errbuf *err)
+{
+    unsigned char head[LOG_FRAME_HEAD_MAX];
+    size_t head_len = log_frame_head(frame, w->header.salt, head);
+
+    w->out.len = 0;
+    if (log_bytes_append(&w->out, head, head_len) != 0 || log_bytes_append(&w->out, frame->payload, frame->payload_len) != 0)
+        return fail(w, -ENOMEM, "cannot write", err);
+    int rc = make_room(w, w->out.len);
+    if (rc == 0)
+        rc = fs_write_all(w->fs, w->fd, w->out.ptr, w->out.len, w->offset);
+    if (rc != 0)
+        return fail(w, rc, "cannot write", err);
+    w->offset += w->out.len;
+    w->written += w->out.len;
+    return 0;
+}
+
+int log_writer_sync(struct log_writer *w, struct errbuf *err)
+{
+    if (w->failed) {
+        errbuf_set(err, "%s", strerror(-w->error));
+        return w->error;
+    }
+    if (w->synced == w->sequence)
+        return 0;
+    int rc = w->fs->sync(w->fs->ctx, w->fd);
+    if (rc != 0)
+        return fail(w, rc, "cannot sync", err);
+    w->synced = w->sequence;
+    w->kept.len = 0;
+    return 0;
+}
+
+/* A segment to write to. */
+static int ready_segment(struct log_writer *w, struct errbuf *err)
+{
+    if (w->fd >= 0 && (w->offset < w->segment_bytes || w->offset == LOG_HEADER_BYTES))
+        return 0;
+    uint64_t segment;
+    return log_writer_rotate(w, &segment, err);
+}
+
+static int keep(struct log_writer *w, const unsigned char *payload, size_t len, bool has_controls)
+{
+    struct kept_head head = {.len = (uint32_t)len, .has_controls = has_controls};
+
+    if (log_bytes_reserve(&w->kept, sizeof(head) + len) != 0)
+        return -ENOMEM;
+    memcpy(w->kept.ptr + w->kept.len, &head, sizeof(head));
+    if (len)
+        memcpy(w->kept.ptr + w->kept.len + sizeof(head), payload, len);
+    w->kept.len += sizeof(head) + len;
+    w->sequence++;
+    return 0;
+}
+
+int log_writer_append(struct log_writer *w, const unsigned char *payload, size_t len, bool has_controls,
+                      struct errbuf *err)
+{
+    CHECK(len <= LOG_PAYLOAD_MAX);
+    int rc = w->failed ? w->error : 0;
+    if (rc == 0 && w->kept.len && w->kept.len + len > w->keep_bytes)
+        rc = log_writer_sync(w, err);
+    if (rc == 0)
+        rc = ready_segment(w, err); /* before the frame has a number: a rotation syncs all that have one */
+    if (keep(w, payload, len, has_controls) != 0) {
+        errbuf_set(err, "%s", strerror(ENOMEM));
+        return -ENOMEM;
+    }
+    if (rc != 0)
+        return rc;
+    struct log_frame frame = {
+        .sequence = w->sequence,
+        .synced = w->synced,
+        .has_controls = has_controls,
+        .payload = payload,
+        .payload_len = len,
+    };
+    return write_frame(w, &frame, err);
+}
+
+int log_writer_rotate(struct log_writer *w, uint64_t *segment_out, struct errbuf *err)
+{
+    int rc = log_writer_sync(w, err);
+
+    if (rc != 0)
+        return rc;
+    if (w->fd < 0 || w->offset > LOG_HEADER_BYTES) { /* an empty one serves as well */
+        if (w->fd >= 0)
+            w->fs->close(w->fs->ctx, w->fd);
+        w->fd = -1;
+        rc = begin_segment(w, err);
+    }
+    *segment_out = w->header.number;
+    return rc;
+}
+
+int log_writer_repair(struct log_writer *w, struct errbuf *err)
+{
+    uint64_t sequence = w->synced;
+
+    w->failed = false;
+    int rc = begin_segment(w, err);
+    for (size_t at = 0; rc == 0 && at < w->kept.len;) {
+        struct kept_head head;
+
+        memcpy(&head, w->kept.ptr + at, sizeof(head));
+        at += sizeof(head);
+        struct log_frame frame = {
+            .sequence = ++sequence,
+            .synced = w->synced,
+            .has_controls = head.has_controls,
+            .payload = w->kept.ptr + at,
+            .payload_len = head.len,
+        };
+        rc = write_frame(w, &frame, err);
+        at += head.len;
+    }
+    return rc == 0 ? log_writer_sync(w, err) : rc;
+}
+
+/* ---- deletion ------------------------------------------------------------------------------------------------------- */
+
+struct numbers {
+    uint64_t below;
+    uint64_t *items;
+    size_t count;
+    size_t size;
+};
+
+static int note_number(void *ctx, const char *name)
+{
+    struct numbers *numbers = ctx;
+    uint64_t number = log_segment_number(name);
+
+    if (number == 0 || number >= numbers->below)
+        return 0;
+    if (numbers->count == numbers->size) {
+        size_t size = numbers->size ? numbers->size * 2 : 64;
+        uint64_t *items = realloc(numbers->items, size * sizeof(*items));
+        if (!items)
+            return -ENOMEM;
+        numbers->items = items;
+        numbers->size = size;
+    }
+    numbers->items[numbers->count++] = number;
+    return 0;
+}
+
+/* Not synced: a segment that comes back after a crash is below the MANIFEST's and deleted again. */
+int log_delete_before(const struct fsops *fs, const char *dir, uint64_t segment, struct errbuf *err)
+{
+    struct numbers numbers = {.below = segment};
+    char *log_dir = join(dir, "log");
+    int status = log_dir ? fs->list(fs->ctx, log_dir, note_number, &numbers) : -ENOMEM;
+
+    if (status == -ENOENT)
+        status = 0;
+    if (status != 0)
+        errbuf_set(err, "%s/log: %s", dir, strerror(-status));
+    for (size_t i = 0; i < numbers.count; i++) {
+        char name[LOG_SEGMENT_NAME];
+
+        log_segment_name(numbers.items[i], name);
+        char *path = join(log_dir, name);
+        int rc = path ? fs->unlink(fs->ctx, path) : -ENOMEM;
+        if (rc != 0 && rc != -ENOENT && status == 0) {
+            status = rc;
+            errbuf_set(err, "%s/%s: %s", log_dir, name, strerror(-rc));
+        }
+        free(path);
+    }
+    free(numbers.items);
+    free(log_dir);
+    return status;
+}

@@ -1,0 +1,284 @@
+/* Payloads and frames of the log: what is encoded is decoded, in the promised size, and nothing else is accepted. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log_frame.h"
+#include "log_payload.h"
+#include "rng.h"
+
+#define RECORDS 200
+
+struct seen {
+    struct log_control controls[RECORDS];
+    uint64_t numbers[RECORDS];
+    size_t ncontrols;
+    struct {
+        uint64_t id;
+        unsigned layer;
+        struct bloom_replay_item item;
+    } adds[20000];
+    size_t nadds;
+};
+
+static struct seen seen;
+
+static int on_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err)
+{
+    (void)ctx, (void)err;
+    cr_assert_lt(seen.ncontrols, RECORDS);
+    seen.numbers[seen.ncontrols] = number;
+    seen.controls[seen.ncontrols++] = *control;
+    return 0;
+}
+
+static int on_adds(void *ctx, uint64_t id, unsigned layer, const struct bloom_replay_item *items, size_t n)
+{
+    (void)ctx;
+    for (size_t i = 0; i < n; i++) {
+        cr_assert_lt(seen.nadds, 20000u);
+        seen.adds[seen.nadds].id = id;
+        seen.adds[seen.nadds].layer = layer;
+        seen.adds[seen.nadds++].item = items[i];
+    }
+    return 0;
+}
+
+static const struct log_visitor visitor = {.on_control = on_control, .on_adds = on_adds};
+
+static uint64_t some_number(struct rng *rng)
+{
+    return rng_next(rng) >> rng_below(rng, 64);
+}
+
+static struct log_control some_control(struct rng *rng, const char *text)
+{
+    struct log_control c = {.kind = (enum log_control_kind)(1 + rng_below(rng, 7))};
+
+    if (c.kind != LOG_CLEAR)
+        c.id = some_number(rng) | 1;
+    if (c.kind == LOG_CREATE || c.kind == LOG_LOADED || c.kind == LOG_RENAME)
+        c.replaced_id = some_number(rng);
+    if (c.kind == LOG_CREATE || c.kind == LOG_RENAME)
+        c.name = text, c.name_len = rng_below(rng, 300);
+    if (c.kind == LOG_CREATE || c.kind == LOG_EXPIRY)
+        c.expires_ms = (int64_t)(some_number(rng) >> 1);
+    if (c.kind == LOG_CREATE)
+        c.params = (struct bloom_params){some_number(rng) | 1, 0.5 / (double)(1 + rng_below(rng, 1000000)),
+                                         (uint32_t)rng_below(rng, BLOOM_MAX_EXPANSION + 1)};
+    if (c.kind == LOG_CREATE || c.kind == LOG_GROW)
+        c.shape = (struct bloom_shape){1 + rng_below(rng, BLOOM_MAX_WORDS), (uint8_t)(1 + rng_below(rng, BLOOM_MAX_K)),
+                                       (uint8_t)rng_below(rng, 3)};
+    if (c.kind == LOG_GROW)
+        c.layer = (unsigned)rng_below(rng, BLOOM_MAX_LAYERS);
+    if (c.kind == LOG_LOADED)
+        c.record = text, c.record_len = rng_below(rng, 300);
+    return c;
+}
+
+static void expect_same(const struct log_control *a, const struct log_control *b)
+{
+    cr_assert_eq(a->kind, b->kind);
+    cr_assert_eq(a->id, b->id);
+    cr_assert_eq(a->replaced_id, b->replaced_id);
+    cr_assert_eq(a->name_len, b->name_len);
+    cr_assert(a->name_len == 0 || memcmp(a->name, b->name, a->name_len) == 0);
+    cr_assert_eq(a->expires_ms, b->expires_ms);
+    cr_assert(memcmp(&a->params.capacity, &b->params.capacity, 8) == 0);
+    cr_assert(a->params.error_rate == b->params.error_rate && a->params.expansion == b->params.expansion);
+    cr_assert(a->shape.k == b->shape.k && a->shape.variant == b->shape.variant && a->shape.nwords == b->shape.nwords);
+    cr_assert_eq(a->layer, b->layer);
+    cr_assert_eq(a->record_len, b->record_len);
+    cr_assert(a->record_len == 0 || memcmp(a->record, b->record, a->record_len) == 0);
+}
+
+/* Control records of every kind and groups of adds of every size come back as they were. */
+Test(log_payload, what_is_encoded_is_decoded)
+{
+    static char text[300];
+    struct rng rng = {.state = {1, 2, 3, 4}};
+
+    rng_fill(&rng, text, sizeof(text));
+    for (int round = 0; round < 200; round++) {
+        struct log_bytes records = {0}, payload = {0};
+        struct log_control controls[RECORDS];
+        struct bloom_replay_item items[3000];
+        size_t ncontrols = rng_below(&rng, RECORDS), nadds = 0;
+        uint64_t first = some_number(&rng) / 2 + 1;
+        struct errbuf err = {""};
+
+        for (size_t i = 0; i < ncontrols; i++) {
+            controls[i] = some_control(&rng, text);
+            cr_assert_eq(log_control_encode(&records, &controls[i]), 0);
+        }
+        if (ncontrols)
+            cr_assert_eq(log_payload_controls(&payload, first, &records), 0);
+        memset(&seen, 0, sizeof(seen));
+        for (int group = 0; group < 5; group++) {
+            size_t n = 1 + rng_below(&rng, group == 0 ? 1 : group == 1 ? 3000 : 60);
+            for (size_t i = 0; i < n; i++)
+                items[i] = (struct bloom_replay_item){{rng_next(&rng), rng_next(&rng)}, some_number(&rng)};
+            cr_assert_eq(log_payload_adds(&payload, some_number(&rng) | 1, (unsigned)group, items, n), 0);
+            nadds += n;
+        }
+        struct bloom_replay_item last = items[0];
+        cr_assert_eq(log_payload_adds(&payload, 77, 63, &last, 1), 0);
+        cr_assert_eq(log_payload_decode(payload.ptr, payload.len, ncontrols > 0, &visitor, &err), LOG_OK, "%s", err.text);
+        cr_assert_eq(seen.ncontrols, ncontrols);
+        for (size_t i = 0; i < ncontrols; i++) {
+            cr_assert_eq(seen.numbers[i], first + i);
+            expect_same(&controls[i], &seen.controls[i]);
+        }
+        cr_assert_eq(seen.nadds, nadds + 1);
+        cr_assert_eq(seen.adds[nadds].id, 77u);
+        cr_assert_eq(seen.adds[nadds].layer, 63u);
+        cr_assert(memcmp(&seen.adds[nadds].item, &last, sizeof(last)) == 0);
+        log_bytes_deinit(&records);
+        log_bytes_deinit(&payload);
+    }
+}
+
+/* The promise is 28 bytes of log for an item. Even alone in its group it takes less: the frame around it is shared. */
+Test(log_payload, an_item_takes_few_bytes)
+{
+    struct log_bytes payload = {0};
+    struct bloom_replay_item items[1000];
+
+    for (size_t i = 0; i < 1000; i++)
+        items[i] = (struct bloom_replay_item){{i, ~(uint64_t)i}, 1000000000 + i};
+    cr_assert_eq(log_payload_adds(&payload, 1000000, 3, items, 1), 0);
+    cr_assert_leq(payload.len, 25u);
+    payload.len = 0;
+    cr_assert_eq(log_payload_adds(&payload, 1000000, 3, items, 1000), 0);
+    cr_assert_leq(payload.len, 17010u);
+    log_bytes_deinit(&payload);
+}
+
+/* Whatever is cut off or changed, decoding ends, reads only what it was given (sanitizers look), and says why. */
+Test(log_payload, damaged_payloads_are_refused_or_harmless)
+{
+    static char text[300];
+    struct rng rng = {.state = {5, 6, 7, 8}};
+    struct log_bytes records = {0}, payload = {0};
+    struct bloom_replay_item items[20] = {{{1, 2}, 3}};
+
+    for (int i = 0; i < 30; i++) {
+        struct log_control control = some_control(&rng, text);
+        cr_assert_eq(log_control_encode(&records, &control), 0);
+    }
+    cr_assert_eq(log_payload_controls(&payload, 5, &records), 0);
+    cr_assert_eq(log_payload_adds(&payload, 9, 1, items, 20), 0);
+    for (size_t len = 0; len < payload.len; len++) {
+        unsigned char *copy = malloc(len ? len : 1);
+        struct errbuf err = {""};
+
+        memcpy(copy, payload.ptr, len);
+        memset(&seen, 0, sizeof(seen));
+        int rc = log_payload_decode(copy, len, true, &visitor, &err);
+        /* Without its group of adds the rest is whole. */
+        cr_assert(rc == LOG_DAMAGED ? err.text[0] != '\0' : seen.nadds == 0);
+        free(copy);
+    }
+    for (int i = 0; i < 5000; i++) {
+        struct errbuf err = {""};
+        size_t at = rng_below(&rng, payload.len);
+        unsigned char before = payload.ptr[at];
+
+        payload.ptr[at] = (unsigned char)rng_next(&rng);
+        memset(&seen, 0, sizeof(seen));
+        log_payload_decode(payload.ptr, payload.len, true, &visitor, &err);
+        payload.ptr[at] = before;
+    }
+    log_bytes_deinit(&records);
+    log_bytes_deinit(&payload);
+}
+
+/* ---- frames --------------------------------------------------------------------------------------------------------- */
+
+static size_t put_frame(unsigned char *at, uint64_t salt, uint64_t sequence, uint64_t synced, const void *payload, size_t len)
+{
+    struct log_frame frame = {sequence, synced, false, payload, len};
+    size_t n = log_frame_head(&frame, salt, at);
+
+    memcpy(at + n, payload, len);
+    return n + len;
+}
+
+/* A frame is accepted whole, at its number, with its salt; any changed bit, any missing byte, another number is not. */
+Test(log_frame, only_what_was_written_is_valid)
+{
+    const size_t sizes[] = {0, 1, 27, 127, 128, 129, 5000};
+    static unsigned char payload[5000], bytes[6000];
+    struct rng rng = {.state = {9, 1, 1, 1}};
+
+    rng_fill(&rng, payload, sizeof(payload));
+    for (size_t s = 0; s < sizeof(sizes) / sizeof(*sizes); s++) {
+        struct log_frame frame;
+        size_t n = put_frame(bytes, 77, 70000, 69000, payload, sizes[s]);
+
+        cr_assert_eq(log_frame_parse(bytes, n, 77, 70000, &frame), n);
+        cr_assert_eq(frame.sequence, 70000u);
+        cr_assert_eq(frame.synced, 69000u);
+        cr_assert_eq(frame.payload_len, sizes[s]);
+        cr_assert(memcmp(frame.payload, payload, sizes[s]) == 0);
+        cr_assert_eq(log_frame_parse(bytes, n - 1, 77, 70000, &frame), 0u);
+        cr_assert_eq(log_frame_parse(bytes, n, 78, 70000, &frame), 0u);
+        cr_assert_eq(log_frame_parse(bytes, n, 77, 70001, &frame), 0u);
+        cr_assert_eq(log_frame_parse(bytes, n, 77, 70000 + 65536, &frame), 0u);
+        for (size_t bit = 0; bit < n * 8; bit += 1 + rng_below(&rng, n / 8 + 1)) {
+            bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+            cr_assert_eq(log_frame_parse(bytes, n, 77, 70000, &frame), 0u, "bit %zu", bit);
+            bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        }
+    }
+}
+
+/* Behind garbage of any kind the next frame is found, wherever it begins. */
+Test(log_frame, frames_behind_garbage_are_found)
+{
+    static unsigned char bytes[70000];
+    struct rng rng = {.state = {3, 1, 4, 1}};
+
+    for (int round = 0; round < 300; round++) {
+        struct log_frame frame;
+        unsigned char payload[300];
+        size_t garbage = rng_below(&rng, 3000), len = 1 + rng_below(&rng, 299), found_len;
+        uint64_t sequence = 500 + rng_below(&rng, 60000);
+
+        rng_fill(&rng, payload, sizeof(payload));
+        memset(bytes, 0, sizeof(bytes));
+        if (round % 3)
+            rng_fill(&rng, bytes, garbage);
+        size_t n = put_frame(bytes + garbage, 1, sequence, 499, payload, len);
+        cr_assert_eq(log_frame_find(bytes, sizeof(bytes), 0, 1, 499, &frame, &found_len), garbage);
+        cr_assert_eq(found_len, n);
+        cr_assert_eq(frame.sequence, sequence);
+        cr_assert_eq(log_frame_find(bytes, garbage + n - 1, 0, 1, 499, &frame, &found_len), garbage + n - 1);
+    }
+}
+
+Test(log_frame, headers_and_names)
+{
+    unsigned char block[LOG_HEADER_BYTES];
+    struct log_header header = {12, 345, 678}, again;
+    struct errbuf err = {""};
+    char name[LOG_SEGMENT_NAME];
+
+    log_header_encode(&header, block);
+    cr_assert_eq(log_header_decode(block, &again, &err), LOG_OK);
+    cr_assert(again.number == 12 && again.first == 345 && again.salt == 678);
+    for (size_t i = 0; i < 48; i++) {
+        block[i] ^= 1;
+        cr_assert_eq(log_header_decode(block, &again, &err), LOG_DAMAGED, "byte %zu", i);
+        block[i] ^= 1;
+    }
+    log_segment_name(12, name);
+    cr_assert_str_eq(name, "00000012.log");
+    cr_assert_eq(log_segment_number(name), 12u);
+    log_segment_name(UINT64_MAX, name);
+    cr_assert_eq(log_segment_number(name), UINT64_MAX);
+    cr_assert_eq(log_segment_number("12.log"), 0u);
+    cr_assert_eq(log_segment_number("00000000.log"), 0u);
+    cr_assert_eq(log_segment_number("00000012.log~"), 0u);
+    cr_assert_eq(log_segment_number("-0000012.log"), 0u);
+}

@@ -233,10 +233,10 @@ size_t reply_array_begin(struct reply *reply)
     return token;
 }
 
-void reply_array_end(struct reply *reply, size_t token, size_t n)
+static void end_aggregate(struct reply *reply, size_t token, char type, size_t n)
 {
     struct buf *buf = reply->buf;
-    char header[1 + DIGITS_MAX + 2] = "*";
+    char header[1 + DIGITS_MAX + 2] = {type};
     size_t len = (size_t)(put_line_end(put_digits(header + 1, n)) - header), more = len - 4;
 
     if (buf_failed(buf) || (more > 0 && buf_reserve(buf, more) == NULL))
@@ -248,4 +248,22 @@ void reply_array_end(struct reply *reply, size_t token, size_t n)
         memmove(at + len, at + 4, buf_len(buf) - token - 4);
     memcpy(at, header, len);
     buf_commit(buf, more);
+}
+
+void reply_array_end(struct reply *reply, size_t token, size_t n)
+{
+    end_aggregate(reply, token, '*', n);
+}
+
+size_t reply_map_begin(struct reply *reply)
+{
+    return reply_array_begin(reply);
+}
+
+void reply_map_end(struct reply *reply, size_t token, size_t pairs)
+{
+    if (reply->version == 3)
+        end_aggregate(reply, token, '%', pairs);
+    else
+        end_aggregate(reply, token, '*', pairs * 2);
 }

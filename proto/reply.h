@@ -60,4 +60,8 @@ static inline void reply_bool(struct reply *reply, bool value)
 size_t reply_array_begin(struct reply *reply);
 void reply_array_end(struct reply *reply, size_t token, size_t n);
 
+/* The same for a map of n pairs. */
+size_t reply_map_begin(struct reply *reply);
+void reply_map_end(struct reply *reply, size_t token, size_t pairs);
+
 #endif

@@ -254,7 +254,9 @@ int bloom_filter_grow(struct bloom_filter *filter, const struct bloom_layer *ful
         if (rc == BLOOM_OK)
             rc = push_layer(filter, &shape, capacity, rate, err);
     }
-    if (rc != 0)
+    if (rc == 0)
+        atomic_fetch_add_explicit(&class->pool->grown, 1, memory_order_relaxed);
+    else
         errbuf_prefix(err, "cannot grow by layer %u (capacity %llu, error rate %g)", full->geometry->index + 1u,
                       (unsigned long long)capacity, rate);
 out:

@@ -62,6 +62,9 @@ void bloom_pool_destroy(struct bloom_pool *pool);    /* NULL is fine; all classe
 /* Bytes now held by the words of all filters of the pool. */
 uint64_t bloom_pool_bytes(const struct bloom_pool *pool);
 
+/* How many layers have been added by growth since the pool was made. */
+uint64_t bloom_pool_grown(const struct bloom_pool *pool);
+
 /* Upper limits, 0 for none: bytes of words per filter (all layers) and of the whole pool. They are checked before
  * anything is allocated, for new filters and for growth; existing filters stay as they are. */
 void bloom_pool_set_limits(struct bloom_pool *pool, uint64_t max_filter_bytes, uint64_t max_total_bytes);

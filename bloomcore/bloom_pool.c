@@ -26,6 +26,7 @@ int bloom_pool_create(struct bloom_pool **pool_out)
     for (unsigned i = 0; i < BLOOM_STRIPES; i++)
         atomic_init(&pool->stripes[i].taken, false);
     atomic_init(&pool->bytes, 0);
+    atomic_init(&pool->grown, 0);
     atomic_init(&pool->max_filter_bytes, 0);
     atomic_init(&pool->max_total_bytes, 0);
     atomic_init(&pool->ntwins, 0);
@@ -56,6 +57,11 @@ void bloom_pool_destroy(struct bloom_pool *pool)
 uint64_t bloom_pool_bytes(const struct bloom_pool *pool)
 {
     return atomic_load_explicit(&pool->bytes, memory_order_relaxed);
+}
+
+uint64_t bloom_pool_grown(const struct bloom_pool *pool)
+{
+    return atomic_load_explicit(&pool->grown, memory_order_relaxed);
 }
 
 void bloom_pool_set_limits(struct bloom_pool *pool, uint64_t max_filter_bytes, uint64_t max_total_bytes)

@@ -26,6 +26,7 @@ struct bloom_pool {
     struct bloom_stripe stripes[BLOOM_STRIPES];
 
     alignas(BLOOM_CACHE_LINE) _Atomic uint64_t bytes; /* words of all filters */
+    _Atomic uint64_t grown;                           /* layers added by growth */
     _Atomic uint64_t max_filter_bytes;
     _Atomic uint64_t max_total_bytes;
 

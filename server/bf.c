@@ -111,9 +111,11 @@ static bool reply_add(struct bf_call *call, enum bloom_add result, const struct 
         reply_bool(call->reply, true);
         return true;
     case BLOOM_FULL:
+        stats_add(&call->stats->adds_full, 1);
         reply_error(call->reply, "ERR non scaling filter is full");
         return false;
     case BLOOM_NO_ROOM:
+        stats_add(&call->stats->adds_no_room, 1);
         reply_errorf(call->reply, "ERR problem inserting into filter: %s", err->text);
         return false;
     }
@@ -124,11 +126,13 @@ void bf_finish_query(struct bf_call *call, struct slice item, const struct bloom
 {
     struct bloom_filter *filter = call->entry ? entry_filter(call->entry) : NULL;
     if (filter) {
+        stats_add(&call->stats->keyspace_hits, 1);
         reply_query(call, bloom_probe_query(probe, filter));
         return;
     }
     bool replied;
     bf_look(call);
+    stats_add(call->entry ? &call->stats->keyspace_hits : &call->stats->keyspace_misses, 1);
     if (call->entry && !entry_filter(call->entry) && quarantined_says_maybe(call)) {
         reply_query(call, true);
         return;
@@ -160,6 +164,7 @@ void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const vo
 {
     bool replied, maybe = false;
     bf_look(call);
+    stats_add(call->entry ? &call->stats->keyspace_hits : &call->stats->keyspace_misses, 1);
     if (call->entry && !entry_filter(call->entry))
         maybe = quarantined_says_maybe(call);
     struct bloom_filter *filter = maybe ? NULL : bf_filter(call, &replied);

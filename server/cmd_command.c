@@ -248,20 +248,6 @@ static void reply_docs(struct reply *reply, const struct command *row)
 
 /* ---- handlers -------------------------------------------------------------------------------------------------------------- */
 
-/* The row for "name" or "name|subname". */
-static const struct command *find_full(struct slice name)
-{
-    const char *bar = name.len == 0 ? NULL : memchr(name.ptr, '|', name.len);
-    size_t len = bar == NULL ? name.len : (size_t)(bar - name.ptr);
-    int index = command_find((struct slice){name.ptr, len});
-
-    if (index < 0)
-        return NULL;
-    if (bar == NULL)
-        return command_row((size_t)index);
-    return command_find_sub(command_row((size_t)index), (struct slice){bar + 1, name.len - len - 1});
-}
-
 static void reply_all_info(struct reply *reply)
 {
     size_t n;
@@ -325,7 +311,7 @@ static void look_up(struct command_ctx *ctx, void (*answer)(struct reply *reply,
     lookup->answer = answer;
     lookup->n = n;
     for (size_t i = 0; i < n; i++)
-        lookup->rows[i] = find_full(command_arg(ctx, i + 2));
+        lookup->rows[i] = command_find_full(command_arg(ctx, i + 2));
     if (n > LOOKUP_MAX_ON_LOOP) {
         command_defer(ctx, run_lookup, lookup);
         return;
@@ -373,7 +359,7 @@ void cmd_command_count(struct command_ctx *ctx)
 
 enum list_filter { LIST_ALL, LIST_MODULE, LIST_ACLCAT, LIST_PATTERN };
 
-static bool has_category(const struct command *row, struct slice category)
+bool command_has_category(const struct command *row, struct slice category)
 {
     struct slice words = words_of(row->categories);
     char name[64];
@@ -397,7 +383,7 @@ static bool listed(const struct command *row, enum list_filter filter, struct sl
     case LIST_MODULE:
         return (row->flags & CMD_MODULE) != 0 && value.len == 2 && memcmp(value.ptr, "bf", 2) == 0;
     case LIST_ACLCAT:
-        return has_category(row, value);
+        return command_has_category(row, value);
     case LIST_PATTERN:
         return glob_match(value, words_of(row->full_name), true);
     }

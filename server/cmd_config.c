@@ -124,10 +124,53 @@ void cmd_config_set(struct command_ctx *ctx)
         reply_status(ctx->reply, "OK");
 }
 
+/* ---- CONFIG REWRITE and RESETSTAT ---------------------------------------------------------------------------------------- */
+
+static void run_rewrite(struct command_job *job)
+{
+    struct server *server = job->server;
+    struct config cfg;
+    struct errbuf err = {""};
+
+    /* A copy, so that no reader's section is held open over the writing. Taken under the lock: of two rewrites the later
+     * one has the later settings. */
+    rcu_reader_offline();
+    pthread_mutex_lock(&server->rewrite_lock);
+    rcu_reader_online();
+    int status = config_clone(server_config(server), &cfg);
+    rcu_reader_offline();
+    if (status == 0) {
+        status = config_rewrite(&cfg, server->config_file, &err);
+        config_deinit(&cfg);
+    }
+    pthread_mutex_unlock(&server->rewrite_lock);
+    rcu_reader_online();
+    if (status == 0) {
+        log_notice(&server->log, "CONFIG REWRITE: %s has been written", server->config_file);
+        reply_status(&job->reply, "OK");
+    } else {
+        log_warning(&server->log, "CONFIG REWRITE failed: %s", err.text);
+        reply_errorf(&job->reply, "ERR Rewriting config file: %s", err.text);
+    }
+}
+
+void cmd_config_rewrite(struct command_ctx *ctx)
+{
+    if (ctx->server->config_file[0] == '\0')
+        reply_error(ctx->reply, "ERR The server is running without a config file");
+    else
+        command_defer(ctx, run_rewrite, NULL);
+}
+
+static void run_resetstat(struct command_job *job)
+{
+    server_stats_reset(job->server);
+    reply_status(&job->reply, "OK");
+}
+
 void cmd_config_resetstat(struct command_ctx *ctx)
 {
-    server_stats_reset(ctx->server);
-    reply_status(ctx->reply, "OK");
+    command_defer(ctx, run_resetstat, NULL);
 }
 
 void cmd_config_help(struct command_ctx *ctx)
@@ -137,6 +180,8 @@ void cmd_config_help(struct command_ctx *ctx)
         "    Return the settings whose names match a pattern, with their values.",
         "RESETSTAT",
         "    Set the counters of INFO to zero.",
+        "REWRITE",
+        "    Write the settings in force into the configuration file.",
         "SET <setting> <value> [<setting> <value> ...]",
         "    Change settings, either all that are given or none.",
     };

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config.h"
+
 #define SLOTS 256 /* a power of two, several times the number of rows, so that most names are found at once */
 
 static struct {
@@ -59,6 +61,26 @@ bool slice_to_int64(struct slice arg, int64_t *value_out)
     }
     *value_out = negative ? (int64_t)(0 - value) : (int64_t)value;
     return true;
+}
+
+static bool name_is(const struct command *row, const char *full_name)
+{
+    return strcmp(row->full_name, full_name) == 0;
+}
+
+bool command_arg_is_secret(const struct command *row, const struct resp_command *args, size_t i)
+{
+    if (i == 0)
+        return false;
+    if (name_is(row, "auth"))
+        return true;
+    if (name_is(row, "hello")) /* HELLO 3 AUTH user password: at most two words behind an AUTH */
+        return (i > 2 && slice_is(resp_arg(args, i - 1), "AUTH")) || (i > 3 && slice_is(resp_arg(args, i - 2), "AUTH"));
+    if (name_is(row, "config|set") && i > 2 && i % 2 == 1) {
+        const struct config_row *setting = config_find(resp_arg(args, i - 1));
+        return setting != NULL && (setting->flags & CONFIG_SECRET) != 0;
+    }
+    return false;
 }
 
 void reply_help(struct command_ctx *ctx, const char *const *lines, size_t n)
@@ -135,6 +157,19 @@ const struct command *command_find_sub(const struct command *command, struct sli
             return &command->subcommands[i];
     }
     return NULL;
+}
+
+const struct command *command_find_full(struct slice name)
+{
+    const char *bar = name.len == 0 ? NULL : memchr(name.ptr, '|', name.len);
+    size_t len = bar == NULL ? name.len : (size_t)(bar - name.ptr);
+    int index = command_find((struct slice){name.ptr, len});
+
+    if (index < 0)
+        return NULL;
+    if (bar == NULL)
+        return command_row((size_t)index);
+    return command_find_sub(command_row((size_t)index), (struct slice){bar + 1, name.len - len - 1});
 }
 
 size_t command_index(const struct command *row)

@@ -53,6 +53,9 @@ void reply_help(struct command_ctx *ctx, const char *const *lines, size_t n);
 /* Replies that the number of arguments is wrong: for what the arity in the table cannot say. */
 void reply_wrong_arity(struct command_ctx *ctx);
 
+/* Whether an argument is a password: of AUTH, HELLO and CONFIG SET. What shows commands to others leaves it out. */
+bool command_arg_is_secret(const struct command *row, const struct resp_command *args, size_t i);
+
 /* Strict decimal integer as Redis reads one ("-?[1-9][0-9]*" or "0", no spaces, no plus): false when it is not. */
 bool slice_to_int64(struct slice arg, int64_t *value_out);
 
@@ -132,6 +135,12 @@ int command_find(struct slice name);
 
 /* The row of a subcommand, NULL if the command has none of that name. */
 const struct command *command_find_sub(const struct command *command, struct slice name);
+
+/* The row for "name" or "name|subname", NULL if there is none. */
+const struct command *command_find_full(struct slice name);
+
+/* Whether the row is in the ACL category, given without '@'; ASCII case is ignored. */
+bool command_has_category(const struct command *row, struct slice category);
 
 /* Every row has a number for its counters (struct stats), below STATS_MAX_COMMANDS: a top-level row its index, the rows of
  * subcommands the numbers behind those. And the reverse; command_row() returns NULL past the last row. */

@@ -1,4 +1,4 @@
-/* The table. Its rows are in four files by subject, because one file would be too long, and in one array, because a row's
+/* The table. Its rows are in several files by subject, because one file would be too long, and in one array, because a row's
  * place in it is the number of its counters. */
 #include <stddef.h>
 
@@ -21,8 +21,12 @@
 #define ONOFF_ARGS       ARGS(WORD_ARG("on", "ON"), WORD_ARG("off", "OFF"))
 
 #include "commands_sub.def"
+#include "commands_sub_admin.def"
+
+#undef HELP_ROW
 
 static const struct command table[] = {
+#include "commands_admin.def"
 #include "commands_bf.def"
 #include "commands_connection.def"
 #include "commands_keys.def"

@@ -20,6 +20,7 @@
 
 static const char *const log_levels[] = {"debug", "verbose", "notice", "warning", "nothing", NULL};
 static const char *const quarantine_policies[] = {"error", "maybe", NULL};
+static const char *const enable_policies[] = {"no", "local", "yes", NULL};
 static const char *const only_no[] = {"no", NULL};
 static const char *const only_noeviction[] = {"noeviction", NULL};
 
@@ -256,8 +257,29 @@ static int refuse_together(const char *name, enum config_source source, const ch
     return CONFIG_REFUSED;
 }
 
+int config_percentiles(const char *text, double percentiles_out[CONFIG_MAX_PERCENTILES])
+{
+    int n = 0;
+
+    for (;;) {
+        char *end;
+
+        text += strspn(text, " ");
+        if (*text == '\0')
+            return n;
+        if (n == CONFIG_MAX_PERCENTILES || strspn(text, "0123456789.") != strcspn(text, " "))
+            return -1;
+        percentiles_out[n] = strtod(text, &end);
+        if ((*end != ' ' && *end != '\0') || !(percentiles_out[n] >= 0 && percentiles_out[n] <= 100))
+            return -1;
+        text = end;
+        n++;
+    }
+}
+
 int config_check(const struct config *cfg, enum config_source source, struct errbuf *err)
 {
+    double percentiles[CONFIG_MAX_PERCENTILES];
     double first_layer = cfg->bf_expansion_factor == 0 ? cfg->bf_error_rate : cfg->bf_error_rate / 2;
     struct bloom_size size;
     struct errbuf reason = {{0}};
@@ -273,6 +295,10 @@ int config_check(const struct config *cfg, enum config_source source, struct err
                  reason.text);
         return refuse_together("bf-error-rate", source, text, text, err);
     }
+    if (config_percentiles(cfg->latency_tracking_info_percentiles, percentiles) < 0)
+        return refuse_together("latency-tracking-info-percentiles", source,
+                               "latency-tracking-info-percentiles should contain only numbers between 0.0 and 100.0",
+                               "must be numbers from 0 to 100, at most 32", err);
     if ((cfg->port == 0 || cfg->bind.count == 0) && cfg->unixsocket[0] == '\0') {
         errbuf_set(err, "nothing to listen on: 'port' or 'bind' says none, and 'unixsocket' is empty");
         return CONFIG_REFUSED;

@@ -38,6 +38,7 @@ struct config_rules {
     size_t count;
 };
 
+enum enable_policy { ENABLE_NO, ENABLE_LOCAL, ENABLE_YES };
 enum quarantine_policy { QUARANTINE_ERROR, QUARANTINE_MAYBE };
 
 /* The C type of a field is that of its setting's type. Strings are NUL-terminated and never NULL. */
@@ -70,6 +71,7 @@ enum {
     CONFIG_START_ONLY = 1 << 0, /* fixed once the daemon runs: config_set() refuses it with CONFIG_RUNTIME */
     CONFIG_SECRET = 1 << 1,     /* no message ever repeats its value */
     CONFIG_OCTAL = 1 << 2,      /* an integer that is written in base 8 */
+    CONFIG_OR_MINUS_1 = 1 << 3, /* an integer that may be -1 as well, below its range: none at all */
 };
 
 struct config_row {
@@ -123,6 +125,11 @@ int config_set(struct config *cfg, struct slice name, struct slice value, enum c
 int config_check(const struct config *cfg, enum config_source source, struct errbuf *err)
     __attribute__((warn_unused_result));
 
+/* Reads the percentiles of the setting latency-tracking-info-percentiles. How many, CONFIG_MAX_PERCENTILES at most, or -1 if
+ * the text is no such list. */
+#define CONFIG_MAX_PERCENTILES 32
+int config_percentiles(const char *text, double percentiles_out[CONFIG_MAX_PERCENTILES]);
+
 /* Appends the value as CONFIG GET shows it: bytes in full, lists and rules separated by spaces, secrets as they are. A
  * failure is noted in `out`. */
 void config_get(const struct config *cfg, const struct config_row *row, struct buf *out);
@@ -140,6 +147,17 @@ int config_load_file(struct config *cfg, const char *path, struct errbuf *err) _
 /* The same for text in memory; `name` stands for the file in messages and for includes. The text may have NUL bytes
  * (they are refused). */
 int config_load_text(struct config *cfg, const char *name, struct slice text, struct errbuf *err)
+    __attribute__((warn_unused_result));
+
+/* Makes the file `path` hold the settings of `cfg`: lines whose settings have other values now are replaced, what is set
+ * nowhere is added at the end, everything else (comments, order, includes, lines that are right) stays as it is. The file
+ * is replaced at one moment, with the same mode; a symbolic link stays and its target is replaced. CONFIG_OK,
+ * CONFIG_REFUSED (the file as it is now cannot be read as settings) or a negative errno, with the reason in `err`; the file
+ * is unchanged then. Reads and writes files, syncs: not on a loop. */
+int config_rewrite(const struct config *cfg, const char *path, struct errbuf *err) __attribute__((warn_unused_result));
+
+/* What config_rewrite() would write for a file with this text. */
+int config_rewrite_text(const struct config *cfg, const char *name, struct slice text, struct buf *out, struct errbuf *err)
     __attribute__((warn_unused_result));
 
 enum config_action {

@@ -155,7 +155,8 @@ static void print_range(const struct config_row *row, struct buf *out)
     case CONFIG_INTEGER:
         config_appendf(out, row->flags & CONFIG_OCTAL ? "%" PRIo64 " to %" PRIo64 : "%" PRIu64 " to %" PRIu64, row->min,
                        row->max);
-        config_appendf(out, "%s%s; ", row->unit[0] != '\0' ? " " : "", row->unit);
+        config_appendf(out, "%s%s%s; ", row->unit[0] != '\0' ? " " : "", row->unit,
+                       row->flags & CONFIG_OR_MINUS_1 ? ", or -1" : "");
         break;
     case CONFIG_BYTES:
         if (row->min > 0) {
@@ -218,7 +219,7 @@ static void print_word(struct slice word, struct buf *out)
     config_append(out, "\"");
 }
 
-static void print_setting(const struct config *cfg, const struct config_row *row, struct buf *out)
+void config_print_setting(const struct config *cfg, const struct config_row *row, struct buf *out)
 {
     struct buf value;
     struct slice text;
@@ -262,7 +263,7 @@ void config_print(const struct config *cfg, struct buf *out)
         config_append(out, "\n");
         print_comment(row->doc, out);
         print_facts(row, out);
-        print_setting(cfg, row, out);
+        config_print_setting(cfg, row, out);
     }
 }
 

@@ -24,12 +24,6 @@ struct source {
     ino_t ino;
 };
 
-struct line {
-    struct slice *words; /* into text */
-    size_t nwords;
-    char *text;
-};
-
 /* ---- words ---- */
 
 static int hex_digit(char c)
@@ -89,9 +83,7 @@ static bool read_quoted(struct slice in, size_t *pos, char **out)
     return *pos == in.len || in.ptr[*pos] == ' ' || in.ptr[*pos] == '\t';
 }
 
-/* Cuts a line into words. CONFIG_OK, CONFIG_REFUSED or -ENOMEM; what line_out holds is freed by the caller in any case.
- */
-static int split_line(struct slice in, struct line *line_out, struct errbuf *err)
+int config_line_split(struct slice in, struct config_line *line_out, struct errbuf *err)
 {
     char *out;
     size_t pos = 0;
@@ -123,6 +115,13 @@ static int split_line(struct slice in, struct line *line_out, struct errbuf *err
         }
         line_out->words[line_out->nwords++] = (struct slice){word, (size_t)(out - word)};
     }
+}
+
+void config_line_deinit(struct config_line *line)
+{
+    free(line->text);
+    free(line->words);
+    *line = (struct config_line){NULL, 0, NULL};
 }
 
 /* ---- files ---- */
@@ -161,7 +160,7 @@ static int load_source(struct config *cfg, struct config_merge *merge, const str
 
 /* `include`: a path that is not absolute starts at the directory of the including file. */
 static int load_include(struct config *cfg, struct config_merge *merge, const struct source *source,
-                        const struct line *line, struct errbuf *err)
+                        const struct config_line *line, struct errbuf *err)
 {
     char path[PATH_MAX];
     const char *slash = strrchr(source->name, '/');
@@ -187,20 +186,19 @@ static int load_include(struct config *cfg, struct config_merge *merge, const st
 static int load_line(struct config *cfg, struct config_merge *merge, const struct source *source, struct slice text,
                      struct errbuf *err)
 {
-    struct line line;
+    struct config_line line;
     int status;
 
     if (text.len > 0 && text.ptr[text.len - 1] == '\r')
         text.len--;
-    status = split_line(text, &line, err);
+    status = config_line_split(text, &line, err);
     if (status == CONFIG_OK && line.nwords > 0) {
         if (line.words[0].len == 7 && strncasecmp(line.words[0].ptr, "include", 7) == 0)
             status = load_include(cfg, merge, source, &line, err);
         else
             status = config_apply(cfg, merge, line.words[0], line.words + 1, line.nwords - 1, CONFIG_FILE, err);
     }
-    free(line.text);
-    free(line.words);
+    config_line_deinit(&line);
     return status == CONFIG_UNKNOWN ? CONFIG_REFUSED : status;
 }
 

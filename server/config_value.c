@@ -30,7 +30,7 @@ static bool parse_digits(struct slice text, unsigned base, uint64_t *value_out)
     return true;
 }
 
-/* No setting takes negative numbers; "-1" is out of range, not malformed. */
+/* The only negative number that a setting may take is -1; others are out of range, not malformed. */
 static enum config_fault parse_integer(const struct config_row *row, struct slice text, int64_t *value_out)
 {
     unsigned base = row->flags & CONFIG_OCTAL ? 8 : 10;
@@ -41,6 +41,10 @@ static enum config_fault parse_integer(const struct config_row *row, struct slic
         text = (struct slice){text.ptr + 1, text.len - 1};
     if (!parse_digits(text, base, &value) || value > INT64_MAX || (negative && value == 0))
         return FAULT_FORM;
+    if (negative && value == 1 && row->flags & CONFIG_OR_MINUS_1) {
+        *value_out = -1;
+        return FAULT_NONE;
+    }
     if (negative || value < row->min || value > row->max)
         return FAULT_RANGE;
     *value_out = (int64_t)value;
@@ -468,6 +472,8 @@ void config_fault_redis(const struct config_row *row, enum config_fault fault, c
         redis_form_fault(row, text_out, size);
     else if (row->flags & CONFIG_OCTAL)
         snprintf(text_out, size, "argument must be between %" PRIo64 " and %" PRIo64 " inclusive", row->min, row->max);
+    else if (row->flags & CONFIG_OR_MINUS_1)
+        snprintf(text_out, size, "argument must be between -1 and %" PRIu64 " inclusive", row->max);
     else
         snprintf(text_out, size, "argument must be between %" PRIu64 " and %" PRIu64 " inclusive", row->min, row->max);
 }
@@ -507,7 +513,8 @@ void config_fault_text(const struct config_row *row, char *text_out, size_t size
         else if (row->min == row->max)
             snprintf(text_out, size, "must be %" PRIu64, row->min);
         else
-            snprintf(text_out, size, "must be an integer from %" PRIu64 " to %" PRIu64, row->min, row->max);
+            snprintf(text_out, size, "must be an integer from %" PRIu64 " to %" PRIu64 "%s", row->min, row->max,
+                     row->flags & CONFIG_OR_MINUS_1 ? ", or -1" : "");
         break;
     case CONFIG_BYTES:
         bytes_fault_text(row, text_out, size);

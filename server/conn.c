@@ -167,6 +167,7 @@ static bool send_some(struct conn *conn)
         if (n < 0)
             return errno == EAGAIN || errno == EWOULDBLOCK;
         stats_add(&conn->worker->stats.net_output_bytes, (uint64_t)n);
+        stats_add(&conn->worker->stats.writes_processed, 1);
         atomic_store_explicit(&conn->session.last_ms, conn->worker->now_ms, memory_order_relaxed);
         buf_consume(&conn->out, (size_t)n);
     }
@@ -178,7 +179,7 @@ void conn_flush(struct conn *conn)
     if (conn->closing)
         return;
     if (buf_failed(&conn->out)) {
-        stats_add(&conn->worker->stats.clients_over_limit, 1);
+        stats_add(&conn->worker->stats.over_output_buffer, 1);
         conn_warn_closed(conn, "its replies passed reply-buffer-limit, or there is no memory for them");
         conn_close(conn);
         return;

@@ -159,7 +159,7 @@ static bool keep_rest(struct conn *conn, const char *rest, size_t len)
 
 static void over_input_limit(struct conn *conn)
 {
-    stats_add(&conn->worker->stats.clients_over_limit, 1);
+    stats_add(&conn->worker->stats.over_query_buffer, 1);
     conn_warn_closed(conn, "its command passed client-query-buffer-limit, or there is no memory for it");
     conn_close(conn);
 }
@@ -242,6 +242,7 @@ void conn_read(struct conn *conn)
         return;
     }
     stats_add(&conn->worker->stats.net_input_bytes, (uint64_t)n);
+    stats_add(&conn->worker->stats.reads_processed, 1);
     atomic_store_explicit(&conn->session.last_ms, conn->worker->now_ms, memory_order_relaxed);
     size_t len = conn->in_len + (size_t)n;
     if (!own)

@@ -7,6 +7,7 @@
 #include "command.h"
 #include "conn.h"
 #include "log.h"
+#include "timing.h"
 #include "worker.h"
 
 #define ECHO_LIMIT 128 /* most of a client's words that an error repeats, as in Redis */
@@ -17,6 +18,7 @@ static void reject(struct conn *conn, const struct command *command, const char 
     struct stats *stats = &conn->worker->stats;
     reply_error(&conn->reply, text);
     stats_add(&stats->error_replies, 1);
+    errorstats_count(&conn->worker->timing.errors, text, strlen(text));
     if (command)
         stats_add(&stats->rejected[command_index(command)], 1);
 }
@@ -117,6 +119,7 @@ void dispatch_count_error(struct conn *conn, const struct buf *replies, size_t b
         return;
     stats_add(&conn->worker->stats.failed[counter], 1);
     stats_add(&conn->worker->stats.error_replies, 1);
+    errorstats_count(&conn->worker->timing.errors, buf_head(replies) + before + 1, buf_len(replies) - before - 1);
 }
 
 static void run(struct conn *conn, const struct resp_command *cmd, const struct command *command)
@@ -133,7 +136,12 @@ static void run(struct conn *conn, const struct resp_command *cmd, const struct 
         .reply = &conn->reply,
     };
     size_t before = buf_len(&conn->out);
+    uint64_t start_ns = timing_now_ns();
     command->handler(&ctx);
+    if (!(conn->waits & CONN_WAITS_JOB)) /* otherwise the time ends when the job does */
+        timing_command(worker, command, cmd, &conn->session, timing_now_ns() - start_ns);
+    if (command->flags & CMD_ADMIN)
+        timing_refresh(&worker->timing, server_config(worker->server)); /* it may have been CONFIG SET */
     conn->wrote |= (command->flags & CMD_WRITE) != 0;
     stats_add(&worker->stats.calls[counter], 1);
     dispatch_count_error(conn, &conn->out, before, counter);
@@ -151,7 +159,8 @@ static bool take_into_window(struct conn *conn, const struct resp_command *cmd)
     uint64_t word = 0, want;
     enum window_kind kind;
 
-    if (cmd->argc != 3 || !atomic_load_explicit(&conn->session.authenticated, memory_order_relaxed))
+    if (cmd->argc != 3 || worker->timing.exact ||
+        !atomic_load_explicit(&conn->session.authenticated, memory_order_relaxed))
         return false;
     if (name.len == 9) {
         memcpy(&word, name.ptr, 8);

@@ -46,6 +46,7 @@ HANDLER(cmd_info);
 HANDLER(cmd_config_get);
 HANDLER(cmd_config_set);
 HANDLER(cmd_config_resetstat);
+HANDLER(cmd_config_rewrite);
 HANDLER(cmd_config_help);
 
 /* cmd_connection.c */
@@ -77,6 +78,52 @@ HANDLER(cmd_command_info);
 HANDLER(cmd_command_list);
 HANDLER(cmd_module_list);
 HANDLER(cmd_module_help);
+
+/* cmd_admin.c */
+HANDLER(cmd_cluster_refused);
+HANDLER(cmd_debug);
+HANDLER(cmd_failover);
+HANDLER(cmd_module_refused);
+HANDLER(cmd_replicaof);
+HANDLER(cmd_role);
+HANDLER(cmd_wait);
+HANDLER(cmd_waitaof);
+
+/* cmd_acl.c */
+HANDLER(cmd_acl_cat);
+HANDLER(cmd_acl_dryrun);
+HANDLER(cmd_acl_genpass);
+HANDLER(cmd_acl_getuser);
+HANDLER(cmd_acl_help);
+HANDLER(cmd_acl_list);
+HANDLER(cmd_acl_log);
+HANDLER(cmd_acl_refused);
+HANDLER(cmd_acl_users);
+HANDLER(cmd_acl_whoami);
+
+/* cmd_lolwut.c */
+HANDLER(cmd_lolwut);
+
+/* cmd_memory.c */
+HANDLER(cmd_memory_doctor);
+HANDLER(cmd_memory_help);
+HANDLER(cmd_memory_malloc_stats);
+HANDLER(cmd_memory_purge);
+HANDLER(cmd_memory_stats);
+HANDLER(cmd_memory_usage);
+
+/* cmd_monitor.c */
+HANDLER(cmd_latency_doctor);
+HANDLER(cmd_latency_graph);
+HANDLER(cmd_latency_help);
+HANDLER(cmd_latency_histogram);
+HANDLER(cmd_latency_history);
+HANDLER(cmd_latency_latest);
+HANDLER(cmd_latency_reset);
+HANDLER(cmd_slowlog_get);
+HANDLER(cmd_slowlog_help);
+HANDLER(cmd_slowlog_len);
+HANDLER(cmd_slowlog_reset);
 
 #undef HANDLER
 

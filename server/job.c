@@ -5,6 +5,7 @@
 #include "command.h"
 #include "conn.h"
 #include "rcu.h"
+#include "timing.h"
 #include "worker.h"
 
 struct job {
@@ -12,6 +13,7 @@ struct job {
     struct conn *conn;
     struct buf out;
     const struct command *row;
+    struct timing_deferred timing;
     struct command_job command;
 };
 
@@ -29,6 +31,7 @@ static void job_done(uv_work_t *work, int status)
     struct conn *conn = job->conn;
     (void)status;
     worker_enter(conn->worker);
+    timing_deferred_done(&job->timing, conn->worker);
     conn_deferred_done(conn, &job->out, command_index(job->row), job->row->flags & CMD_WRITE);
     free(job->command.data);
     free(job);
@@ -50,11 +53,14 @@ void command_defer(struct command_ctx *ctx, void (*run)(struct command_job *job)
             .data = data,
             .run = run,
         };
+        timing_defer(&job->timing, conn->worker, ctx->command, ctx->args, ctx->session);
         err = uv_queue_work(&conn->worker->loop, &job->work, job_run, job_done);
     }
     if (err) {
         reply_error(ctx->reply, "ERR out of memory");
         free(data);
+        if (job)
+            timing_deferred_cancel(&job->timing);
         free(job);
         return;
     }

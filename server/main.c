@@ -123,6 +123,7 @@ static int serve(struct server *server, struct main_loop *ml)
 
     if (load_data(server, &err) != 0)
         return complain("cannot start", err.text);
+    server->loaded_filters = registry_count(server->registry);
     /* Only from here on: what was there before the limits is not turned away by them. */
     bloom_pool_set_limits(server->pool, config->bf_max_filter_bytes, config->maxmemory);
     int status = saver_create(&server->saver, server, server->store);
@@ -150,6 +151,8 @@ static int run(struct server *server)
     if (!status)
         status = sessions_create(&server->sessions);
     if (!status)
+        status = server_monitors_init(server);
+    if (!status)
         status = main_loop_init(&ml, server);
     if (status)
         return complain("cannot start", strerror(-status));
@@ -170,6 +173,7 @@ static int run(struct server *server)
     main_loop_deinit(&ml);
     saver_destroy(server->saver);
     store_close(server->store);
+    server_monitors_deinit(server);
     sessions_destroy(server->sessions);
     registry_destroy(server->registry);
     server_config_free(server);
@@ -225,6 +229,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     server.limits = (struct server_log_limits){{.per_second = 2}, {.per_second = 5}, {.per_second = 1}};
     pthread_mutex_init(&server.config_lock, NULL);
+    pthread_mutex_init(&server.rewrite_lock, NULL);
     pthread_mutex_init(&server.stats_lock, NULL);
     atomic_store(&server.config, config);
     server.started_ms = server_now_ms();

@@ -112,6 +112,17 @@ size_t registry_quarantined(const struct registry *r)
     return atomic_load_explicit(&r->quarantined, memory_order_relaxed);
 }
 
+uint64_t registry_index_bytes(const struct registry *r)
+{
+    uint64_t bytes = sizeof(*r);
+    for (unsigned i = 0; i < SHARD_COUNT; i++) {
+        const struct table *table = atomic_load_explicit(&r->shards[i], memory_order_acquire);
+        if (table)
+            bytes += sizeof(*table) + (table_mask(table) + 1) * sizeof(table->slots[0]);
+    }
+    return bytes;
+}
+
 /* ---- look-up ----------------------------------------------------------------------------------------------------------- */
 
 uint64_t registry_hash(const struct registry *r, struct slice name)

@@ -72,6 +72,7 @@ static inline struct entry *registry_lookup(const struct registry *registry, str
 
 size_t registry_count(const struct registry *registry);       /* filters, quarantined ones included */
 size_t registry_quarantined(const struct registry *registry);
+uint64_t registry_index_bytes(const struct registry *registry); /* memory of the table of names; names and entries not counted */
 
 /* ---- changes --------------------------------------------------------------------------------------------------------------- */
 

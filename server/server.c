@@ -2,8 +2,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
+#include "latency.h"
+#include "slowlog.h"
 #include "worker.h"
 
 int64_t server_now_ms(void)
@@ -74,11 +77,87 @@ void server_stats(struct server *server, struct stats *sum_out)
     pthread_mutex_unlock(&server->stats_lock);
 }
 
+static void sum_errors(struct server *server, struct errorstats *sum_out)
+{
+    memset(sum_out, 0, sizeof(*sum_out));
+    for (unsigned i = 0; i < server->nworkers; i++)
+        errorstats_sum(sum_out, &server->workers[i]->timing.errors);
+}
+
+void server_errors(struct server *server, struct errorstats *sum_out)
+{
+    sum_errors(server, sum_out);
+    pthread_mutex_lock(&server->stats_lock);
+    errorstats_subtract(sum_out, &server->errors_base);
+    pthread_mutex_unlock(&server->stats_lock);
+}
+
+/* Of all workers; false when none has one for this command. */
+static bool sum_histograms(struct server *server, size_t counter, struct histogram *sum_out)
+{
+    bool any = false;
+    memset(sum_out, 0, sizeof(*sum_out));
+    for (unsigned i = 0; i < server->nworkers; i++) {
+        const struct histogram *histogram =
+            atomic_load_explicit(&server->workers[i]->timing.histograms[counter], memory_order_acquire);
+        if (histogram)
+            histogram_sum(sum_out, histogram);
+        any |= histogram != NULL;
+    }
+    return any;
+}
+
+bool server_histogram(struct server *server, size_t counter, struct histogram *sum_out)
+{
+    if (!sum_histograms(server, counter, sum_out))
+        return false;
+    pthread_mutex_lock(&server->stats_lock);
+    if (server->histograms_base[counter])
+        histogram_subtract(sum_out, server->histograms_base[counter]);
+    pthread_mutex_unlock(&server->stats_lock);
+    return histogram_count(sum_out) > 0;
+}
+
+/* Without memory for what is to be taken away the histogram goes on from where it was. */
+static void reset_histogram(struct server *server, size_t counter)
+{
+    struct histogram sum;
+    if (!sum_histograms(server, counter, &sum))
+        return;
+    if (!server->histograms_base[counter])
+        server->histograms_base[counter] = malloc(sizeof(sum));
+    if (server->histograms_base[counter])
+        *server->histograms_base[counter] = sum;
+}
+
 void server_stats_reset(struct server *server)
 {
     pthread_mutex_lock(&server->stats_lock);
     sum_all(server, &server->stats_base);
+    sum_errors(server, &server->errors_base);
+    server->grown_base = bloom_pool_grown(server->pool);
+    for (size_t i = 0; i < STATS_MAX_COMMANDS; i++)
+        reset_histogram(server, i);
     pthread_mutex_unlock(&server->stats_lock);
+}
+
+int server_monitors_init(struct server *server)
+{
+    pthread_mutex_init(&server->bf_totals_lock, NULL);
+    int err = slowlog_create(&server->slowlog);
+    return err ? err : latency_create(&server->latency);
+}
+
+void server_monitors_deinit(struct server *server)
+{
+    for (size_t i = 0; i < STATS_MAX_COMMANDS; i++)
+        free(server->histograms_base[i]);
+    memset(server->histograms_base, 0, sizeof(server->histograms_base));
+    pthread_mutex_destroy(&server->bf_totals_lock);
+    slowlog_destroy(server->slowlog);
+    latency_destroy(server->latency);
+    server->slowlog = NULL;
+    server->latency = NULL;
 }
 
 uint64_t server_changes(struct server *server)
@@ -89,9 +168,24 @@ uint64_t server_changes(struct server *server)
     return sum;
 }
 
+uint64_t server_peak_bytes(struct server *server)
+{
+    uint64_t bytes = bloom_pool_bytes(server->pool);
+    uint64_t peak = atomic_load_explicit(&server->peak_bytes, memory_order_relaxed);
+    while (bytes > peak && !atomic_compare_exchange_weak_explicit(&server->peak_bytes, &peak, bytes, memory_order_relaxed,
+                                                                  memory_order_relaxed))
+        ;
+    return bytes > peak ? bytes : peak;
+}
+
 void server_sample(struct server *server)
 {
     struct stats sum;
+    struct rusage usage = {0};
+    getrusage(RUSAGE_THREAD, &usage);
+    atomic_store(&server->main_user_usec, (int64_t)usage.ru_utime.tv_sec * 1000000 + usage.ru_utime.tv_usec);
+    atomic_store(&server->main_sys_usec, (int64_t)usage.ru_stime.tv_sec * 1000000 + usage.ru_stime.tv_usec);
+    server_peak_bytes(server);
     server_stats(server, &sum);
     stats_sampler_update(&server->sampler, &sum, &server->main_stats, server_now_ms());
 }

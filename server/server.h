@@ -7,8 +7,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "bf_totals.h"
 #include "config.h"
 #include "errbuf.h"
+#include "errorstats.h"
 #include "log.h"
 #include "rcu.h"
 #include "registry.h"
@@ -19,7 +21,10 @@
 #define REDIS_COMPAT_VERSION      "8.0.2"
 #define REDISBLOOM_COMPAT_VERSION 80800
 
+struct histogram;
+struct latency;
 struct saver;
+struct slowlog;
 struct store;
 struct worker;
 
@@ -51,9 +56,21 @@ struct server {
      * NULL: always now. Set before the workers start. */
     uint64_t (*durable_ticket)(struct server *server);
     pthread_mutex_t config_lock;
+    pthread_mutex_t rewrite_lock;       /* one CONFIG REWRITE at a time; held while it writes */
     pthread_mutex_t stats_lock;
-    struct stats stats_base;            /* the sums at the last reset */
+    struct stats stats_base;            /* the sums at the last reset, here and in the next two */
+    struct errorstats errors_base;
+    struct histogram *histograms_base[STATS_MAX_COMMANDS]; /* NULL: nothing was counted then */
+    struct slowlog *slowlog;
+    struct latency *latency;
     struct stats_sampler sampler;
+    uint64_t grown_base;                /* bloom_pool_grown() at the last reset */
+    _Atomic uint64_t peak_bytes;        /* most memory for bits so far */
+    _Atomic int64_t main_user_usec;     /* CPU time of the main thread */
+    _Atomic int64_t main_sys_usec;
+    pthread_mutex_t bf_totals_lock;
+    struct bf_totals bf_totals;         /* the last result; under its lock */
+    size_t loaded_filters;              /* at the start */
     int port;                           /* TCP port that is listened on, 0 if none */
     int64_t started_ms;                 /* monotonic */
     int64_t started_unix_ms;
@@ -77,10 +94,23 @@ void server_config_unlock(struct server *server);
 
 /* The counters of all workers and the main thread, summed, since the start or the last reset (CONFIG RESETSTAT). */
 void server_stats(struct server *server, struct stats *sum_out);
-void server_stats_reset(struct server *server);
+
+/* The same for errors by code, and for how long the calls of the row with that counter (command_index()) took; false when
+ * none was measured. */
+void server_errors(struct server *server, struct errorstats *sum_out);
+bool server_histogram(struct server *server, size_t counter, struct histogram *sum_out);
+
+void server_stats_reset(struct server *server); /* not on a loop: it sums up everything there is */
+
+/* What struct server has for this module: slow log, latency monitor. 0 or -ENOMEM; deinit in any case. */
+int server_monitors_init(struct server *server);
+void server_monitors_deinit(struct server *server);
 
 /* Changes to filters since the start, whatever has been reset: what save rules count. */
 uint64_t server_changes(struct server *server);
+
+/* The most bytes that the bits of all filters have taken, as far as anybody looked. */
+uint64_t server_peak_bytes(struct server *server);
 
 /* Takes a sample for the gauges; ten times a second, main thread. */
 void server_sample(struct server *server);

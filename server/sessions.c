@@ -188,6 +188,39 @@ static bool ids_contain(const uint64_t *ids, size_t nids, uint64_t id)
     return false;
 }
 
+/* Goes on from `place`, behind which other threads may have changed the list, after they had a chance at the lock. */
+static struct session *let_others(struct sessions *sessions, struct session *session, struct session *place)
+{
+    list_insert(session->next, place);
+    pthread_mutex_unlock(&sessions->lock);
+    pthread_mutex_lock(&sessions->lock);
+    session = place->prev;
+    list_unlink(place);
+    return session;
+}
+
+void sessions_memory(struct sessions *sessions, struct sessions_memory *memory_out)
+{
+    struct sessions_memory memory = {.bytes = 0};
+    struct session place = {.id = 0};
+    unsigned n = 0;
+
+    pthread_mutex_lock(&sessions->lock);
+    for (struct session *at = sessions->head.next; at != &sessions->head; at = at->next) {
+        if (at->id == 0)
+            continue;
+        uint64_t input = atomic_load_explicit(&at->input_bytes, memory_order_relaxed);
+        uint64_t output = atomic_load_explicit(&at->output_bytes, memory_order_relaxed);
+        memory.bytes += sizeof(*at) + input + output;
+        memory.max_input = input > memory.max_input ? input : memory.max_input;
+        memory.max_output = output > memory.max_output ? output : memory.max_output;
+        if (++n % SESSIONS_PER_LOCK == 0)
+            at = let_others(sessions, at, &place);
+    }
+    pthread_mutex_unlock(&sessions->lock);
+    *memory_out = memory;
+}
+
 void sessions_format(struct sessions *sessions, const uint64_t *ids, size_t nids, int64_t now_ms, struct buf *out)
 {
     struct session place = {.id = 0};
@@ -202,13 +235,8 @@ void sessions_format(struct sessions *sessions, const uint64_t *ids, size_t nids
             session_format(session, now_ms, out);
             buf_append(out, "\n", 1);
         }
-        if (++n % SESSIONS_PER_LOCK == 0) {
-            list_insert(session->next, &place);
-            pthread_mutex_unlock(&sessions->lock);
-            pthread_mutex_lock(&sessions->lock);
-            session = place.prev;
-            list_unlink(&place);
-        }
+        if (++n % SESSIONS_PER_LOCK == 0)
+            session = let_others(sessions, session, &place);
     }
     pthread_mutex_unlock(&sessions->lock);
 }

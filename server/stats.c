@@ -11,6 +11,7 @@ void stats_sum(struct stats *sum, const struct stats *from)
         stats_add(&sum->calls[i], stats_get(&from->calls[i]));
         stats_add(&sum->rejected[i], stats_get(&from->rejected[i]));
         stats_add(&sum->failed[i], stats_get(&from->failed[i]));
+        stats_add(&sum->time_ns[i], stats_get(&from->time_ns[i]));
     }
 }
 
@@ -23,6 +24,7 @@ void stats_subtract(struct stats *sum, const struct stats *base)
         atomic_fetch_sub_explicit(&sum->calls[i], stats_get(&base->calls[i]), memory_order_relaxed);
         atomic_fetch_sub_explicit(&sum->rejected[i], stats_get(&base->rejected[i]), memory_order_relaxed);
         atomic_fetch_sub_explicit(&sum->failed[i], stats_get(&base->failed[i]), memory_order_relaxed);
+        atomic_fetch_sub_explicit(&sum->time_ns[i], stats_get(&base->time_ns[i]), memory_order_relaxed);
     }
 }
 

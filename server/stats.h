@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define STATS_MAX_COMMANDS 192 /* rows of the command table, subcommands included (command_index()); checked by its test */
+#define STATS_MAX_COMMANDS 384 /* rows of the command table, subcommands included (command_index()); checked by its test */
 
 /* X(name, documentation): the plain counters. */
 #define STATS_COUNTERS(X)                                                                                               \
@@ -23,7 +23,14 @@
     X(error_replies, "error replies sent")                                                                              \
     X(unknown_commands, "commands that do not exist")                                                                   \
     X(protocol_errors, "connections closed over malformed input")                                                       \
-    X(clients_over_limit, "connections closed over a buffer limit")                                                     \
+    X(over_query_buffer, "connections closed over client-query-buffer-limit")                                           \
+    X(over_output_buffer, "connections closed over reply-buffer-limit")                                                 \
+    X(reads_processed, "reads from sockets that brought something")                                                     \
+    X(writes_processed, "writes to sockets that took something")                                                        \
+    X(keyspace_hits, "queries whose filter exists")                                                                     \
+    X(keyspace_misses, "queries whose filter does not exist")                                                           \
+    X(adds_full, "adds refused because a filter of fixed size is full")                                                 \
+    X(adds_no_room, "adds refused because the filter cannot grow")                                                      \
     X(changes, "changes to filters: items added, filters created, deleted, renamed; what save rules count")
 
 struct stats {
@@ -33,6 +40,7 @@ struct stats {
     _Atomic uint64_t calls[STATS_MAX_COMMANDS];    /* per row of the command table */
     _Atomic uint64_t rejected[STATS_MAX_COMMANDS]; /* wrong arity, not allowed */
     _Atomic uint64_t failed[STATS_MAX_COMMANDS];   /* answered with an error */
+    _Atomic uint64_t time_ns[STATS_MAX_COMMANDS];  /* spent in calls (timing.h) */
 
     /* Gauges, in the main thread's set only (stats_sampler_update()); not summed. */
     _Atomic uint64_t commands_per_sec;

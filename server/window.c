@@ -4,7 +4,9 @@
 
 #include "bf.h"
 #include "conn.h"
+#include "command.h"
 #include "dispatch.h"
+#include "timing.h"
 #include "worker.h"
 
 static struct window_op *op_at(struct window *window, uint64_t n)
@@ -71,6 +73,9 @@ static void advance(struct worker *worker, uint64_t look_lag, uint64_t probe_lag
 void window_push(struct worker *worker, enum window_kind kind, struct conn *conn, struct slice name, struct slice item)
 {
     struct window *w = &worker->window;
+    if (window_empty(w))
+        w->started_ns = timing_now_ns();
+    w->since[kind]++;
     if (w->pushed - w->finished == WINDOW_SIZE)
         advance(worker, 0, 0, WINDOW_SIZE - 1);
 
@@ -90,7 +95,27 @@ void window_push(struct worker *worker, enum window_kind kind, struct conn *conn
     advance(worker, WINDOW_LOOK, WINDOW_PROBE - WINDOW_LOOK, WINDOW_SIZE - WINDOW_PROBE);
 }
 
+/* Shares the time since the window was last empty out among the commands that have gone through it. */
+static void take_time(struct worker *worker)
+{
+    struct window *w = &worker->window;
+    uint64_t ns = timing_now_ns() - w->started_ns, n = w->since[WINDOW_QUERY] + w->since[WINDOW_ADD];
+    const struct window_op *last = op_at(w, w->finished - 1);
+
+    for (int kind = WINDOW_QUERY; kind <= WINDOW_ADD; kind++) {
+        if (w->since[kind] == 0)
+            continue;
+        const struct command *row = command_row(kind == WINDOW_QUERY ? worker->counter_bf_exists : worker->counter_bf_add);
+        struct slice words[3] = {{row->name, strlen(row->name)}, last->name, last->item};
+        timing_batch(worker, row, w->since[kind], ns / n * w->since[kind], words, &last->conn->session);
+        w->since[kind] = 0;
+    }
+}
+
 void window_flush(struct worker *worker)
 {
+    if (window_empty(&worker->window))
+        return;
     advance(worker, 0, 0, 0);
+    take_time(worker);
 }

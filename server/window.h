@@ -47,6 +47,8 @@ struct window_op {
 struct window {
     uint64_t pushed, looked, probed, finished; /* ops that have taken the step, ever */
     uint64_t chain_from;                       /* the first op of what was read last: see window_new_input() */
+    uint64_t started_ns;                       /* when it was last empty and got an op (timing.h) */
+    uint64_t since[2];                         /* ops of each kind taken in since */
     struct window_op ops[WINDOW_SIZE];
 };
 

@@ -9,6 +9,7 @@
 #include "conn.h"
 #include "log.h"
 #include "rcu.h"
+#include "sleep.h"
 
 /* ---- mailbox --------------------------------------------------------------------------------------------------------- */
 
@@ -78,6 +79,7 @@ static void close_everything(struct worker *worker)
     worker_finish(worker); /* replies that are ready leave first */
     while (worker->conns)
         conn_close(worker->conns);
+    sleepers_wake(worker, true);
     pthread_mutex_lock(&worker->mail_lock);
     worker->deaf = true;
     pthread_mutex_unlock(&worker->mail_lock);
@@ -188,6 +190,7 @@ void worker_enter(struct worker *worker)
     };
     worker->high_water = (size_t)config->reply_buffer_high_water;
     worker->reply_limit = (size_t)config->reply_buffer_limit;
+    timing_refresh(&worker->timing, config);
     worker->over_memory = config->maxmemory && bloom_pool_bytes(worker->server->pool) >= config->maxmemory;
 }
 
@@ -275,6 +278,7 @@ static void on_tick(uv_timer_t *timer)
         else if (buf_len(&conn->out) || conn->out_pause)
             conn_unstick(conn);
     }
+    sleepers_wake(worker, false);
 }
 
 char *worker_buf_get(struct worker *worker)
@@ -311,6 +315,7 @@ static void worker_free(struct worker *worker)
     while (worker->nspare)
         free(worker->spare_bufs[--worker->nspare]);
     resp_args_deinit(&worker->args);
+    timing_deinit(&worker->timing);
     free(worker->arena);
     pthread_mutex_destroy(&worker->mail_lock);
     free(worker);

@@ -19,6 +19,7 @@
 #include "resp_parse.h"
 #include "server.h"
 #include "stats.h"
+#include "timing.h"
 #include "window.h"
 
 struct conn;
@@ -79,6 +80,9 @@ struct worker {
     unsigned nspare;
 
     struct stats stats;
+    struct timing timing;
+    struct sleeper *sleepers;     /* commands that wait for time to pass (sleep.h) */
+    _Atomic unsigned nsleepers;
 };
 
 /* Starts the thread. 0, -ENOMEM or another -errno. */

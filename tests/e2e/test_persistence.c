@@ -358,8 +358,8 @@ DAEMON_TEST(daemon_under_test, persistence, kill_at_any_moment)
         cr_expect_null(strstr(daemon_output(&daemon_under_test), "warning"), "%s", daemon_output(&daemon_under_test));
         redisContext *client = client_open(PORT);
         expect_range(client, "busy", 0, covered);
-        const char *info = client_ask(client, "INFO bloom");
-        cr_expect_not_null(strstr(info, "quarantined_filters:0"), "%s", info);
+        const char *info = client_ask(client, "INFO bf");
+        cr_expect_not_null(strstr(info, "bf_quarantined_filters:0"), "%s", info);
         redisFree(client);
     }
     cr_expect_gt(covered, 100);

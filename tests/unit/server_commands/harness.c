@@ -23,10 +23,12 @@ void harness_init(struct harness *h)
     cr_assert_eq(log_init(&server->log, NULL, LOG_LEVEL_WARNING, &err), 0);
     cr_assert_eq(pthread_mutex_init(&server->config_lock, NULL), 0);
     cr_assert_eq(pthread_mutex_init(&server->stats_lock, NULL), 0);
+    cr_assert_eq(pthread_mutex_init(&server->rewrite_lock, NULL), 0);
     cr_assert_eq(bloom_pool_create(&server->pool), 0);
     cr_assert_eq(reclaimer_create(&server->reclaimer), 0);
     cr_assert_eq(registry_create(&server->registry, server->pool, server->reclaimer), 0);
     cr_assert_eq(sessions_create(&server->sessions), 0);
+    cr_assert_eq(server_monitors_init(server), 0);
     server->started_ms = server_now_ms();
     server->port = 6379;
     h->server = server;
@@ -43,6 +45,7 @@ void harness_deinit(struct harness *h)
     struct config *cfg = atomic_load(&server->config);
 
     sessions_remove(server->sessions, &h->session);
+    server_monitors_deinit(server);
     sessions_destroy(server->sessions);
     rcu_reader_end();
     reclaimer_flush(server->reclaimer);
@@ -54,6 +57,7 @@ void harness_deinit(struct harness *h)
     free(cfg);
     pthread_mutex_destroy(&server->config_lock);
     pthread_mutex_destroy(&server->stats_lock);
+    pthread_mutex_destroy(&server->rewrite_lock);
     buf_deinit(&h->out);
     free(server);
 }

@@ -414,11 +414,12 @@ Test(info, fields_have_the_values_of_the_server)
     cr_assert_eq(registry_create_quarantined(h.server->registry, (struct slice){"q", 1}, 77, "for the test"), REGISTRY_OK);
     bloom_class_release(class);
     stats_add(&h.server->main_stats.items_added, 12345);
-    stats_add(&h.server->main_stats.calls[0], 3);
+    stats_add(&h.server->main_stats.calls[command_find((struct slice){"bf.reserve", 10})], 3);
+    stats_add(&h.server->main_stats.time_ns[command_find((struct slice){"bf.reserve", 10})], 7500);
     atomic_store(&h.server->main_stats.commands_per_sec, 678);
     strcpy(h.server->run_id, "0123456789012345678901234567890123456789");
 
-    text = CALL("INFO", "server", "clients", "memory", "STATS", "cpu", "replication", "commandstats", "bloom", "keyspace");
+    text = CALL("INFO", "server", "clients", "memory", "STATS", "cpu", "replication", "commandstats", "bf", "keyspace");
     cr_expect_eq(h.deferred, 1);
     cr_expect_str_eq(field(text, "redis_version"), "8.0.2");
     cr_expect_str_eq(field(text, "redis_mode"), "standalone");
@@ -433,11 +434,11 @@ Test(info, fields_have_the_values_of_the_server)
     cr_expect_str_eq(field(text, "maxmemory_human"), "0B");
     cr_expect_str_eq(field(text, "instantaneous_ops_per_sec"), "678");
     cr_expect_str_eq(field(text, "role"), "master");
-    cr_expect_str_eq(field(text, "filters"), "2");
-    cr_expect_str_eq(field(text, "quarantined_filters"), "1");
-    cr_expect_str_eq(field(text, "items_added"), "12345");
+    cr_expect_str_eq(field(text, "bf_filters"), "2");
+    cr_expect_str_eq(field(text, "bf_quarantined_filters"), "1");
+    cr_expect_str_eq(field(text, "bf_items_added"), "12345");
     cr_expect_str_eq(field(text, "db0"), "keys=2,expires=0,avg_ttl=0,subexpiry=0");
-    cr_expect_str_eq(field(text, "cmdstat_bf.reserve"), "calls=3,usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=0");
+    cr_expect_str_eq(field(text, "cmdstat_bf.reserve"), "calls=3,usec=7,usec_per_call=2.50,rejected_calls=0,failed_calls=0");
     cr_expect_null(field(text, "cmdstat_bf.add"), "never called");
 }
 

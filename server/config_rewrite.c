@@ -1,0 +1,317 @@
+/* CONFIG REWRITE. The text is made from two readings of the file: one for what its settings are now, includes included, and
+ * one line by line. What differs from the settings in force is written over the last line that sets it, or at the end. In
+ * the end the new text is read as a start would read it: if it does not give the settings in force it is not written. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "config_internal.h"
+
+#define TEXT_MAX    (8 * 1024 * 1024) /* twice the largest file that is read */
+#define REWRITE_END "# Added by CONFIG REWRITE"
+
+/* ---- the text -------------------------------------------------------------------------------------------------------- */
+
+struct rewrite {
+    const struct config *cfg;
+    struct config before;    /* what the file says */
+    const struct config_row *rows;
+    size_t nrows;
+    bool *changed;           /* by row: differs from what the file says, and is not written yet */
+    size_t *last_line;       /* by row: the number of the last line that sets it, 0 for none */
+    size_t last_include;     /* the number of the last line that is an `include`, 0 for none */
+    bool marked;             /* REWRITE_END is there */
+    struct buf *out;
+};
+
+static bool values_equal(const struct config *a, const struct config *b, const struct config_row *row, bool *failed)
+{
+    struct buf x, y;
+
+    buf_init(&x, SIZE_MAX);
+    buf_init(&y, SIZE_MAX);
+    config_get(a, row, &x);
+    config_get(b, row, &y);
+    *failed |= buf_failed(&x) || buf_failed(&y);
+    bool equal = buf_len(&x) == buf_len(&y) && (buf_len(&x) == 0 || memcmp(buf_head(&x), buf_head(&y), buf_len(&x)) == 0);
+    buf_deinit(&x);
+    buf_deinit(&y);
+    return equal;
+}
+
+/* The next line of the text, without its end, which is cut off its front. */
+static struct slice next_line(struct slice *text, bool *ended_out)
+{
+    const char *end = memchr(text->ptr, '\n', text->len);
+    struct slice line = {text->ptr, end == NULL ? text->len : (size_t)(end - text->ptr)};
+
+    *ended_out = end != NULL;
+    text->ptr += line.len + (end != NULL);
+    text->len -= line.len + (end != NULL);
+    return line;
+}
+
+/* The row that a line sets, or NULL. The line has been read before, so it is well-formed. */
+static const struct config_row *line_row(struct slice text, bool *include_out, bool *failed)
+{
+    struct config_line line;
+    const struct config_row *row = NULL;
+
+    if (text.len > 0 && text.ptr[text.len - 1] == '\r')
+        text.len--;
+    *include_out = false;
+    if (config_line_split(text, &line, NULL) != CONFIG_OK)
+        *failed = true;
+    else if (line.nwords > 0)
+        row = config_find(line.words[0]);
+    if (row == NULL && !*failed && line.nwords > 0)
+        *include_out = line.words[0].len == 7 && strncasecmp(line.words[0].ptr, "include", 7) == 0;
+    config_line_deinit(&line);
+    return row;
+}
+
+static bool find_last_lines(struct rewrite *rw, struct slice text)
+{
+    bool failed = false, ended, include;
+
+    for (size_t number = 1; text.len > 0; number++) {
+        struct slice line = next_line(&text, &ended);
+        const struct config_row *row = line_row(line, &include, &failed);
+        if (row != NULL)
+            rw->last_line[row - rw->rows] = number;
+        if (include)
+            rw->last_include = number;
+        rw->marked |= line.len == strlen(REWRITE_END) && memcmp(line.ptr, REWRITE_END, line.len) == 0;
+    }
+    return !failed;
+}
+
+/* `save` adds up over all files, so what others have said must be taken back first. */
+static void write_setting(struct rewrite *rw, size_t i)
+{
+    const struct config_row *row = &rw->rows[i];
+
+    if (row->type == CONFIG_RULES && rw->last_include > 0)
+        config_appendf(rw->out, "%s \"\"\n", row->name);
+    config_print_setting(rw->cfg, row, rw->out);
+}
+
+static bool write_lines(struct rewrite *rw, struct slice text)
+{
+    bool failed = false, ended = true, include;
+
+    for (size_t number = 1; text.len > 0; number++) {
+        struct slice line = next_line(&text, &ended);
+        const struct config_row *row = line_row(line, &include, &failed);
+        if (row != NULL && rw->changed[row - rw->rows]) {
+            if (rw->last_line[row - rw->rows] == number && number > rw->last_include) {
+                write_setting(rw, (size_t)(row - rw->rows));
+                rw->last_line[row - rw->rows] = SIZE_MAX; /* written */
+            }
+            continue; /* an earlier line of a setting that has several, or one with an include behind it, which would win */
+        }
+        buf_append(rw->out, line.ptr, line.len);
+        if (ended)
+            buf_append(rw->out, "\n", 1);
+    }
+    if (!ended)
+        buf_append(rw->out, "\n", 1);
+    for (size_t i = 0; i < rw->nrows; i++) {
+        if (!rw->changed[i] || rw->last_line[i] == SIZE_MAX)
+            continue;
+        if (!rw->marked)
+            config_append(rw->out, "\n" REWRITE_END "\n");
+        rw->marked = true;
+        write_setting(rw, i);
+    }
+    return !failed && !buf_failed(rw->out);
+}
+
+/* Whether a start with the new text would give the settings in force. */
+static int verify(struct rewrite *rw, const char *name, struct errbuf *err)
+{
+    struct config after;
+    bool failed = false;
+    int status = config_init(&after);
+
+    if (status != 0)
+        return status;
+    status = config_load_text(&after, name, (struct slice){buf_head(rw->out), buf_len(rw->out)}, err);
+    for (size_t i = 0; i < rw->nrows && status == CONFIG_OK; i++) {
+        if (!values_equal(&after, rw->cfg, &rw->rows[i], &failed)) {
+            errbuf_set(err, "'%s' cannot be written so that it is read back", rw->rows[i].name);
+            status = CONFIG_REFUSED;
+        }
+    }
+    config_deinit(&after);
+    return status == CONFIG_OK && failed ? -ENOMEM : status;
+}
+
+static int make_text(struct rewrite *rw, const char *name, struct slice text, struct errbuf *err)
+{
+    bool failed = false;
+    int status = config_load_text(&rw->before, name, text, err);
+
+    if (status != CONFIG_OK)
+        return status;
+    for (size_t i = 0; i < rw->nrows; i++)
+        rw->changed[i] = !values_equal(&rw->before, rw->cfg, &rw->rows[i], &failed);
+    if (failed || !find_last_lines(rw, text) || !write_lines(rw, text))
+        return -ENOMEM;
+    return verify(rw, name, err);
+}
+
+int config_rewrite_text(const struct config *cfg, const char *name, struct slice text, struct buf *out, struct errbuf *err)
+{
+    struct rewrite rw = {.cfg = cfg, .out = out};
+    int status = config_init(&rw.before);
+
+    if (status == 0) {
+        rw.rows = config_table(&rw.nrows);
+        rw.changed = calloc(rw.nrows, sizeof(*rw.changed));
+        rw.last_line = calloc(rw.nrows, sizeof(*rw.last_line));
+        status = rw.changed == NULL || rw.last_line == NULL ? -ENOMEM : make_text(&rw, name, text, err);
+        free(rw.changed);
+        free(rw.last_line);
+        config_deinit(&rw.before);
+    }
+    if (status == -ENOMEM)
+        errbuf_set(err, "out of memory");
+    return status;
+}
+
+/* ---- the file -------------------------------------------------------------------------------------------------------- */
+
+static int failed_errno(const char *what, const char *path, struct errbuf *err)
+{
+    int status = errno != 0 ? -errno : -EIO;
+
+    errbuf_set(err, "%s %s: %s", what, path, strerror(-status));
+    return status;
+}
+
+static int read_all(int fd, const char *path, struct buf *out, struct errbuf *err)
+{
+    for (;;) {
+        char *room = buf_reserve(out, 4096);
+        if (room == NULL) {
+            errno = buf_len(out) + 4096 > TEXT_MAX ? EFBIG : ENOMEM;
+            return failed_errno("cannot read", path, err);
+        }
+        ssize_t n = read(fd, room, 4096);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return failed_errno("cannot read", path, err);
+        if (n == 0)
+            return 0;
+        buf_commit(out, (size_t)n);
+    }
+}
+
+static int read_file(const char *path, struct buf *out, struct stat *stat_out, struct errbuf *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return failed_errno("cannot open", path, err);
+    int status = fstat(fd, stat_out) != 0 ? failed_errno("cannot read", path, err) : read_all(fd, path, out, err);
+    close(fd);
+    return status;
+}
+
+static int write_all(int fd, const char *data, size_t len)
+{
+    while (len > 0) {
+        ssize_t n = write(fd, data, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        data += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+/* The owner is kept where that is allowed; the mode always. */
+static int write_file(const char *path, const struct buf *text, const struct stat *old, struct errbuf *err)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+    if (fd < 0)
+        return failed_errno("cannot create", path, err);
+    int owner_kept = fchown(fd, old->st_uid, old->st_gid);
+    int status = 0;
+    (void)owner_kept;
+    if (fchmod(fd, old->st_mode & 07777) != 0 || write_all(fd, buf_head(text), buf_len(text)) != 0 || fsync(fd) != 0)
+        status = failed_errno("cannot write", path, err);
+    if (close(fd) != 0 && status == 0)
+        status = failed_errno("cannot write", path, err);
+    if (status != 0)
+        unlink(path);
+    return status;
+}
+
+static int sync_directory_of(const char *path, struct errbuf *err)
+{
+    char dir[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    size_t len = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
+
+    memcpy(dir, len == 0 ? "." : path, len == 0 ? 1 : len);
+    dir[len == 0 ? 1 : len] = '\0';
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return failed_errno("cannot sync", dir, err);
+    int status = fsync(fd) != 0 ? failed_errno("cannot sync", dir, err) : 0;
+    close(fd);
+    return status;
+}
+
+static int replace_file(const char *path, const struct buf *text, const struct stat *old, struct errbuf *err)
+{
+    char temporary[PATH_MAX];
+
+    if (snprintf(temporary, sizeof(temporary), "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof(temporary)) {
+        errno = ENAMETOOLONG;
+        return failed_errno("cannot write", path, err);
+    }
+    unlink(temporary); /* of a process with this number that was killed in between */
+    int status = write_file(temporary, text, old, err);
+    if (status != 0)
+        return status;
+    if (rename(temporary, path) != 0) {
+        status = failed_errno("cannot replace", path, err);
+        unlink(temporary);
+        return status;
+    }
+    return sync_directory_of(path, err);
+}
+
+int config_rewrite(const struct config *cfg, const char *path, struct errbuf *err)
+{
+    char real[PATH_MAX];
+    struct stat old;
+    struct buf text, rewritten;
+
+    if (realpath(path, real) == NULL)
+        return failed_errno("cannot open", path, err);
+    buf_init(&text, TEXT_MAX);
+    buf_init(&rewritten, TEXT_MAX);
+    int status = read_file(real, &text, &old, err);
+    if (status == 0)
+        status = config_rewrite_text(cfg, real, (struct slice){buf_head(&text), buf_len(&text)}, &rewritten, err);
+    if (status == CONFIG_OK)
+        status = replace_file(real, &rewritten, &old, err);
+    buf_deinit(&text);
+    buf_deinit(&rewritten);
+    return status;
+}

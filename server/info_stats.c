@@ -1,0 +1,167 @@
+/* INFO: what has been done so far. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "command.h"
+#include "histogram.h"
+#include "info.h"
+#include "saver.h"
+
+#define LEN(array) (sizeof(array) / sizeof((array)[0]))
+
+/* ---- persistence ----------------------------------------------------------------------------------------------------- */
+
+void info_persistence(struct info *info)
+{
+    static const char *const forks[] = {"current_cow_peak", "current_cow_size", "current_cow_size_age"};
+    struct saver_info saver;
+
+    saver_info(info->server->saver, &saver);
+    info_line(info, "loading:0");
+    info_line(info, "async_loading:0");
+    info_zeros(info, forks, LEN(forks));
+    info_line(info, "rdb_changes_since_last_save:%" PRIu64, saver.changes);
+    info_line(info, "rdb_bgsave_in_progress:%d", saver.running);
+    info_line(info, "rdb_last_save_time:%" PRId64, saver.last_save_unix);
+    info_line(info, "rdb_last_bgsave_status:%s", saver.last_ok ? "ok" : "err");
+    info_line(info, "rdb_last_bgsave_time_sec:%" PRId64, saver.last_duration_ms < 0 ? -1 : saver.last_duration_ms / 1000);
+    info_line(info, "rdb_current_bgsave_time_sec:%" PRId64, saver.running_ms < 0 ? -1 : saver.running_ms / 1000);
+    info_line(info, "rdb_saves:%" PRIu64, saver.saves);
+    info_line(info, "rdb_last_cow_size:0");
+    info_line(info, "rdb_last_load_keys_expired:0");
+    info_line(info, "rdb_last_load_keys_loaded:%zu", info->server->loaded_filters);
+    if (saver.last_error[0] != '\0')
+        info_line(info, "last_save_error:%s", saver.last_error);
+    info_line(info, "aof_enabled:0");
+    info_line(info, "aof_rewrite_in_progress:0");
+    info_line(info, "aof_rewrite_scheduled:0");
+    info_line(info, "aof_last_rewrite_time_sec:-1");
+    info_line(info, "aof_current_rewrite_time_sec:-1");
+    info_line(info, "aof_last_bgrewrite_status:ok");
+    info_line(info, "aof_rewrites:0");
+    info_line(info, "aof_rewrites_consecutive_failures:0");
+    info_line(info, "aof_last_write_status:ok");
+    info_line(info, "aof_last_cow_size:0");
+    info_line(info, "module_fork_in_progress:0");
+    info_line(info, "module_fork_last_cow_size:0");
+}
+
+/* ---- stats ----------------------------------------------------------------------------------------------------------- */
+
+static uint64_t errors_with_code(const struct info *info, const char *code)
+{
+    size_t used = atomic_load_explicit(&info->errors.used, memory_order_relaxed);
+
+    for (size_t i = 0; i < used; i++) {
+        if (strcmp(info->errors.rows[i].code, code) == 0)
+            return atomic_load_explicit(&info->errors.rows[i].count, memory_order_relaxed);
+    }
+    return 0;
+}
+
+static void traffic(struct info *info)
+{
+    static const char *const replication[] = {"total_net_repl_input_bytes", "total_net_repl_output_bytes"};
+    const struct stats *stats = &info->stats, *gauges = &info->server->main_stats;
+
+    info_line(info, "total_connections_received:%" PRIu64, stats_get(&stats->connections_received));
+    info_line(info, "total_commands_processed:%" PRIu64, stats_get(&stats->commands_processed));
+    info_line(info, "instantaneous_ops_per_sec:%" PRIu64, stats_get(&gauges->commands_per_sec));
+    info_line(info, "total_net_input_bytes:%" PRIu64, stats_get(&stats->net_input_bytes));
+    info_line(info, "total_net_output_bytes:%" PRIu64, stats_get(&stats->net_output_bytes));
+    info_zeros(info, replication, LEN(replication));
+    info_line(info, "instantaneous_input_kbps:%.2f", (double)stats_get(&gauges->input_bytes_per_sec) / 1024);
+    info_line(info, "instantaneous_output_kbps:%.2f", (double)stats_get(&gauges->output_bytes_per_sec) / 1024);
+    info_line(info, "instantaneous_input_repl_kbps:0.00");
+    info_line(info, "instantaneous_output_repl_kbps:0.00");
+    info_line(info, "rejected_connections:%" PRIu64, stats_get(&stats->connections_rejected));
+}
+
+void info_stats(struct info *info)
+{
+    static const char *const before_hits[] = {"sync_full", "sync_partial_ok", "sync_partial_err", "expired_keys",
+                                              "expired_time_cap_reached_count", "expire_cycle_cpu_milliseconds",
+                                              "evicted_keys", "evicted_clients", "total_eviction_exceeded_time",
+                                              "current_eviction_exceeded_time"};
+    static const char *const after_hits[] = {"pubsub_channels", "pubsub_patterns", "pubsubshard_channels",
+                                             "latest_fork_usec", "total_forks", "migrate_cached_sockets",
+                                             "slave_expires_tracked_keys", "active_defrag_hits", "active_defrag_misses",
+                                             "active_defrag_key_hits", "active_defrag_key_misses",
+                                             "total_active_defrag_time", "current_active_defrag_time",
+                                             "tracking_total_keys", "tracking_total_items",
+                                             "tracking_total_prefixes", "unexpected_error_replies"};
+    const struct stats *stats = &info->stats;
+
+    traffic(info);
+    info_zeros(info, before_hits, LEN(before_hits));
+    info_line(info, "keyspace_hits:%" PRIu64, stats_get(&stats->keyspace_hits));
+    info_line(info, "keyspace_misses:%" PRIu64, stats_get(&stats->keyspace_misses));
+    info_zeros(info, after_hits, LEN(after_hits));
+    info_line(info, "total_error_replies:%" PRIu64, stats_get(&stats->error_replies));
+    info_line(info, "total_reads_processed:%" PRIu64, stats_get(&stats->reads_processed));
+    info_line(info, "total_writes_processed:%" PRIu64, stats_get(&stats->writes_processed));
+    info_line(info, "client_query_buffer_limit_disconnections:%" PRIu64, stats_get(&stats->over_query_buffer));
+    info_line(info, "client_output_buffer_limit_disconnections:%" PRIu64, stats_get(&stats->over_output_buffer));
+    info_line(info, "acl_access_denied_auth:%" PRIu64, errors_with_code(info, "WRONGPASS"));
+    info_line(info, "unknown_commands:%" PRIu64, stats_get(&stats->unknown_commands));
+    info_line(info, "protocol_errors:%" PRIu64, stats_get(&stats->protocol_errors));
+}
+
+/* ---- by command, by error -------------------------------------------------------------------------------------------- */
+
+void info_commandstats(struct info *info)
+{
+    const struct command *row;
+
+    for (size_t i = 0; (row = command_row(i)) != NULL; i++) {
+        uint64_t calls = stats_get(&info->stats.calls[i]), ns = stats_get(&info->stats.time_ns[i]);
+        uint64_t rejected = stats_get(&info->stats.rejected[i]), failed = stats_get(&info->stats.failed[i]);
+
+        if (calls + rejected + failed > 0)
+            info_line(info,
+                      "cmdstat_%s:calls=%" PRIu64 ",usec=%" PRIu64 ",usec_per_call=%.2f,rejected_calls=%" PRIu64
+                      ",failed_calls=%" PRIu64,
+                      row->full_name, calls, ns / 1000, calls == 0 ? 0 : (double)ns / 1000 / (double)calls, rejected, failed);
+    }
+}
+
+void info_errorstats(struct info *info)
+{
+    size_t used = atomic_load_explicit(&info->errors.used, memory_order_relaxed);
+
+    for (size_t i = 0; i < used; i++) {
+        const struct errorstats_row *row = &info->errors.rows[i];
+        uint64_t count = atomic_load_explicit(&row->count, memory_order_relaxed);
+        if (count > 0)
+            info_line(info, "errorstat_%s:count=%" PRIu64, row->code, count);
+    }
+}
+
+void info_latencystats(struct info *info)
+{
+    double percentiles[CONFIG_MAX_PERCENTILES];
+    int n = config_percentiles(info->cfg->latency_tracking_info_percentiles, percentiles);
+    const struct command *row;
+    struct histogram histogram;
+
+    for (size_t i = 0; (row = command_row(i)) != NULL; i++) {
+        char text[CONFIG_MAX_PERCENTILES * 48] = "";
+        size_t used = 0;
+
+        if (!info->cfg->latency_tracking || !server_histogram(info->server, i, &histogram))
+            continue;
+        for (int p = 0; p < n && used < sizeof(text); p++)
+            used += (size_t)snprintf(text + used, sizeof(text) - used, "%sp%g=%.3f", p > 0 ? "," : "", percentiles[p],
+                                     (double)histogram_percentile(&histogram, percentiles[p]) / 1000);
+        info_line(info, "latency_percentiles_usec_%s:%s", row->full_name, text);
+    }
+}
+
+void info_keyspace(struct info *info)
+{
+    size_t n = registry_count(info->server->registry);
+
+    if (n > 0)
+        info_line(info, "db0:keys=%zu,expires=0,avg_ttl=0,subexpiry=0", n);
+}

@@ -1,0 +1,24 @@
+/* sleep: commands that wait for nothing but time. The connection waits, its loop and the pool's threads do not. A worker
+ * looks at its sleepers at each tick, so a sleep may be up to WORKER_TICK_MS longer than asked for.
+ *
+ * Thread: the worker's. */
+#ifndef BLOOMERY_SLEEP_H
+#define BLOOMERY_SLEEP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct command_ctx;
+struct sleeper;
+struct worker;
+
+#define SLEEP_FOR_EVER INT64_MAX
+
+/* Makes the connection wait for `ms` (>= 0) milliseconds and then gives it the reply, which is text on the wire, the same in
+ * both protocols, and constant. `timed`: the time counts as the command's. The handler must not reply itself. */
+void command_sleep(struct command_ctx *ctx, int64_t ms, const char *reply, bool timed);
+
+/* Ends the sleeps that are over, and those whose connections are closing; all of them with `all`. */
+void sleepers_wake(struct worker *worker, bool all);
+
+#endif

@@ -1,0 +1,176 @@
+/* One allocation per entry: the words lie packed behind it. */
+#include "slowlog.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NOTE_SIZE 48 /* "... (18446744073709551615 more arguments)" */
+
+struct slowlog_entry {
+    struct slowlog_entry *older, *newer;
+    uint64_t id;
+    int64_t unix_sec;
+    int64_t usec;
+    char addr[64];
+    size_t nargs;
+    uint32_t lens[SLOWLOG_MAX_ARGS];
+    size_t name_len;
+    char text[]; /* the words, then the client's name */
+};
+
+struct slowlog {
+    pthread_mutex_t lock;
+    struct slowlog_entry *newest, *oldest;
+    size_t len;
+    uint64_t next_id;
+};
+
+int slowlog_create(struct slowlog **slowlog_out)
+{
+    struct slowlog *slowlog = calloc(1, sizeof(*slowlog));
+
+    if (slowlog == NULL)
+        return -ENOMEM;
+    pthread_mutex_init(&slowlog->lock, NULL);
+    *slowlog_out = slowlog;
+    return 0;
+}
+
+void slowlog_destroy(struct slowlog *slowlog)
+{
+    if (slowlog == NULL)
+        return;
+    slowlog_reset(slowlog);
+    pthread_mutex_destroy(&slowlog->lock);
+    free(slowlog);
+}
+
+/* ---- entries --------------------------------------------------------------------------------------------------------- */
+
+/* Writes a word as it is remembered, at most SLOWLOG_MAX_BYTES + NOTE_SIZE bytes; its length. */
+static size_t write_word(struct slice word, char *out)
+{
+    size_t len = word.len < SLOWLOG_MAX_BYTES ? word.len : SLOWLOG_MAX_BYTES;
+
+    if (len > 0)
+        memcpy(out, word.ptr, len);
+    if (word.len > SLOWLOG_MAX_BYTES)
+        len += (size_t)snprintf(out + len, NOTE_SIZE, "... (%zu more bytes)", word.len - SLOWLOG_MAX_BYTES);
+    return len;
+}
+
+struct slowlog_entry *slowlog_entry_create(const struct slice *words, size_t argc, const struct session *session)
+{
+    char text[SLOWLOG_MAX_ARGS * (SLOWLOG_MAX_BYTES + NOTE_SIZE)];
+    uint32_t lens[SLOWLOG_MAX_ARGS];
+    size_t nargs = argc < SLOWLOG_MAX_ARGS ? argc : SLOWLOG_MAX_ARGS, used = 0;
+    size_t name_len = session->name == NULL ? 0 : strlen(session->name);
+
+    for (size_t i = 0; i < nargs; i++) {
+        if (argc > SLOWLOG_MAX_ARGS && i == SLOWLOG_MAX_ARGS - 1)
+            lens[i] = (uint32_t)snprintf(text + used, NOTE_SIZE, "... (%zu more arguments)", argc - i);
+        else
+            lens[i] = (uint32_t)write_word(words[i], text + used);
+        used += lens[i];
+    }
+    struct slowlog_entry *entry = malloc(sizeof(*entry) + used + name_len);
+    if (entry == NULL)
+        return NULL;
+    *entry = (struct slowlog_entry){.nargs = nargs, .name_len = name_len};
+    memcpy(entry->lens, lens, nargs * sizeof(lens[0]));
+    memcpy(entry->addr, session->addr, sizeof(entry->addr));
+    memcpy(entry->text, text, used);
+    if (name_len > 0)
+        memcpy(entry->text + used, session->name, name_len);
+    return entry;
+}
+
+void slowlog_entry_destroy(struct slowlog_entry *entry)
+{
+    free(entry);
+}
+
+/* ---- the list -------------------------------------------------------------------------------------------------------- */
+
+static void drop_oldest(struct slowlog *slowlog)
+{
+    struct slowlog_entry *entry = slowlog->oldest;
+
+    slowlog->oldest = entry->newer;
+    if (slowlog->oldest != NULL)
+        slowlog->oldest->older = NULL;
+    else
+        slowlog->newest = NULL;
+    slowlog->len--;
+    slowlog_entry_destroy(entry);
+}
+
+void slowlog_add(struct slowlog *slowlog, struct slowlog_entry *entry, int64_t unix_sec, int64_t usec, size_t max_len)
+{
+    pthread_mutex_lock(&slowlog->lock);
+    entry->id = slowlog->next_id++;
+    entry->unix_sec = unix_sec;
+    entry->usec = usec;
+    entry->newer = NULL;
+    entry->older = slowlog->newest;
+    if (entry->older != NULL)
+        entry->older->newer = entry;
+    else
+        slowlog->oldest = entry;
+    slowlog->newest = entry;
+    slowlog->len++;
+    while (slowlog->len > max_len)
+        drop_oldest(slowlog);
+    pthread_mutex_unlock(&slowlog->lock);
+}
+
+size_t slowlog_len(struct slowlog *slowlog)
+{
+    pthread_mutex_lock(&slowlog->lock);
+    size_t len = slowlog->len;
+    pthread_mutex_unlock(&slowlog->lock);
+    return len;
+}
+
+void slowlog_reset(struct slowlog *slowlog)
+{
+    pthread_mutex_lock(&slowlog->lock);
+    struct slowlog_entry *entry = slowlog->newest;
+    slowlog->newest = slowlog->oldest = NULL;
+    slowlog->len = 0;
+    pthread_mutex_unlock(&slowlog->lock);
+    while (entry != NULL) { /* not under the lock: workers may want to add */
+        struct slowlog_entry *older = entry->older;
+        slowlog_entry_destroy(entry);
+        entry = older;
+    }
+}
+
+static void reply_entry(const struct slowlog_entry *entry, struct reply *reply)
+{
+    const char *text = entry->text;
+
+    reply_array(reply, 6);
+    reply_integer(reply, (int64_t)entry->id);
+    reply_integer(reply, entry->unix_sec);
+    reply_integer(reply, entry->usec);
+    reply_array(reply, entry->nargs);
+    for (size_t i = 0; i < entry->nargs; i++) {
+        reply_bulk(reply, text, entry->lens[i]);
+        text += entry->lens[i];
+    }
+    reply_bulk_str(reply, entry->addr);
+    reply_bulk(reply, text, entry->name_len);
+}
+
+void slowlog_reply(struct slowlog *slowlog, size_t n, struct reply *reply)
+{
+    pthread_mutex_lock(&slowlog->lock);
+    reply_array(reply, n < slowlog->len ? n : slowlog->len);
+    for (const struct slowlog_entry *entry = slowlog->newest; entry != NULL && n > 0; entry = entry->older, n--)
+        reply_entry(entry, reply);
+    pthread_mutex_unlock(&slowlog->lock);
+}

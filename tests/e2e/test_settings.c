@@ -66,12 +66,13 @@ DAEMON_TEST(the_daemon, settings, refusals_say_where_and_why)
 /* A port that is taken ends the start, and the message names it. */
 DAEMON_TEST(the_daemon, settings, a_taken_port_is_named)
 {
-    char port[16], text[64];
+    char port[16], text[64], dir[300];
 
     daemon_start(&the_daemon, NULL);
     snprintf(port, sizeof(port), "%d", the_daemon.port);
     snprintf(text, sizeof(text), "127.0.0.1:%d", the_daemon.port);
-    cr_assert_eq(RUN(NULL, "--port", port, "--bind", "127.0.0.1", "--dir", "/tmp"), 1, "%s", printed);
+    snprintf(dir, sizeof(dir), "%s/another", the_daemon.dir);
+    cr_assert_eq(RUN(NULL, "--port", port, "--bind", "127.0.0.1", "--dir", dir), 1, "%s", printed);
     cr_assert_not_null(strstr(printed, text), "%s", printed);
 }
 

@@ -9,6 +9,8 @@
 
 static void play(const char *topic)
 {
+    /* On a busy machine a command may take longer than the 10 ms from which on the slow log remembers it. */
+    const char *const args[] = {"--slowlog-log-slower-than", "60000000", NULL};
     static const char protocols[] = {2, 3};
     struct corpus_result sum = {0, 0, 0};
     struct compat compat;
@@ -23,7 +25,7 @@ static void play(const char *topic)
 
         snprintf(path, sizeof(path), BLOOMERY_GOLDEN_DIR "/corpus/%s.resp%d.replies", topic, protocols[i]);
         corpus_load(&corpus, path);
-        daemon_start(&daemon, NULL);
+        daemon_start(&daemon, args);
         result = corpus_play(&corpus, daemon.port, protocols[i], &compat);
         daemon_deinit(&daemon);
         cr_assert_eq(result.cases, corpus.count);

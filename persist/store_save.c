@@ -90,6 +90,7 @@ struct target {
     char *before_name;
     bool same_name;     /* as in that record */
     bool before_is_final; /* its files have their names; otherwise they may be under temporary ones */
+    bool avoid_dir;       /* they could not be given their names in that directory */
     struct manifest_filter record;
 };
 
@@ -289,7 +290,7 @@ static int put_somewhere(struct save *save, struct target *target, bool link, st
         else
             name_dir_alternate(record->id, n, record->dir);
         /* Where its files could not be given their names the last time. */
-        if (target->before.nlayers > 0 && !target->before_is_final && strcmp(record->dir, target->before.dir) == 0) {
+        if (target->avoid_dir && strcmp(record->dir, target->before.dir) == 0) {
             errbuf_set(&reason, "filters/%s holds files that cannot be replaced", record->dir);
             continue;
         }
@@ -354,6 +355,7 @@ static int save_committed(struct save *save, struct target *target, struct index
         rc = set_before(target, filter, !(committed->flags & INDEX_UNPLACED), err);
     if (rc != 0)
         return rc;
+    target->avoid_dir = !target->before_is_final;
     if (!clean || !target->same_name || !target->before_is_final)
         return write_item(save, target, clean, err);
     return target->before.expires_ms == item->expires_ms ? save_carry(save, committed, err) : respool(save, target, 0, err);
@@ -379,6 +381,7 @@ static int save_written(struct save *save, struct target *target, struct written
     rc = claim_dir(save, target, target->before.dir, target->before.nlayers, &unused, err);
     if (rc == 0)
         return respool(save, target, INDEX_WRITTEN | INDEX_TAKEN, err);
+    target->avoid_dir = true;
     return rc == PLACE_UNUSABLE ? write_item(save, target, true, err) : rc;
 }
 
@@ -435,6 +438,7 @@ static int save_item(struct save *save, const struct store_item *item, struct er
     target->item = item;
     target->before.nlayers = 0;
     target->before.dir[0] = '\0';
+    target->avoid_dir = false;
     if (item->quarantined)
         return save_quarantined(save, target, committed, written, err);
     CHECK(!committed || !(committed->flags & INDEX_QUARANTINED));

@@ -1,17 +1,38 @@
 #include "fault_fs.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* Counts an operation. True when it is to fail. */
 static bool strikes(struct fault_fs *fault, const char *op)
 {
     fault->calls++;
+    if (fault->kind == FAULT_FULL)
+        return false;
     if (fault->fail_at == 0 || fault->calls < fault->fail_at || (fault->calls > fault->fail_at && !fault->from_then_on))
         return false;
     if (!fault->hit)
         fault->hit_op = op;
     fault->hit = true;
     return true;
+}
+
+/* Whether there is no room for an operation that has been counted. */
+static bool is_full(struct fault_fs *fault, const char *op)
+{
+    if (fault->kind != FAULT_FULL || fault->fail_at == 0 || fault->calls < fault->fail_at)
+        return false;
+    if (!fault->hit)
+        fault->hit_op = op;
+    fault->hit = true;
+    return true;
+}
+
+static bool is_stuck(const struct fault_fs *fault, const char *path)
+{
+    struct fs_stat st;
+
+    return fault->stuck && strstr(path, fault->stuck) && fault->below->stat(fault->below->ctx, path, &st) == 0;
 }
 
 /* An operation without other results than its status. */
@@ -32,6 +53,9 @@ static int fault_open(void *ctx, const char *path, unsigned flags, int *fd_out)
         return -EINVAL;
     if (strikes(fault, "open") && fault->kind != FAULT_SHORT)
         return fault->error;
+    struct fs_stat st;
+    if ((flags & FS_CREATE) && fault->below->stat(fault->below->ctx, path, &st) != 0 && is_full(fault, "open"))
+        return -ENOSPC;
     return fault->below->open(fault->below->ctx, path, flags, fd_out);
 }
 
@@ -56,6 +80,8 @@ static int fault_pwrite(void *ctx, int fd, const void *buf, size_t len, uint64_t
 
     if (struck && fault->kind == FAULT_ERROR)
         return fault->error;
+    if (is_full(fault, "pwrite"))
+        return -ENOSPC;
     if (struck && fault->kind == FAULT_SHORT && len > 1)
         len /= 2;
     int rc = fault->below->pwrite(fault->below->ctx, fd, buf, len, offset, n_out);
@@ -86,14 +112,25 @@ static int fault_sync(void *ctx, int fd)
 static int fault_stat(void *ctx, const char *path, struct fs_stat *stat_out)
 {
     struct fault_fs *fault = ctx;
+    bool struck = strikes(fault, "stat");
 
-    FORWARD(fault, "stat", fault->below->stat(fault->below->ctx, path, stat_out));
+    if (struck && fault->kind == FAULT_ERROR)
+        return fault->error;
+    int rc = fault->below->stat(fault->below->ctx, path, stat_out);
+    if (rc == 0 && fault->mounted && strstr(path, fault->mounted))
+        stat_out->device++;
+    return struck && fault->kind == FAULT_LATE ? fault->error : rc;
 }
 
 static int fault_mkdir(void *ctx, const char *path)
 {
     struct fault_fs *fault = ctx;
 
+    if (fault->kind == FAULT_FULL && fault->fail_at && fault->calls + 1 >= fault->fail_at) {
+        fault->calls++;
+        is_full(fault, "mkdir");
+        return -ENOSPC;
+    }
     FORWARD(fault, "mkdir", fault->below->mkdir(fault->below->ctx, path));
 }
 
@@ -108,6 +145,8 @@ static int fault_unlink(void *ctx, const char *path)
 {
     struct fault_fs *fault = ctx;
 
+    if (is_stuck(fault, path))
+        return -EPERM;
     FORWARD(fault, "unlink", fault->below->unlink(fault->below->ctx, path));
 }
 
@@ -115,6 +154,8 @@ static int fault_rename(void *ctx, const char *from, const char *to)
 {
     struct fault_fs *fault = ctx;
 
+    if (is_stuck(fault, from) || is_stuck(fault, to))
+        return -EPERM;
     FORWARD(fault, "rename", fault->below->rename(fault->below->ctx, from, to));
 }
 
@@ -124,6 +165,11 @@ static int fault_link(void *ctx, const char *from, const char *to)
 
     if (fault->refuse_link)
         return -EPERM;
+    if (fault->kind == FAULT_FULL && fault->fail_at && fault->calls + 1 >= fault->fail_at) {
+        fault->calls++;
+        is_full(fault, "link");
+        return -ENOSPC;
+    }
     FORWARD(fault, "link", fault->below->link(fault->below->ctx, from, to));
 }
 

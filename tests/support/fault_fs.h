@@ -22,6 +22,7 @@ enum fault_kind {
     FAULT_ERROR, /* the operation is not done and returns `error` */
     FAULT_SHORT, /* writes take half of what they are given; other operations are not affected */
     FAULT_LATE,  /* the operation is done and yet returns `error` (a rename, a sync) */
+    FAULT_FULL,  /* from this operation on nothing can be written or made; what there is can be read and removed */
 };
 
 struct fault_fs {
@@ -36,6 +37,8 @@ struct fault_fs {
     const char *hit_op; /* what was hit */
     bool refuse_direct; /* FS_DIRECT is -EINVAL, as on a file system that cannot */
     bool refuse_link;   /* link is -EPERM, as on a file system that cannot */
+    const char *stuck;  /* what has this in its path cannot be removed, renamed or replaced: -EPERM; NULL: nothing */
+    const char *mounted; /* what has this in its path is on another file system */
 };
 
 void fault_fs_init(struct fault_fs *fault, const struct fsops *below);

@@ -18,7 +18,8 @@
 /* ---- one layer -------------------------------------------------------------------------------------------------- */
 
 /* The caller's memory behind `layer` has bloom_layer_tail_bytes(geometry) bytes. */
-static int layer_init(struct bloom_layer *layer, const struct bloom_geometry *geometry, struct errbuf *err)
+static int layer_init(struct bloom_pool *pool, struct bloom_layer *layer, const struct bloom_geometry *geometry,
+                      struct errbuf *err)
 {
     uint64_t nwords = bloom_geometry_nwords(geometry);
 
@@ -29,7 +30,7 @@ static int layer_init(struct bloom_layer *layer, const struct bloom_geometry *ge
         return 0;
     }
 
-    _Atomic uint64_t *words = bloom_words_alloc(nwords);
+    _Atomic uint64_t *words = bloom_words_alloc(&pool->maps, nwords);
     if (!words) {
         errbuf_set(err, "cannot allocate %llu bytes", (unsigned long long)(nwords * 8));
         return -ENOMEM;
@@ -38,10 +39,10 @@ static int layer_init(struct bloom_layer *layer, const struct bloom_geometry *ge
     return 0;
 }
 
-static void layer_deinit(struct bloom_layer *layer)
+static void layer_deinit(struct bloom_pool *pool, struct bloom_layer *layer)
 {
     if (!layer->geometry->words_inline)
-        bloom_words_free(bloom_layer_words(layer), bloom_geometry_nwords(layer->geometry));
+        bloom_words_free(&pool->maps, bloom_layer_words(layer), bloom_geometry_nwords(layer->geometry));
 }
 
 static uint64_t words_bytes(const struct bloom_filter *filter)
@@ -67,7 +68,7 @@ int bloom_filter_init(struct bloom_filter *filter, struct bloom_class *class, st
 
     if (rc != 0)
         return rc;
-    rc = layer_init(&filter->first, &class->geometry, err);
+    rc = layer_init(class->pool, &filter->first, &class->geometry, err);
     if (rc != 0) {
         bloom_pool_discharge(class->pool, bytes);
         return rc;
@@ -86,11 +87,11 @@ void bloom_filter_deinit(struct bloom_filter *filter)
     while (layer != &filter->first) {
         struct bloom_grown_layer *grown = bloom_layer_grown(layer);
 
-        layer_deinit(layer);
+        layer_deinit(class->pool, layer);
         layer = grown->older;
         free(grown);
     }
-    layer_deinit(layer);
+    layer_deinit(class->pool, layer);
     bloom_class_release(class);
 }
 
@@ -163,6 +164,16 @@ void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struc
     };
 }
 
+void bloom_filter_expect_fill(struct bloom_filter *filter)
+{
+    struct bloom_pool *pool = bloom_filter_class(filter)->pool;
+
+    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
+        if (!layer->geometry->words_inline)
+            bloom_words_fill(&pool->maps, bloom_layer_words(layer), bloom_geometry_nwords(layer->geometry));
+    }
+}
+
 void bloom_filter_set_items(struct bloom_filter *filter, unsigned index, uint64_t items)
 {
     atomic_store_explicit(&bloom_filter_layer_at(filter, index)->items, items, memory_order_relaxed);
@@ -215,7 +226,7 @@ static int push_layer(struct bloom_filter *filter, const struct bloom_shape *sha
     }
     grown->older = newest;
     grown->geometry = geometry;
-    rc = layer_init(&grown->layer, &grown->geometry, err);
+    rc = layer_init(pool, &grown->layer, &grown->geometry, err);
     if (rc != 0)
         goto err_charged;
     atomic_store_explicit(&filter->newest, &grown->layer, memory_order_release);

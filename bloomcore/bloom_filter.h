@@ -69,6 +69,18 @@ uint64_t bloom_pool_grown(const struct bloom_pool *pool);
  * anything is allocated, for new filters and for growth; existing filters stay as they are. */
 void bloom_pool_set_limits(struct bloom_pool *pool, uint64_t max_filter_bytes, uint64_t max_total_bytes);
 
+/* Large filters start on small pages of memory, so that no add waits for a huge one to be zeroed; batched queries of a filter
+ * larger than the cache are half as fast again on huge ones. This moves 2 MiB of a filter that is in use a step further. To
+ * be called from a thread in the background, again and again, with pauses that follow from what was done: others hardly
+ * notice pages being populated, but wait for one that is made huge. Takes a millisecond or so; a bloom_filter_deinit() of
+ * that filter waits for it. */
+enum bloom_settled {
+    BLOOM_SETTLED_NOTHING = 0, /* there is nothing to do for now */
+    BLOOM_SETTLED_POPULATED = 1,
+    BLOOM_SETTLED_HUGE = 2,
+};
+enum bloom_settled bloom_pool_settle(struct bloom_pool *pool);
+
 /* A class is what all filters of equal parameters and equal first layer share, so that a small filter costs little more
  * than its bits. Counted references. Thread: any. */
 struct bloom_class;
@@ -185,6 +197,7 @@ void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struc
 
 /* Loading: sets the item count of a layer; appends a zeroed layer of a given shape. 0, BLOOM_REFUSED (not a shape),
  * BLOOM_LIMIT or -ENOMEM. The words are then written through bloom_filter_layer(). */
+void bloom_filter_expect_fill(struct bloom_filter *filter); /* its words will all be written soon: huge pages at once */
 void bloom_filter_set_items(struct bloom_filter *filter, unsigned index, uint64_t items);
 int bloom_filter_append_layer(struct bloom_filter *filter, const struct bloom_shape *shape, struct errbuf *err);
 

@@ -33,6 +33,7 @@ int bloom_pool_create(struct bloom_pool **pool_out)
     for (unsigned i = 0; i < BLOOM_MAX_TWINS; i++)
         pool->twins[i] = (struct bloom_twin_slot){NULL};
     pthread_mutex_init(&pool->growth, NULL);
+    bloom_maps_init(&pool->maps);
     pthread_mutex_init(&pool->classes_mutex, NULL);
     pool->buckets = buckets;
     pool->nbuckets = BUCKETS_MIN;
@@ -48,6 +49,7 @@ void bloom_pool_destroy(struct bloom_pool *pool)
     CHECK(pool->nclasses == 0);
     CHECK(atomic_load(&pool->bytes) == 0);
     CHECK(atomic_load(&pool->ntwins) == 0);
+    bloom_maps_deinit(&pool->maps);
     pthread_mutex_destroy(&pool->classes_mutex);
     pthread_mutex_destroy(&pool->growth);
     free(pool->buckets);
@@ -62,6 +64,11 @@ uint64_t bloom_pool_bytes(const struct bloom_pool *pool)
 uint64_t bloom_pool_grown(const struct bloom_pool *pool)
 {
     return atomic_load_explicit(&pool->grown, memory_order_relaxed);
+}
+
+enum bloom_settled bloom_pool_settle(struct bloom_pool *pool)
+{
+    return bloom_maps_settle(&pool->maps);
 }
 
 void bloom_pool_set_limits(struct bloom_pool *pool, uint64_t max_filter_bytes, uint64_t max_total_bytes)

@@ -9,6 +9,7 @@
 
 #include "bloom_filter.h"
 #include "bloom_geometry.h"
+#include "bloom_words.h"
 #include "bloom_merge.h"
 
 #define BLOOM_CACHE_LINE 64
@@ -43,6 +44,8 @@ struct bloom_pool {
 
     /* One layer is added at a time, in the whole pool: it is rare and takes microseconds. Also guards changes of twins. */
     alignas(BLOOM_CACHE_LINE) pthread_mutex_t growth;
+
+    struct bloom_maps maps; /* large layers' words */
 
     pthread_mutex_t classes_mutex; /* guards what follows, and the step of a reference count from 1 to 0 */
     struct bloom_class **buckets;  /* hash table, chained; a power of two */

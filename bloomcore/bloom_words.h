@@ -1,18 +1,48 @@
-/* bloom_words: zeroed memory for the bits of large layers. Internal to bloomcore. Thread: any. */
+/* bloom_words: zeroed memory for the bits of large layers. Internal to bloomcore.
+ *
+ * Random bits of a filter larger than the cache cost one TLB miss each with pages of 4 KiB; on huge pages of 2 MiB
+ * batched queries are half as fast again. But the first touch of a huge page zeroes 2 MiB, 0.1 ms and up, and the first
+ * thousand adds to a new filter of 4 GB touch all of its 2000 pages: whoever serves clients would stand still for a
+ * second. So words start on small pages, whose first touch costs a microsecond. When a filter is in use, a thread in
+ * the background first populates the small pages, which holds up nobody, and then makes them huge one by one, slowly,
+ * because a page that is being copied is one that others wait for (bloom_maps_settle()).
+ *
+ * Thread: any. */
 #ifndef BLOOMERY_BLOOM_WORDS_H
 #define BLOOMERY_BLOOM_WORDS_H
 
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
-/* From this size on, words are mapped on their own and on huge pages; below, they come from the heap. */
+#include "bloom_filter.h"
+
+/* From this size on, words are mapped on their own; below, they come from the heap. */
 #define BLOOM_MAPPED_BYTES (UINT64_C(2) << 20)
 
-/* `nwords` zero words (1..BLOOM_MAX_WORDS), aligned to 8 bytes or better, or NULL when there is no memory. Costs
- * nothing but address space until the words are touched, when they are at least BLOOM_MAPPED_BYTES. */
-_Atomic uint64_t *bloom_words_alloc(uint64_t nwords);
+/* The mappings that are still on small pages. */
+struct bloom_maps {
+    pthread_mutex_t lock;
+    pthread_cond_t settled;  /* a mapping is no longer worked on */
+    struct bloom_map *first; /* ring; NULL: none */
+};
+
+void bloom_maps_init(struct bloom_maps *maps);
+void bloom_maps_deinit(struct bloom_maps *maps);
+
+/* `nwords` zero words (1..BLOOM_MAX_WORDS), aligned to 8 bytes or better, or NULL when there is no memory. Costs next
+ * to nothing but address space until the words are touched, when they are at least BLOOM_MAPPED_BYTES. */
+_Atomic uint64_t *bloom_words_alloc(struct bloom_maps *maps, uint64_t nwords);
 
 /* `nwords` as given to bloom_words_alloc(). NULL is fine. Takes about 0.1 ms per megabyte in use. */
-void bloom_words_free(_Atomic uint64_t *words, uint64_t nwords);
+void bloom_words_free(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords);
+
+/* All words will be written soon, by somebody who can afford to wait: huge pages from the start. */
+void bloom_words_fill(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords);
+
+/* Does 2 MiB of that, in a mapping that is in use, and says what it has done. Takes a millisecond or so;
+ * bloom_words_free() of the same words waits for it. */
+enum bloom_settled bloom_maps_settle(struct bloom_maps *maps);
 
 #endif

@@ -82,6 +82,7 @@ static int read_layers(struct loadee *loadee, struct bloom_filter *bloom, struct
             errbuf_prefix(err, "layer %u", i);
             return rc;
         }
+        bloom_filter_expect_fill(bloom);
         bloom_filter_layer(bloom, i, &view);
         rc = read_layer(loadee, &view, i, temporary, err);
         /* An operator who repairs puts the right file where the name says. */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "main_loop.h"
+#include "huge_pages.h"
 #include "load.h"
 #include "saver.h"
 #include "server.h"
@@ -153,6 +154,8 @@ static int run(struct server *server)
     if (!status)
         status = server_monitors_init(server);
     if (!status)
+        status = huge_pages_create(&server->huge_pages, server->pool);
+    if (!status)
         status = main_loop_init(&ml, server);
     if (status)
         return complain("cannot start", strerror(-status));
@@ -174,6 +177,7 @@ static int run(struct server *server)
     saver_destroy(server->saver);
     store_close(server->store);
     server_monitors_deinit(server);
+    huge_pages_destroy(server->huge_pages);
     sessions_destroy(server->sessions);
     registry_destroy(server->registry);
     server_config_free(server);

@@ -23,6 +23,7 @@
 
 struct histogram;
 struct latency;
+struct huge_pages;
 struct saver;
 struct slowlog;
 struct store;
@@ -44,6 +45,7 @@ struct server {
     struct reclaimer *reclaimer;
     struct sessions *sessions;
     struct saver *saver;
+    struct huge_pages *huge_pages;
     struct worker **workers;
     unsigned nworkers;
     struct stats main_stats;            /* counters of the main thread */

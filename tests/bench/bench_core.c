@@ -161,6 +161,7 @@ static struct bloom_filter *filter_of(struct bloom_pool *pool, uint64_t bytes)
         exit(1);
     }
     bloom_class_release(class);
+    bloom_filter_expect_fill(filter);
     return filter;
 }
 

@@ -1,0 +1,114 @@
+/* The memory of large layers. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "bloom_words.h"
+
+#define MB    (UINT64_C(1) << 20)
+#define WORDS (9 * MB / 8 + 5000) /* four huge pages and a rest */
+
+static struct bloom_maps maps;
+
+static void set_up(void)
+{
+    bloom_maps_init(&maps);
+}
+
+static void tear_down(void)
+{
+    bloom_maps_deinit(&maps);
+}
+
+TestSuite(bloom_words, .init = set_up, .fini = tear_down);
+
+/* Kilobytes of the mapping that holds `address`, by the field of /proc/self/smaps. */
+static long kilobytes(const void *address, const char *field)
+{
+    FILE *in = fopen("/proc/self/smaps", "r");
+    char line[512];
+    bool here = false;
+    long sum = 0;
+    cr_assert_not_null(in);
+    while (fgets(line, sizeof(line), in)) {
+        unsigned long from, to;
+        long value;
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+            here = (unsigned long)address < to && (unsigned long)address + WORDS * 8 > from;
+        else if (here && strncmp(line, field, strlen(field)) == 0 && sscanf(line + strlen(field), ": %ld", &value) == 1)
+            sum += value;
+    }
+    fclose(in);
+    return sum;
+}
+
+static bool collapse_works(void)
+{
+    char *raw = mmap(NULL, 4 * MB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *page = raw + (-(uintptr_t)raw & (2 * MB - 1));
+    madvise(page, 2 * MB, MADV_HUGEPAGE);
+    bool works = madvise(page, 2 * MB, 25) == 0;
+    munmap(raw, 4 * MB);
+    return works;
+}
+
+Test(bloom_words, creating_and_the_first_touches_cost_small_pages_only)
+{
+    _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS);
+    cr_assert_not_null(words);
+    cr_expect_eq((uintptr_t)words % (2 * MB), 0);
+    cr_expect_lt(kilobytes((const void *)words, "Rss"), 64);
+    for (unsigned i = 0; i < 10; i++)
+        words[i * (WORDS / 10)] = 1;
+    cr_expect_lt(kilobytes((const void *)words, "Rss"), 10 * 64 + 64);
+    bloom_words_free(&maps, words, WORDS);
+}
+
+Test(bloom_words, an_unused_mapping_is_left_alone)
+{
+    _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS);
+    cr_expect_eq(bloom_maps_settle(&maps), BLOOM_SETTLED_NOTHING);
+    cr_expect_lt(kilobytes((const void *)words, "Rss"), 64);
+    words[100] = 1;
+    cr_expect_eq(bloom_maps_settle(&maps), BLOOM_SETTLED_POPULATED);
+    bloom_words_free(&maps, words, WORDS);
+    cr_expect_eq(bloom_maps_settle(&maps), BLOOM_SETTLED_NOTHING);
+}
+
+Test(bloom_words, settling_keeps_every_word_and_ends)
+{
+    _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS), *other = bloom_words_alloc(&maps, WORDS);
+    for (uint64_t i = 0; i < WORDS; i += 997)
+        words[i] = i + 1;
+    unsigned steps = 0;
+    while (bloom_maps_settle(&maps) != BLOOM_SETTLED_NOTHING)
+        cr_assert_lt(++steps, 100);
+    for (uint64_t i = 0; i < WORDS; i++)
+        cr_assert_eq(words[i], i % 997 == 0 ? i + 1 : 0);
+    if (collapse_works())
+        cr_expect_geq(kilobytes((const void *)words, "AnonHugePages"), 8192);
+    bloom_words_free(&maps, other, WORDS);
+    bloom_words_free(&maps, words, WORDS);
+}
+
+Test(bloom_words, small_ones_and_null)
+{
+    _Atomic uint64_t *words = bloom_words_alloc(&maps, 100);
+    cr_assert_not_null(words);
+    bloom_words_fill(&maps, words, 100);
+    cr_expect_eq(words[99], 0);
+    bloom_words_free(&maps, words, 100);
+    bloom_words_free(&maps, NULL, WORDS);
+    cr_expect_eq(bloom_maps_settle(&maps), BLOOM_SETTLED_NOTHING);
+}
+
+Test(bloom_words, what_is_to_be_filled_does_not_wait)
+{
+    _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS);
+    bloom_words_fill(&maps, words, WORDS);
+    words[0] = 1;
+    cr_expect_eq(bloom_maps_settle(&maps), BLOOM_SETTLED_NOTHING);
+    bloom_words_fill(&maps, words, WORDS); /* twice is fine */
+    bloom_words_free(&maps, words, WORDS);
+}

@@ -231,7 +231,7 @@ static void get_control(struct cursor *c, struct log_control *control)
 
     memset(control, 0, sizeof(*control));
     control->kind = (enum log_control_kind)kind;
-    if (kind < LOG_CREATE || kind > LOG_GROW) {
+    if (kind < LOG_CREATE || kind > LOG_FORGET) {
         c->bad = true;
         return;
     }

@@ -33,6 +33,7 @@ enum log_control_kind {
     LOG_EXPIRY = 5, /* expires_ms */
     LOG_CLEAR = 6,  /* all filters there are at this point are gone; no id */
     LOG_GROW = 7,   /* layer, shape */
+    LOG_FORGET = 8, /* as LOG_DELETE, of a quarantined filter: its files are not to be deleted but moved to quarantine/ */
 };
 
 /* Fields that the kind does not have are 0. */

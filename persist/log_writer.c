@@ -30,6 +30,7 @@ struct log_writer {
     uint64_t next_segment;
     uint64_t offset;       /* where the next frame goes */
     uint64_t filled;       /* the file is zeros or frames up to here */
+    bool dir_is_durable;
     bool failed;
     int error;             /* why */
 
@@ -176,13 +177,16 @@ out:
     return rc;
 }
 
+/* One that is there may have been made in vain before: its name has to be on the disk, too. */
 static int make_log_dir(struct log_writer *w)
 {
-    int rc = w->fs->mkdir(w->fs->ctx, w->log_dir);
-
-    if (rc == -EEXIST)
+    if (w->dir_is_durable)
         return 0;
-    return rc == 0 ? w->fs->sync_dir(w->fs->ctx, w->dir) : rc;
+    int rc = w->fs->mkdir(w->fs->ctx, w->log_dir);
+    if (rc == 0 || rc == -EEXIST)
+        rc = w->fs->sync_dir(w->fs->ctx, w->dir);
+    w->dir_is_durable = rc == 0;
+    return rc;
 }
 
 /* Its header says that all frames before `first` are on the disk, so they have to be. A number that was tried is not used

@@ -53,7 +53,7 @@ static uint64_t some_number(struct rng *rng)
 
 static struct log_control some_control(struct rng *rng, const char *text)
 {
-    struct log_control c = {.kind = (enum log_control_kind)(1 + rng_below(rng, 7))};
+    struct log_control c = {.kind = (enum log_control_kind)(1 + rng_below(rng, 8))};
 
     if (c.kind != LOG_CLEAR)
         c.id = some_number(rng) | 1;

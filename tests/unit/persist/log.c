@@ -1,0 +1,270 @@
+/* The log written and read: every state that its files can be found in. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fault_fs.h"
+#include "log_frame.h"
+#include "log_rig.h"
+
+static struct crash_fs *fs;
+static const struct fsops *ops;
+
+static void setup(void)
+{
+    fs = crash_fs_create();
+    ops = crash_fs_ops(fs);
+    cr_assert_eq(ops->mkdir(ops->ctx, LOG_RIG_DIR), 0);
+}
+
+static void teardown(void)
+{
+    crash_fs_destroy(fs);
+}
+
+TestSuite(log, .init = setup, .fini = teardown);
+
+static void read_log(bool accept_loss, struct log_rig_read *read)
+{
+    log_rig_read(ops, 0, accept_loss, read);
+}
+
+/* Writes frames first .. last with a sync after each `every`, and one at the end if it is not 0. */
+static void write_frames(uint64_t first, uint64_t last, uint64_t every)
+{
+    struct log_rig_read before;
+    struct errbuf err = {""};
+
+    read_log(false, &before);
+    cr_assert_eq(before.status, 0, "%s", before.err.text);
+    struct log_writer *writer = log_rig_writer(ops, &before);
+    for (uint64_t n = first; n <= last; n++) {
+        cr_assert_eq(log_rig_append(writer, n, &err), 0, "%s", err.text);
+        if (every && (n % every == 0 || n == last))
+            cr_assert_eq(log_writer_sync(writer, &err), 0, "%s", err.text);
+    }
+    log_writer_destroy(writer);
+}
+
+static void expect_frames(uint64_t n)
+{
+    struct log_rig_read read;
+
+    read_log(false, &read);
+    cr_assert_eq(read.status, 0, "%s", read.err.text);
+    cr_assert(read.exact, "frame %llu", (unsigned long long)read.first_missing);
+    cr_assert_eq(read.frames, n, "%llu", (unsigned long long)read.frames);
+    cr_assert_eq(read.summary.frames, n);
+    cr_assert_eq(read.summary.next_sequence, n + 1);
+}
+
+static char *segment(uint64_t number)
+{
+    static char path[64];
+    char name[LOG_SEGMENT_NAME];
+
+    log_segment_name(number, name);
+    snprintf(path, sizeof(path), "%s/log/%s", LOG_RIG_DIR, name);
+    return path;
+}
+
+static void change_byte(const char *path, uint64_t at)
+{
+    unsigned char byte;
+    size_t n;
+    int fd;
+
+    cr_assert_eq(ops->open(ops->ctx, path, FS_READ | FS_WRITE, &fd), 0);
+    cr_assert_eq(ops->pread(ops->ctx, fd, &byte, 1, at, &n), 0);
+    cr_assert_eq(n, 1u);
+    byte ^= 0x55;
+    cr_assert_eq(ops->pwrite(ops->ctx, fd, &byte, 1, at, &n), 0);
+    cr_assert_eq(ops->close(ops->ctx, fd), 0);
+}
+
+static uint64_t last_segment(void)
+{
+    struct log_rig_read read;
+
+    read_log(false, &read);
+    return read.summary.next_segment - 1;
+}
+
+Test(log, no_log_is_an_empty_log)
+{
+    struct log_rig_read read;
+
+    expect_frames(0);
+    read_log(false, &read);
+    cr_assert_eq(read.summary.next_segment, 1u);
+    cr_assert_eq(read.summary.next_control, 1u);
+}
+
+/* Over several starts and many segments, in order, each once. */
+Test(log, what_is_written_is_read)
+{
+    write_frames(1, 10, 1);
+    expect_frames(10);
+    write_frames(11, 11, 0);
+    expect_frames(11);
+    write_frames(12, 400, 7);
+    expect_frames(400);
+    cr_assert_gt(last_segment(), 8u);
+    write_frames(401, 402, 1);
+    expect_frames(402);
+}
+
+/* A writer that is not used makes no file. */
+Test(log, a_start_without_writes_leaves_nothing)
+{
+    struct fs_stat st;
+
+    write_frames(1, 0, 0);
+    cr_assert_eq(ops->stat(ops->ctx, LOG_RIG_DIR "/log", &st), -ENOENT);
+}
+
+/* The tail that was not synced is cut where it begins to be wrong, reported, and overwritten by nobody: the next frames go
+ * to a new segment. */
+Test(log, a_torn_tail_is_cut)
+{
+    struct log_rig_read read;
+
+    write_frames(1, 20, 20);
+    write_frames(21, 25, 0);
+    change_byte(segment(last_segment()), LOG_HEADER_BYTES + 40);
+    read_log(false, &read);
+    cr_assert_eq(read.status, 0, "%s", read.err.text);
+    cr_assert_eq(read.frames, 20u);
+    cr_assert(read.exact);
+    cr_assert_gt(read.summary.torn_bytes, 0u);
+    cr_assert(strstr(read.reports, "had not been synced") != NULL, "%s", read.reports);
+    write_frames(21, 30, 1);
+    expect_frames(30);
+}
+
+/* The same byte is damage when a later frame says that it had been synced. */
+Test(log, damage_in_the_middle_is_refused_and_explained)
+{
+    struct log_rig_read read;
+
+    write_frames(1, 30, 1);
+    change_byte(segment(1), LOG_HEADER_BYTES + 500);
+    read_log(false, &read);
+    cr_assert_eq(read.status, LOG_DAMAGED);
+    cr_assert(strstr(read.err.text, "00000001.log is damaged") != NULL, "%s", read.err.text);
+    cr_assert(strstr(read.err.text, "says that it had been written") != NULL, "%s", read.err.text);
+
+    /* Whoever accepts the loss loses this frame and no other. */
+    read_log(true, &read);
+    cr_assert_eq(read.status, 0, "%s", read.err.text);
+    cr_assert_eq(read.summary.damages, 1u);
+    cr_assert_eq(read.summary.frames, 29u);
+    cr_assert_eq(read.summary.next_sequence, 31u);
+    cr_assert(strstr(read.reports, "the loss is accepted") != NULL, "%s", read.reports);
+}
+
+/* Every byte of a synced frame matters, every one of the rest of the file does not. */
+Test(log, each_byte_of_the_log_is_watched)
+{
+    struct log_rig_read read;
+    struct log_writer_info info;
+
+    read_log(false, &read);
+    struct log_writer *writer = log_rig_writer(ops, &read);
+    for (uint64_t n = 1; n <= 4; n++) {
+        cr_assert_eq(log_rig_append(writer, n, NULL), 0);
+        cr_assert_eq(log_writer_sync(writer, NULL), 0);
+        if (n == 3)
+            log_writer_info(writer, &info);
+    }
+    log_writer_destroy(writer);
+    for (uint64_t at = LOG_HEADER_BYTES; at < LOG_HEADER_BYTES + info.written; at++) {
+        change_byte(segment(1), at);
+        read_log(false, &read);
+        cr_assert_eq(read.status, LOG_DAMAGED, "byte %llu", (unsigned long long)at);
+        change_byte(segment(1), at);
+    }
+    for (uint64_t at = 0; at < 48; at++) {
+        change_byte(segment(1), at);
+        read_log(false, &read);
+        cr_assert_eq(read.status, LOG_DAMAGED, "byte %llu of the header", (unsigned long long)at);
+        change_byte(segment(1), at);
+    }
+    expect_frames(4);
+}
+
+Test(log, a_missing_segment_is_refused)
+{
+    struct log_rig_read read;
+    uint64_t last;
+
+    write_frames(1, 300, 3);
+    last = last_segment();
+    cr_assert_gt(last, 3u);
+    for (uint64_t n = 1; n < last; n++) {
+        char to[64];
+
+        snprintf(to, sizeof(to), "%s/log/aside", LOG_RIG_DIR);
+        cr_assert_eq(ops->rename(ops->ctx, segment(n), to), 0);
+        read_log(false, &read);
+        cr_assert_eq(read.status, LOG_DAMAGED, "segment %llu", (unsigned long long)n);
+        cr_assert(strstr(read.err.text, "are missing") != NULL, "%s", read.err.text);
+        cr_assert_eq(ops->rename(ops->ctx, to, segment(n)), 0);
+    }
+    log_rig_read(ops, last + 1, false, &read);
+    cr_assert_eq(read.status, LOG_DAMAGED, "the segment of the save is not there");
+    expect_frames(300);
+}
+
+/* Segments below the save's are of no interest, whatever is in them. */
+Test(log, segments_before_the_save_are_not_read)
+{
+    struct log_rig_read read;
+    struct errbuf err = {""};
+    uint64_t cut;
+
+    write_frames(1, 100, 1);
+    log_rig_read(ops, 0, false, &read);
+    struct log_writer *writer = log_rig_writer(ops, &read);
+    cr_assert_eq(log_writer_rotate(writer, &cut, &err), 0, "%s", err.text);
+    uint64_t again;
+    cr_assert_eq(log_writer_rotate(writer, &again, &err), 0, "%s", err.text);
+    cr_assert_eq(again, cut, "an empty segment serves as well");
+    cr_assert_eq(log_rig_append(writer, 1, &err), 0);
+    cr_assert_eq(log_writer_sync(writer, &err), 0);
+    log_writer_destroy(writer);
+    change_byte(segment(2), 100);
+    log_rig_read(ops, cut, false, &read);
+    cr_assert_eq(read.status, 0, "%s", read.err.text);
+    cr_assert_eq(read.summary.frames, 1u);
+    cr_assert_eq(read.frames, 1u);
+    cr_assert_eq(read.summary.next_sequence, 102u);
+    cr_assert_eq(log_delete_before(ops, LOG_RIG_DIR, cut, &err), 0, "%s", err.text);
+    log_rig_read(ops, cut, false, &read);
+    cr_assert_eq(read.status, 0, "%s", read.err.text);
+    cr_assert_eq(read.summary.next_segment, cut + 1);
+    struct fs_stat st;
+    cr_assert_eq(ops->stat(ops->ctx, segment(cut - 1), &st), -ENOENT);
+}
+
+/* A file that is no segment is reported and left alone; a segment under another's name is damage. */
+Test(log, foreign_files)
+{
+    struct log_rig_read read;
+    int fd;
+
+    write_frames(1, 3, 1);
+    cr_assert_eq(ops->open(ops->ctx, LOG_RIG_DIR "/log/notes", FS_WRITE | FS_CREATE, &fd), 0);
+    ops->close(ops->ctx, fd);
+    expect_frames(3);
+    read_log(false, &read);
+    cr_assert(strstr(read.reports, "notes") != NULL, "%s", read.reports);
+    char from[64];
+    strcpy(from, segment(1));
+    cr_assert_eq(ops->link(ops->ctx, from, segment(2)), 0);
+    read_log(false, &read);
+    cr_assert_eq(read.status, LOG_DAMAGED);
+    cr_assert(strstr(read.err.text, "made as segment 1") != NULL, "%s", read.err.text);
+}

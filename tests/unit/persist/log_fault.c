@@ -1,0 +1,238 @@
+/* The log under faults and crashes. Whatever fails and whenever the machine stops: what a sync has promised is read again,
+ * what is read are the frames that were appended, in order, without a gap, and nothing of it is called damaged. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <string.h>
+
+#include "fault_fs.h"
+#include "log_rig.h"
+#include "rng.h"
+
+#define FRAMES 60
+
+struct outcome {
+    uint64_t appended;
+    uint64_t promised; /* frames that a sync, a rotation or a repair said are on the disk */
+    uint64_t failures;
+    uint64_t cut;      /* a rotation's segment, 0: none */
+};
+
+static void note_sync(struct log_writer *writer, int rc, struct outcome *outcome)
+{
+    struct log_writer_info info;
+
+    log_writer_info(writer, &info);
+    if (rc == 0)
+        cr_assert_eq(info.synced, info.sequence);
+    cr_assert_geq(info.synced, outcome->promised, "a promise is never taken back");
+    outcome->promised = info.synced;
+    if (rc != 0)
+        outcome->failures++;
+}
+
+/* Appends, syncs, rotations as `seed` decides; after a failure a few tries to repair. `stop_after` file operations of
+ * `fault` the process is gone. */
+static void work(const struct fsops *ops, uint64_t seed, const struct fault_fs *fault, size_t stop_after,
+                 struct outcome *outcome)
+{
+    struct rng rng = {.state = {seed, 7, 7, 7}};
+    struct log_rig_read before;
+    struct errbuf err = {""};
+
+    memset(outcome, 0, sizeof(*outcome));
+    log_rig_read(ops, 0, false, &before);
+    if (before.status != 0)
+        return;
+    struct log_writer *writer = log_rig_writer(ops, &before);
+    while (outcome->appended < FRAMES && (!stop_after || fault->calls < stop_after)) {
+        if (log_writer_failed(writer)) {
+            note_sync(writer, log_writer_repair(writer, &err), outcome);
+            if (rng_below(&rng, 4)) /* sometimes writes come in while it is broken */
+                continue;
+        }
+        int rc = log_rig_append(writer, ++outcome->appended, &err);
+        cr_assert_neq(rc, -ENOMEM);
+        outcome->failures += rc != 0;
+        if (rng_below(&rng, 3) == 0)
+            note_sync(writer, log_writer_sync(writer, &err), outcome);
+        if (rng_below(&rng, 25) == 0)
+            note_sync(writer, log_writer_rotate(writer, &outcome->cut, &err), outcome);
+    }
+    log_writer_destroy(writer);
+}
+
+static void expect_promise(const struct fsops *ops, const struct outcome *outcome, const char *what, size_t at)
+{
+    struct log_rig_read read;
+
+    log_rig_read(ops, 0, false, &read);
+    cr_assert_eq(read.status, 0, "%s %zu: %s", what, at, read.err.text);
+    cr_assert(read.exact, "%s %zu: frame %llu", what, at, (unsigned long long)read.first_missing);
+    cr_assert_geq(read.frames, outcome->promised, "%s %zu: %llu of %llu", what, at, (unsigned long long)read.frames,
+                  (unsigned long long)outcome->promised);
+    cr_assert_leq(read.frames, outcome->appended, "%s %zu", what, at);
+    cr_assert_geq(read.summary.next_sequence, outcome->promised + 1);
+}
+
+static struct crash_fs *new_fs(void)
+{
+    struct crash_fs *fs = crash_fs_create();
+    const struct fsops *ops = crash_fs_ops(fs);
+
+    cr_assert_eq(ops->mkdir(ops->ctx, LOG_RIG_DIR), 0);
+    struct crash_fs *synced = crash_fs_after(fs, CRASH_KEEP_ALL, 0);
+    crash_fs_destroy(fs);
+    return synced;
+}
+
+/* A start after the crash goes on writing; then it crashes too. */
+static void go_on(const struct fsops *ops, const struct outcome *outcome, size_t at)
+{
+    struct log_rig_read read;
+    struct errbuf err = {""};
+
+    log_rig_read(ops, 0, false, &read);
+    struct log_writer *writer = log_rig_writer(ops, &read);
+    struct outcome second = {.appended = read.frames, .promised = outcome->promised};
+    for (int i = 0; i < 10; i++)
+        cr_assert_eq(log_rig_append(writer, ++second.appended, &err), 0, "%s", err.text);
+    cr_assert_eq(log_writer_sync(writer, &err), 0, "%s", err.text);
+    second.promised = second.appended;
+    for (int i = 0; i < 5; i++)
+        cr_assert_eq(log_rig_append(writer, ++second.appended, &err), 0, "%s", err.text);
+    log_writer_destroy(writer);
+    expect_promise(ops, &second, "second life", at);
+}
+
+static void crash_in_every_way(struct crash_fs *fs, const struct outcome *outcome, size_t at)
+{
+    static const enum crash_mode modes[] = {CRASH_DROP_ALL,   CRASH_KEEP_ALL,  CRASH_RANDOM,
+                                            CRASH_NAMES_ONLY, CRASH_DATA_ONLY, CRASH_RANDOM};
+
+    for (size_t m = 0; m < sizeof(modes) / sizeof(*modes); m++) {
+        struct crash_fs *after = crash_fs_after(fs, modes[m], at * 31 + m);
+
+        expect_promise(crash_fs_ops(after), outcome, "crash after operation", at);
+        go_on(crash_fs_ops(after), outcome, at);
+        struct crash_fs *twice = crash_fs_after(after, CRASH_RANDOM, at * 37 + m);
+        expect_promise(crash_fs_ops(twice), &(struct outcome){outcome->appended + 15, outcome->promised, 0, 0},
+                       "second crash after operation", at);
+        crash_fs_destroy(twice);
+        crash_fs_destroy(after);
+    }
+}
+
+/* The machine stops after any file operation. */
+Test(log_fault, a_crash_at_any_moment_keeps_what_was_promised, .timeout = 500)
+{
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        size_t total = 1;
+
+        for (size_t stop = 1; stop <= total; stop++) {
+            struct crash_fs *fs = new_fs();
+            struct fault_fs fault;
+            struct outcome outcome;
+
+            fault_fs_init(&fault, crash_fs_ops(fs));
+            work(&fault.ops, seed, &fault, stop, &outcome);
+            if (stop == 1) {
+                struct crash_fs *all = new_fs();
+                struct outcome whole;
+                fault_fs_init(&fault, crash_fs_ops(all));
+                work(&fault.ops, seed, &fault, 0, &whole);
+                cr_assert_eq(whole.appended, (uint64_t)FRAMES);
+                cr_assert_eq(whole.failures, 0u);
+                total = fault.calls;
+                cr_assert_gt(total, 60u);
+                crash_fs_destroy(all);
+            }
+            crash_in_every_way(fs, &outcome, stop);
+            crash_fs_destroy(fs);
+        }
+    }
+}
+
+/* Each operation fails once; the log repairs itself, and all frames are there, also when the machine stops then. */
+static void sweep(enum fault_kind kind, int error, uint64_t seed)
+{
+    for (size_t at = 1;; at++) {
+        struct crash_fs *fs = new_fs();
+        struct fault_fs fault;
+        struct outcome outcome;
+
+        fault_fs_init(&fault, crash_fs_ops(fs));
+        fault_fs_arm(&fault, at, kind, error, false);
+        work(&fault.ops, seed, &fault, 0, &outcome);
+        bool hit = fault.hit;
+        if (hit && kind != FAULT_SHORT && outcome.appended)
+            cr_assert(outcome.failures > 0 || strcmp(fault.hit_op, "unlink") == 0 || strcmp(fault.hit_op, "open") == 0,
+                      "%zu: %s failed and nobody noticed", at, fault.hit_op);
+        if (outcome.appended)
+            cr_assert_eq(outcome.appended, (uint64_t)FRAMES);
+        crash_in_every_way(fs, &outcome, at);
+        crash_fs_destroy(fs);
+        if (!hit)
+            break;
+        cr_assert_lt(at, 5000u);
+    }
+}
+
+Test(log_fault, each_operation_fails_once_with_eio, .timeout = 500)
+{
+    sweep(FAULT_ERROR, -EIO, 1);
+}
+
+Test(log_fault, each_operation_fails_once_with_enospc, .timeout = 500)
+{
+    sweep(FAULT_ERROR, -ENOSPC, 2);
+}
+
+Test(log_fault, each_write_is_short_once, .timeout = 500)
+{
+    sweep(FAULT_SHORT, 0, 3);
+}
+
+Test(log_fault, each_operation_takes_place_and_reports_an_error, .timeout = 500)
+{
+    sweep(FAULT_LATE, -EIO, 4);
+}
+
+/* While everything fails nothing is lost either: it waits in memory, and is on the disk when the disk is back. */
+Test(log_fault, a_disk_that_is_full_for_long)
+{
+    struct crash_fs *fs = new_fs();
+    struct fault_fs fault;
+    struct log_rig_read read;
+    struct log_writer_info info;
+    struct errbuf err = {""};
+
+    fault_fs_init(&fault, crash_fs_ops(fs));
+    log_rig_read(&fault.ops, 0, false, &read);
+    struct log_writer *writer = log_rig_writer(&fault.ops, &read);
+    for (uint64_t n = 1; n <= 10; n++)
+        cr_assert_eq(log_rig_append(writer, n, &err), 0);
+    cr_assert_eq(log_writer_sync(writer, &err), 0);
+    cr_assert_eq(log_rig_append(writer, 11, &err), 0);
+    fault_fs_arm(&fault, 1, FAULT_ERROR, -ENOSPC, true);
+    cr_assert_eq(log_writer_sync(writer, &err), -ENOSPC);
+    cr_assert(strstr(err.text, "No space left") != NULL, "%s", err.text);
+    for (uint64_t n = 12; n <= 20; n++) {
+        cr_assert_eq(log_rig_append(writer, n, &err), -ENOSPC);
+        cr_assert_eq(log_writer_repair(writer, &err), -ENOSPC);
+        cr_assert(log_writer_failed(writer));
+    }
+    log_writer_info(writer, &info);
+    cr_assert_eq(info.synced, 10u);
+    cr_assert_eq(info.sequence, 20u);
+    fault.fail_at = 0;
+    fault.from_then_on = false;
+    cr_assert_eq(log_writer_repair(writer, &err), 0, "%s", err.text);
+    cr_assert_eq(log_rig_append(writer, 21, &err), 0);
+    cr_assert_eq(log_writer_sync(writer, &err), 0);
+    log_writer_destroy(writer);
+    struct crash_fs *after = crash_fs_after(fs, CRASH_DROP_ALL, 0);
+    struct outcome outcome = {.appended = 21, .promised = 21};
+    expect_promise(crash_fs_ops(after), &outcome, "full", 0);
+    crash_fs_destroy(after);
+    crash_fs_destroy(fs);
+}

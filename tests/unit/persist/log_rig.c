@@ -1,0 +1,159 @@
+#include "log_rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+
+#define FRAMES_MAX 4096
+#define ADDS_MAX   40
+
+static size_t adds_of(uint64_t number)
+{
+    return 1 + (number * UINT64_C(0x9e3779b97f4a7c15) >> 40) % ADDS_MAX;
+}
+
+static bool has_control(uint64_t number)
+{
+    return number % 5 == 0;
+}
+
+void log_rig_payload(uint64_t number, struct log_bytes *payload, bool *has_controls_out)
+{
+    struct bloom_replay_item items[ADDS_MAX];
+    size_t n = adds_of(number);
+
+    payload->len = 0;
+    *has_controls_out = has_control(number);
+    if (has_control(number)) {
+        struct log_control control = {.kind = LOG_EXPIRY, .id = number, .expires_ms = 1};
+        struct log_bytes records = {0};
+        CHECK(log_control_encode(&records, &control) == 0);
+        CHECK(log_payload_controls(payload, number, &records) == 0);
+        log_bytes_deinit(&records);
+    }
+    for (size_t i = 0; i < n; i++)
+        items[i] = (struct bloom_replay_item){{number, i * UINT64_C(0x123456789abcdef)}, number + i};
+    CHECK(log_payload_adds(payload, number, (unsigned)(number % BLOOM_MAX_LAYERS), items, n) == 0);
+}
+
+int log_rig_append(struct log_writer *writer, uint64_t number, struct errbuf *err)
+{
+    struct log_bytes payload = {0};
+    bool has_controls;
+
+    log_rig_payload(number, &payload, &has_controls);
+    int rc = log_writer_append(writer, payload.ptr, payload.len, has_controls, err);
+    log_bytes_deinit(&payload);
+    return rc;
+}
+
+struct tally {
+    struct log_rig_read *read;
+    uint64_t adds[FRAMES_MAX];
+    uint64_t controls[FRAMES_MAX];
+    uint64_t last_control;
+    bool wrong;
+};
+
+static int on_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err)
+{
+    struct tally *tally = ctx;
+
+    (void)err;
+    tally->wrong |= control->kind != LOG_EXPIRY || control->id != number || number >= FRAMES_MAX ||
+                    number <= tally->last_control;
+    tally->last_control = number;
+    if (number < FRAMES_MAX)
+        tally->controls[number]++;
+    return 0;
+}
+
+static int on_adds(void *ctx, uint64_t id, unsigned layer, const struct bloom_replay_item *items, size_t n)
+{
+    struct tally *tally = ctx;
+
+    tally->wrong |= id >= FRAMES_MAX || layer != id % BLOOM_MAX_LAYERS;
+    for (size_t i = 0; i < n && id < FRAMES_MAX; i++) {
+        tally->wrong |= items[i].hash.h1 != id || items[i].ordinal != id + i ||
+                        items[i].hash.h2 != i * UINT64_C(0x123456789abcdef);
+        tally->adds[id]++;
+    }
+    return 0;
+}
+
+static void on_report(void *ctx, enum store_severity severity, const char *text)
+{
+    struct log_rig_read *read = ctx;
+    size_t used = strlen(read->reports);
+
+    (void)severity;
+    snprintf(read->reports + used, sizeof(read->reports) - used, "%s\n", text);
+}
+
+static bool frame_is_there(const struct tally *tally, uint64_t number)
+{
+    return tally->adds[number] == adds_of(number) && tally->controls[number] == has_control(number);
+}
+
+static bool frame_is_absent(const struct tally *tally, uint64_t number)
+{
+    return tally->adds[number] == 0 && tally->controls[number] == 0;
+}
+
+static void compare(const struct tally *tally, struct log_rig_read *read)
+{
+    uint64_t n = 1;
+
+    while (n < FRAMES_MAX && frame_is_there(tally, n))
+        n++;
+    read->frames = n - 1;
+    read->first_missing = n;
+    read->exact = !tally->wrong;
+    for (; n < FRAMES_MAX; n++)
+        read->exact &= frame_is_absent(tally, n);
+}
+
+void log_rig_read(const struct fsops *fs, uint64_t from, bool accept_loss, struct log_rig_read *read_out)
+{
+    struct tally *tally = calloc(1, sizeof(*tally));
+    struct log_reader *reader = NULL;
+    struct log_reader_options options = {
+        .fs = fs,
+        .dir = LOG_RIG_DIR,
+        .from = from,
+        .accept_loss = accept_loss,
+        .report = on_report,
+        .report_ctx = read_out,
+        .on_control = on_control,
+        .ctx = tally,
+    };
+
+    CHECK(tally != NULL);
+    memset(read_out, 0, sizeof(*read_out));
+    read_out->status = log_reader_open(&options, &reader, &read_out->summary, &read_out->err);
+    for (size_t i = 0; read_out->status == 0 && i < log_reader_segments(reader); i++)
+        read_out->status = log_reader_adds(reader, i, on_adds, tally, &read_out->err);
+    if (read_out->status == 0)
+        compare(tally, read_out);
+    log_reader_close(reader);
+    free(tally);
+}
+
+struct log_writer *log_rig_writer(const struct fsops *fs, const struct log_rig_read *read)
+{
+    struct log_writer_options options = {
+        .fs = fs,
+        .dir = LOG_RIG_DIR,
+        .next_segment = read->summary.next_segment,
+        .next_sequence = read->summary.next_sequence,
+        .salt = 42 + read->summary.next_sequence,
+        .segment_bytes = 16384,
+        .keep_bytes = 6000,
+    };
+    struct log_writer *writer;
+
+    CHECK(log_writer_create(&options, &writer) == 0);
+    return writer;
+}

@@ -1,0 +1,32 @@
+/* log_rig: a log under test: frames whose contents follow from their number, and what a reader makes of them. */
+#ifndef BLOOMERY_TEST_LOG_RIG_H
+#define BLOOMERY_TEST_LOG_RIG_H
+
+#include "log_reader.h"
+#include "log_writer.h"
+
+#define LOG_RIG_DIR "data"
+
+/* A payload of a few adds, now and then with a control record before them; `number` is that of the frame, from 1. */
+void log_rig_payload(uint64_t number, struct log_bytes *payload, bool *has_controls_out);
+
+/* Appends the frame that comes next. The status of log_writer_append(). */
+int log_rig_append(struct log_writer *writer, uint64_t number, struct errbuf *err);
+
+struct log_rig_read {
+    int status;
+    struct errbuf err;
+    struct log_reader_summary summary;
+    uint64_t frames;    /* all adds and controls are those of frames 1 .. frames, each exactly once */
+    bool exact;         /* or this is false */
+    uint64_t first_missing;
+    char reports[4096];
+};
+
+/* Reads the log of the file system and compares. With `from` above 1 the log begins with that segment. */
+void log_rig_read(const struct fsops *fs, uint64_t from, bool accept_loss, struct log_rig_read *read_out);
+
+/* A writer on a file system, with small segments. */
+struct log_writer *log_rig_writer(const struct fsops *fs, const struct log_rig_read *read);
+
+#endif

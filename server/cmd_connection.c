@@ -1,4 +1,4 @@
-/* Commands about the connection itself, and CLIENT. */
+/* Commands about the connection itself; CLIENT is in cmd_client.c. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +49,7 @@ void cmd_select(struct command_ctx *ctx)
 void cmd_quit(struct command_ctx *ctx)
 {
     ctx->session->close_after_reply = true;
+    atomic_fetch_or_explicit(&ctx->session->flags, SESSION_CLOSING, memory_order_relaxed);
     reply_ok(ctx);
 }
 
@@ -105,8 +106,7 @@ void cmd_auth(struct command_ctx *ctx)
 
 /* ---- names ---------------------------------------------------------------------------------------------------------------- */
 
-/* Sets a text of the session. False: an error has been replied, with `what` as its subject. */
-static bool set_text(struct command_ctx *ctx, enum session_text which, struct slice value, const char *what)
+bool session_set_text(struct command_ctx *ctx, enum session_text which, struct slice value, const char *what)
 {
     int err = session_set(ctx->server->sessions, ctx->session, which, value);
 
@@ -119,7 +119,7 @@ static bool set_text(struct command_ctx *ctx, enum session_text which, struct sl
 
 static bool set_name(struct command_ctx *ctx, struct slice name)
 {
-    return set_text(ctx, SESSION_NAME, name, "Client names");
+    return session_set_text(ctx, SESSION_NAME, name, "Client names");
 }
 
 /* Whether session_set() would take it: HELLO has to know before it changes anything. */
@@ -220,6 +220,7 @@ void cmd_hello(struct command_ctx *ctx)
     reply_modules(reply);
 }
 
+/* What the connection itself has to forget (transaction, CLIENT REPLY) it forgets by dispatch.c. */
 void cmd_reset(struct command_ctx *ctx)
 {
     struct session *session = ctx->session;
@@ -227,194 +228,8 @@ void cmd_reset(struct command_ctx *ctx)
     (void)session_set(ctx->server->sessions, session, SESSION_NAME, (struct slice){NULL, 0}); /* clearing cannot fail */
     atomic_store_explicit(&session->resp, 2, memory_order_relaxed);
     ctx->reply->version = 2;
+    atomic_fetch_and_explicit(&session->flags, ~(unsigned)(SESSION_NO_EVICT | SESSION_NO_TOUCH), memory_order_relaxed);
     atomic_store_explicit(&session->authenticated, server_config(ctx->server)->requirepass[0] == '\0',
                           memory_order_relaxed);
     reply_status(ctx->reply, "RESET");
-}
-
-/* ---- CLIENT ---------------------------------------------------------------------------------------------------------------- */
-
-void cmd_client_id(struct command_ctx *ctx)
-{
-    reply_integer(ctx->reply, (int64_t)ctx->session->id);
-}
-
-void cmd_client_getname(struct command_ctx *ctx)
-{
-    if (ctx->session->name == NULL)
-        reply_null(ctx->reply);
-    else
-        reply_bulk_str(ctx->reply, ctx->session->name);
-}
-
-void cmd_client_setname(struct command_ctx *ctx)
-{
-    if (set_name(ctx, command_arg(ctx, 2)))
-        reply_ok(ctx);
-}
-
-void cmd_client_setinfo(struct command_ctx *ctx)
-{
-    struct slice option = command_arg(ctx, 2);
-    bool lib_name = slice_is(option, "LIB-NAME");
-
-    if (!lib_name && !slice_is(option, "LIB-VER")) {
-        reply_errorf(ctx->reply, "ERR Unrecognized option '%.*s'", option.len > 128 ? 128 : (int)option.len, option.ptr);
-        return;
-    }
-    if (set_text(ctx, lib_name ? SESSION_LIB_NAME : SESSION_LIB_VER, command_arg(ctx, 3), lib_name ? "LIB-NAME" : "LIB-VER"))
-        reply_ok(ctx);
-}
-
-void cmd_client_info(struct command_ctx *ctx)
-{
-    struct buf text;
-
-    buf_init(&text, SIZE_MAX);
-    session_format(ctx->session, server_now_ms(), &text);
-    buf_append(&text, "\n", 1);
-    if (buf_failed(&text))
-        reply_error(ctx->reply, "ERR out of memory");
-    else
-        reply_verbatim(ctx->reply, "txt", buf_head(&text), buf_len(&text));
-    buf_deinit(&text);
-}
-
-/* Which sessions CLIENT LIST is asked for. */
-struct client_list {
-    size_t nids;    /* 0: all */
-    uint64_t ids[]; /* ascending */
-};
-
-static void run_client_list(struct command_job *job)
-{
-    const struct client_list *list = job->data;
-    struct buf text;
-
-    buf_init(&text, job->reply.buf->cap);
-    sessions_format(job->server->sessions, list->ids, list->nids, server_now_ms(), &text);
-    if (buf_failed(&text))
-        reply_error(&job->reply, "ERR out of memory");
-    else
-        reply_verbatim(&job->reply, "txt", buf_head(&text), buf_len(&text));
-    buf_deinit(&text);
-}
-
-static int compare_ids(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* The ids from argument `first` on, ascending; NULL with an error replied. */
-static struct client_list *client_list_ids(struct command_ctx *ctx, size_t first)
-{
-    size_t n = command_argc(ctx) - first;
-    struct client_list *list = malloc(sizeof(*list) + n * sizeof(list->ids[0]));
-
-    if (list == NULL) {
-        reply_error(ctx->reply, "ERR out of memory");
-        return NULL;
-    }
-    list->nids = n;
-    for (size_t i = 0; i < n; i++) {
-        int64_t id;
-
-        if (!slice_to_int64(command_arg(ctx, first + i), &id) || id < 1) {
-            reply_error(ctx->reply, "ERR Invalid client ID");
-            free(list);
-            return NULL;
-        }
-        list->ids[i] = (uint64_t)id;
-    }
-    qsort(list->ids, n, sizeof(list->ids[0]), compare_ids);
-    return list;
-}
-
-/* Whether it is a type of client that Redis knows; `normal_out` says whether it is the one that there are any of here. */
-static bool client_type(struct slice type, bool *normal_out)
-{
-    *normal_out = slice_is(type, "normal");
-    return *normal_out || slice_is(type, "replica") || slice_is(type, "slave") || slice_is(type, "master") ||
-           slice_is(type, "pubsub");
-}
-
-void cmd_client_list(struct command_ctx *ctx)
-{
-    size_t argc = command_argc(ctx);
-    bool normal = true;
-    struct client_list *list;
-
-    if (argc == 4 && slice_is(command_arg(ctx, 2), "TYPE")) {
-        struct slice type = command_arg(ctx, 3);
-
-        if (!client_type(type, &normal)) {
-            reply_errorf(ctx->reply, "ERR Unknown client type '%.*s'", type.len > 128 ? 128 : (int)type.len, type.ptr);
-            return;
-        }
-    } else if (argc > 3 && slice_is(command_arg(ctx, 2), "ID")) {
-        list = client_list_ids(ctx, 3);
-        if (list != NULL)
-            command_defer(ctx, run_client_list, list);
-        return;
-    } else if (argc != 2) {
-        reply_syntax_error(ctx);
-        return;
-    }
-    if (!normal) {
-        reply_verbatim(ctx->reply, "txt", NULL, 0);
-        return;
-    }
-    list = calloc(1, sizeof(*list));
-    if (list == NULL)
-        reply_error(ctx->reply, "ERR out of memory");
-    else
-        command_defer(ctx, run_client_list, list);
-}
-
-static void client_switch(struct command_ctx *ctx)
-{
-    struct slice value = command_arg(ctx, 2);
-
-    if (slice_is(value, "on") || slice_is(value, "off"))
-        reply_ok(ctx);
-    else
-        reply_syntax_error(ctx);
-}
-
-/* Connections are closed over their own limits only, never to make room for others. */
-void cmd_client_no_evict(struct command_ctx *ctx)
-{
-    client_switch(ctx);
-}
-
-/* Filters keep no time of access. */
-void cmd_client_no_touch(struct command_ctx *ctx)
-{
-    client_switch(ctx);
-}
-
-void cmd_client_help(struct command_ctx *ctx)
-{
-    static const char *const lines[] = {
-        "GETNAME",
-        "    Return the name of this connection.",
-        "ID",
-        "    Return the number of this connection.",
-        "INFO",
-        "    Describe this connection.",
-        "LIST [TYPE (NORMAL|MASTER|REPLICA|PUBSUB)|ID <client-id> [<client-id> ...]]",
-        "    Describe all connections, or some.",
-        "NO-EVICT (ON|OFF)",
-        "    Accepted, without effect: connections are never evicted.",
-        "NO-TOUCH (ON|OFF)",
-        "    Accepted, without effect: no time of access is kept.",
-        "SETINFO (LIB-NAME <name>|LIB-VER <version>)",
-        "    Tell the name or the version of the client's library.",
-        "SETNAME <name>",
-        "    Give this connection a name; an empty one takes it away.",
-    };
-
-    reply_help(ctx, lines, sizeof(lines) / sizeof(lines[0]));
 }

@@ -207,3 +207,15 @@ const struct command *command_row(size_t index)
     }
     return NULL;
 }
+
+size_t command_slice(struct command_ctx *ctx, size_t n, size_t *first_out)
+{
+    size_t first = ctx->slice ? ctx->slice->done : 0, items = n - first;
+    *first_out = first;
+    if (ctx->slice && items > COMMAND_SLICE) {
+        items = COMMAND_SLICE;
+        ctx->slice->done = first + items;
+        ctx->later = true;
+    }
+    return items;
+}

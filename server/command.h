@@ -22,6 +22,24 @@ struct worker;
 struct stats;
 struct command;
 
+/* ---- commands with very many arguments ------------------------------------------------------------------------------- */
+
+/* A command with more arguments than this is run in slices, between which other clients are served: its handler does at most
+ * so many items per call, beginning with number `done`, and sets ctx->later until it is through. What it writes is kept
+ * apart until then. A slice is some hundred microseconds of work. NULL instead of a slice: do all at once. */
+#define COMMAND_SLICE 2048
+
+struct command_slice {
+    size_t done;   /* items done so far; 0 in the first call */
+    size_t token;  /* for the handler: of reply_array_begin() */
+    int64_t count; /* for the handler: what it counts */
+};
+
+/* How many of n items are to be done in this call, from item number *first_out on; ctx->later is set unless these are the
+ * last. */
+struct command_ctx;
+size_t command_slice(struct command_ctx *ctx, size_t n, size_t *first_out);
+
 /* ---- the context of one call ---------------------------------------------------------------------------------------- */
 
 struct command_ctx {
@@ -32,6 +50,9 @@ struct command_ctx {
     const struct command *command;     /* the row, of the subcommand where there is one */
     const struct resp_command *args;   /* argument 0 is the command's name */
     struct reply *reply;
+    struct command_slice *slice;       /* NULL: all at once */
+    bool later;                        /* set by a handler that has replied nothing and made its connection wait: it is
+                                          called again with the same arguments */
 };
 
 static inline size_t command_argc(const struct command_ctx *ctx)
@@ -55,6 +76,9 @@ void reply_wrong_arity(struct command_ctx *ctx);
 
 /* Whether an argument is a password: of AUTH, HELLO and CONFIG SET. What shows commands to others leaves it out. */
 bool command_arg_is_secret(const struct command *row, const struct resp_command *args, size_t i);
+
+/* Sets a text of the session. False: an error has been replied, with `what` as its subject. */
+bool session_set_text(struct command_ctx *ctx, enum session_text which, struct slice value, const char *what);
 
 /* Strict decimal integer as Redis reads one ("-?[1-9][0-9]*" or "0", no spaces, no plus): false when it is not. */
 bool slice_to_int64(struct slice arg, int64_t *value_out);

@@ -5,8 +5,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "command.h"
 #include "dispatch.h"
 #include "log.h"
+#include "transaction.h"
 #include "worker.h"
 
 /* ---- what is polled for ---------------------------------------------------------------------------------------------- */
@@ -120,8 +122,18 @@ void conn_close(struct conn *conn)
     unlink_conn(conn);
     sessions_remove(worker->server->sessions, &conn->session);
     conn_drop_input(conn);
+    transaction_end(conn);
+    buf_deinit(&conn->slice_out);
     buf_deinit(&conn->out);
     uv_close((uv_handle_t *)&conn->poll, on_closed);
+}
+
+void conn_close_after_reply(struct conn *conn)
+{
+    conn->session.close_after_reply = true;
+    atomic_fetch_or_explicit(&conn->session.flags, SESSION_CLOSING, memory_order_relaxed);
+    conn_drop_input(conn);
+    conn_will_reply(conn);
 }
 
 void conn_warn_closed(const struct conn *conn, const char *why)
@@ -214,8 +226,7 @@ void conn_unstick(struct conn *conn)
     conn_update(conn);
 }
 
-/* A large reply is not copied when there is nothing in front of it. */
-static void take_reply(struct conn *conn, struct buf *reply)
+void conn_append_reply(struct conn *conn, struct buf *reply)
 {
     if (buf_failed(reply)) {
         conn->out.failed = true;
@@ -231,7 +242,7 @@ static void take_reply(struct conn *conn, struct buf *reply)
     buf_deinit(reply);
 }
 
-void conn_deferred_done(struct conn *conn, struct buf *reply, size_t counter, bool write)
+void conn_deferred_done(struct conn *conn, struct buf *reply, const struct command *command, bool no_reply)
 {
     if (conn->closing) {
         conn->waits &= ~(unsigned)CONN_WAITS_JOB;
@@ -241,8 +252,11 @@ void conn_deferred_done(struct conn *conn, struct buf *reply, size_t counter, bo
         return;
     }
     conn_will_reply(conn);
-    dispatch_count_error(conn, reply, 0, counter);
-    take_reply(conn, reply);
-    conn->wrote |= write;
+    dispatch_count_error(conn, reply, 0, command_index(command));
+    if (no_reply)
+        buf_deinit(reply);
+    else
+        conn_append_reply(conn, reply);
+    conn->wrote |= (command->flags & CMD_WRITE) != 0;
     conn_ready(conn, CONN_WAITS_JOB);
 }

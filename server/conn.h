@@ -15,11 +15,14 @@
 #include <uv.h>
 
 #include "buf.h"
+#include "command.h"
 #include "conn_list.h"
 #include "reply.h"
 #include "resp_parse.h"
 #include "session.h"
 
+struct command;
+struct transaction;
 struct worker;
 
 /* Why a connection waits; several at a time are possible, each at most once. */
@@ -29,6 +32,15 @@ enum conn_wait {
     CONN_WAITS_ROOM = 1 << 2,      /* a write needs room in the log */
     CONN_WAITS_PAUSE = 1 << 3,     /* CLIENT PAUSE */
     CONN_WAITS_EXCLUSIVE = 1 << 4, /* its EXEC waits for all workers to stand still */
+};
+
+/* What makes a connection's commands go another way than that of most: none of these, and the window may take them. */
+enum conn_mode {
+    CONN_IN_MULTI = 1 << 0,        /* commands are queued until EXEC */
+    CONN_REPLY_OFF = 1 << 1,       /* CLIENT REPLY OFF */
+    CONN_REPLY_SKIP = 1 << 2,      /* CLIENT REPLY SKIP: of the command that runs */
+    CONN_REPLY_SKIP_NEXT = 1 << 3, /* of the one after it */
+    CONN_NO_REPLY = CONN_REPLY_OFF | CONN_REPLY_SKIP,
 };
 
 /* A command that was parsed and could not be run yet, or not to its end. Its bytes are the first `len` of the kept input. */
@@ -50,6 +62,8 @@ struct conn {
     int fd;
     int events;                    /* what is polled for now */
     unsigned waits;                /* enum conn_wait, ored; changed by conn_wait() and conn_ready() only */
+    unsigned modes;                /* enum conn_mode, ored */
+    bool in_exec;                  /* the commands that run are those of its transaction */
     bool closing;
     bool held;                     /* there is input that could be run but for waits, replies not taken, or its turn */
     bool eof;                      /* the client has sent its last byte */
@@ -64,6 +78,10 @@ struct conn {
 
     struct buf out;
     struct reply reply;            /* writes into `out` */
+    struct command_slice slice;    /* of the command that runs in slices, and its reply so far */
+    struct buf slice_out;
+    uint64_t later_ns;             /* time spent so far in a command that was put off */
+    struct transaction *transaction; /* NULL without WATCH or MULTI (transaction.h) */
     size_t out_pause;              /* no commands are read while more reply bytes than this wait; see conn_unstick() */
     size_t out_seen;               /* reply bytes that waited at the last tick */
     struct session session;
@@ -75,9 +93,18 @@ int conn_open(struct worker *worker, int fd);
 /* Ends the connection. Idempotent. Not from within a command of it: session.close_after_reply is for that. */
 void conn_close(struct conn *conn);
 
+/* Reads nothing more from it and ends it once its replies have left, that of a deferred command included. */
+void conn_close_after_reply(struct conn *conn);
+
 /* To be called before something is written into conn->out, by a command or as a push: lends it a buffer and makes sure that
  * it is sent at the end of the iteration. */
 void conn_will_reply(struct conn *conn);
+
+/* Moves a whole reply behind the others; `reply` is then empty. Not copied if it is large and there are no others. */
+void conn_append_reply(struct conn *conn, struct buf *reply);
+
+/* Logs that a client is closed, at a bounded rate. */
+void conn_warn_closed(const struct conn *conn, const char *why);
 
 /* Sends what there is, unless CONN_WAITS_DURABLE. May close the connection. */
 void conn_flush(struct conn *conn);
@@ -96,9 +123,8 @@ static inline struct conn *conn_of_session(struct session *session)
     return (struct conn *)(void *)((char *)session - offsetof(struct conn, session));
 }
 
-/* A deferred command of the row with the counter `counter` has come back; the reply is taken over, `reply` is then empty.
- * `write`: it was a write command. */
-void conn_deferred_done(struct conn *conn, struct buf *reply, size_t counter, bool write);
+/* A deferred command has come back; the reply is taken over, `reply` is then empty. `no_reply`: nobody wants it. */
+void conn_deferred_done(struct conn *conn, struct buf *reply, const struct command *command, bool no_reply);
 
 /* To be called ten times a second. A client that writes a whole pipeline before it reads a reply (most libraries do) would
  * wait for ever for a server that does not read on before its replies are taken. So if it has taken nothing since the last

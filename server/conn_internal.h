@@ -10,9 +10,6 @@ bool conn_may_run(const struct conn *conn);
 /* Polls for what the connection can make use of now; gives it a turn if there is kept input that may run. */
 void conn_update(struct conn *conn);
 
-/* Logs that a client is closed, at a bounded rate. */
-void conn_warn_closed(const struct conn *conn, const char *why);
-
 /* The socket is readable. May close the connection. */
 void conn_read(struct conn *conn);
 

@@ -47,6 +47,18 @@ static inline void conn_list_remove(struct conn_link *link)
     link->prev = link->next = NULL;
 }
 
+/* Moves all of `from` to the end of `list`. */
+static inline void conn_list_move(struct conn_link *list, struct conn_link *from)
+{
+    if (conn_list_empty(from))
+        return;
+    from->next->prev = list->prev;
+    list->prev->next = from->next;
+    from->prev->next = list;
+    list->prev = from->prev;
+    conn_list_init(from);
+}
+
 /* The connection whose `member` the link is. */
 #define CONN_OF(link, member) ((struct conn *)(void *)((char *)(link) - offsetof(struct conn, member)))
 

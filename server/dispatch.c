@@ -6,17 +6,26 @@
 
 #include "command.h"
 #include "conn.h"
+#include "handlers.h"
 #include "log.h"
 #include "timing.h"
+#include "transaction.h"
 #include "worker.h"
 
 #define ECHO_LIMIT 128 /* most of a client's words that an error repeats, as in Redis */
 
-/* `command` NULL: there is no such command. */
+/* `command` NULL: there is no such command. A refused EXEC ends its transaction and says so, as in Redis. */
 static void reject(struct conn *conn, const struct command *command, const char *text)
 {
     struct stats *stats = &conn->worker->stats;
-    reply_error(&conn->reply, text);
+    transaction_taint(conn);
+    if (command && command->handler == cmd_exec) {
+        transaction_end(conn);
+        reply_errorf(&conn->reply, "EXECABORT Transaction discarded because of: %s",
+                     strncmp(text, "ERR ", 4) == 0 ? text + 4 : text);
+    } else {
+        reply_error(&conn->reply, text);
+    }
     stats_add(&stats->error_replies, 1);
     errorstats_count(&conn->worker->timing.errors, text, strlen(text));
     if (command)
@@ -87,6 +96,12 @@ static bool arity_fits(const struct command *command, size_t argc)
     return command->arity >= 0 ? argc == (size_t)command->arity : argc >= (size_t)-command->arity;
 }
 
+/* An EXEC is what it runs. */
+static uint32_t effective_flags(const struct conn *conn, const struct command *command)
+{
+    return command->handler == cmd_exec ? command->flags | transaction_flags(conn) : command->flags;
+}
+
 /* The row to run, after all checks; NULL when the command has been answered with an error. */
 static const struct command *check(struct conn *conn, const struct resp_command *cmd, const struct command *command)
 {
@@ -106,7 +121,12 @@ static const struct command *check(struct conn *conn, const struct resp_command 
         reject(conn, command, "NOAUTH Authentication required.");
         return NULL;
     }
-    if (conn->worker->over_memory && (command->flags & CMD_DENYOOM)) {
+    /* CLIENT REPLY would leave EXEC's array with fewer elements than it announces. */
+    if ((conn->modes & CONN_IN_MULTI) && ((command->flags & CMD_NO_MULTI) || command->handler == cmd_client_reply)) {
+        reject(conn, command, "ERR Command not allowed inside a transaction");
+        return NULL;
+    }
+    if (conn->worker->over_memory && (effective_flags(conn, command) & CMD_DENYOOM)) {
         reject(conn, command, "OOM command not allowed when used memory > 'maxmemory'.");
         return NULL;
     }
@@ -122,10 +142,27 @@ void dispatch_count_error(struct conn *conn, const struct buf *replies, size_t b
     errorstats_count(&conn->worker->timing.errors, buf_head(replies) + before + 1, buf_len(replies) - before - 1);
 }
 
-static void run(struct conn *conn, const struct resp_command *cmd, const struct command *command)
+static void count_command(struct conn *conn)
+{
+    stats_add(&conn->worker->stats.commands_processed, 1);
+    stats_add(&conn->session.commands, 1);
+}
+
+/* Moves the reply of a command that ran in slices to the others, without copying it if there are none. */
+static void take_sliced_reply(struct conn *conn)
+{
+    struct buf *from = &conn->slice_out;
+    conn_append_reply(conn, from);
+    conn->slice = (struct command_slice){0};
+}
+
+/* Runs a command's handler. true: it has to be called again. */
+static bool run(struct conn *conn, const struct resp_command *cmd, const struct command *command)
 {
     struct worker *worker = conn->worker;
     size_t counter = command_index(command);
+    struct reply slice_reply = {.buf = &conn->slice_out, .version = conn->reply.version};
+    bool sliced = cmd->argc > COMMAND_SLICE && !conn->in_exec;
     struct command_ctx ctx = {
         .server = worker->server,
         .worker = worker,
@@ -133,18 +170,29 @@ static void run(struct conn *conn, const struct resp_command *cmd, const struct 
         .stats = &worker->stats,
         .command = command,
         .args = cmd,
-        .reply = &conn->reply,
+        .reply = sliced ? &slice_reply : &conn->reply,
+        .slice = sliced ? &conn->slice : NULL,
     };
     size_t before = buf_len(&conn->out);
+    if (sliced)
+        conn->slice_out.cap = conn->out.cap;
     uint64_t start_ns = timing_now_ns();
     command->handler(&ctx);
+    uint64_t took_ns = conn->later_ns + timing_now_ns() - start_ns;
+    conn->later_ns = ctx.later ? took_ns : 0;
+    if (ctx.later)
+        return true;
+    if (sliced)
+        take_sliced_reply(conn);
     if (!(conn->waits & CONN_WAITS_JOB)) /* otherwise the time ends when the job does */
-        timing_command(worker, command, cmd, &conn->session, timing_now_ns() - start_ns);
+        timing_command(worker, command, cmd, &conn->session, took_ns);
     if (command->flags & CMD_ADMIN)
         timing_refresh(&worker->timing, server_config(worker->server)); /* it may have been CONFIG SET */
     conn->wrote |= (command->flags & CMD_WRITE) != 0;
     stats_add(&worker->stats.calls[counter], 1);
     dispatch_count_error(conn, &conn->out, before, counter);
+    conn->reply.version = atomic_load_explicit(&conn->session.resp, memory_order_relaxed);
+    return false;
 }
 
 /* The two commands that the window takes. They are most of the traffic, so they are recognised before the table is asked:
@@ -159,41 +207,57 @@ static bool take_into_window(struct conn *conn, const struct resp_command *cmd)
     uint64_t word = 0, want;
     enum window_kind kind;
 
-    if (cmd->argc != 3 || worker->timing.exact ||
+    if (cmd->argc != 3 || conn->modes || worker->timing.exact ||
         !atomic_load_explicit(&conn->session.authenticated, memory_order_relaxed))
         return false;
     if (name.len == 9) {
         memcpy(&word, name.ptr, 8);
         memcpy(&want, exists, 8);
-        if ((word | LOWER) != (want | LOWER) || (name.ptr[8] | 0x20) != 's' || name.ptr[2] != '.')
+        if ((word | LOWER) != (want | LOWER) || (name.ptr[8] | 0x20) != 's' || name.ptr[2] != '.' ||
+            worker->no_window_query)
             return false;
         kind = WINDOW_QUERY;
     } else if (name.len == 6) {
         memcpy(&word, name.ptr, 6);
         memcpy(&want, add, 8);
-        if ((word | LOWER) != (want | LOWER) || name.ptr[2] != '.' || worker->over_memory)
+        if ((word | LOWER) != (want | LOWER) || name.ptr[2] != '.' || worker->no_window_add)
             return false;
         kind = WINDOW_ADD;
     } else {
         return false;
     }
+    count_command(conn);
     stats_add(&worker->stats.calls[kind == WINDOW_QUERY ? worker->counter_bf_exists : worker->counter_bf_add], 1);
     atomic_store_explicit(&conn->session.command, kind == WINDOW_QUERY ? "bf.exists" : "bf.add", memory_order_relaxed);
     window_push(worker, kind, conn, resp_arg(cmd, 1), resp_arg(cmd, 2));
     return true;
 }
 
-enum dispatch_result dispatch(struct conn *conn, const struct resp_command *cmd)
+void dispatch_queued(struct conn *conn, const struct command *command, const struct resp_command *cmd)
 {
-    struct worker *worker = conn->worker;
-    stats_add(&worker->stats.commands_processed, 1);
-    stats_add(&conn->session.commands, 1);
-    atomic_store_explicit(&conn->session.last_ms, worker->now_ms, memory_order_relaxed);
     if (take_into_window(conn, cmd))
-        return DISPATCH_DONE;
+        return;
+    window_flush(conn->worker);
+    count_command(conn);
+    run(conn, cmd, command);
+}
 
-    window_flush(worker);
-    conn_will_reply(conn);
+/* Whether CLIENT PAUSE holds the command back. Whoever can end the pause may. */
+static bool is_paused(const struct conn *conn, const struct command *command)
+{
+    switch (conn->worker->paused) {
+    case PAUSE_NOTHING:
+        return false;
+    case PAUSE_WRITES:
+        return effective_flags(conn, command) & CMD_WRITE;
+    case PAUSE_ALL:
+        return command->handler != cmd_client_unpause;
+    }
+    return false;
+}
+
+static enum dispatch_result dispatch_row(struct conn *conn, const struct resp_command *cmd)
+{
     int row = command_find(resp_arg(cmd, 0));
     if (row < 0) {
         if (!is_http(conn, cmd))
@@ -203,8 +267,45 @@ enum dispatch_result dispatch(struct conn *conn, const struct resp_command *cmd)
     const struct command *command = check(conn, cmd, &command_table(NULL)[row]);
     if (!command)
         return DISPATCH_DONE;
+    if (is_paused(conn, command)) {
+        worker_hold_paused(conn->worker, conn);
+        return DISPATCH_LATER;
+    }
+    if (transaction_takes(conn, command)) {
+        transaction_queue(conn, command, cmd);
+        return DISPATCH_DONE;
+    }
     atomic_store_explicit(&conn->session.command, command->full_name, memory_order_relaxed);
-    run(conn, cmd, command);
-    conn->reply.version = atomic_load_explicit(&conn->session.resp, memory_order_relaxed);
-    return DISPATCH_DONE;
+    if (command->handler == cmd_reset) {
+        transaction_end(conn);
+        conn->modes = 0;
+    }
+    return run(conn, cmd, command) ? DISPATCH_LATER : DISPATCH_DONE;
+}
+
+/* CLIENT REPLY: takes back what has been written since `before`, where the client wants no reply. */
+static void drop_reply(struct conn *conn, size_t before)
+{
+    if ((conn->modes & CONN_NO_REPLY) && !conn->session.close_after_reply)
+        buf_truncate(&conn->out, before);
+    conn->modes &= ~(unsigned)CONN_REPLY_SKIP;
+    if (conn->modes & CONN_REPLY_SKIP_NEXT)
+        conn->modes ^= CONN_REPLY_SKIP_NEXT | CONN_REPLY_SKIP;
+}
+
+enum dispatch_result dispatch(struct conn *conn, const struct resp_command *cmd)
+{
+    atomic_store_explicit(&conn->session.last_ms, conn->worker->now_ms, memory_order_relaxed);
+    if (take_into_window(conn, cmd))
+        return DISPATCH_DONE;
+    window_flush(conn->worker);
+    conn_will_reply(conn);
+    size_t before = buf_len(&conn->out);
+    enum dispatch_result result = dispatch_row(conn, cmd);
+    if (result == DISPATCH_LATER)
+        return result;
+    count_command(conn);
+    if (conn->modes & (CONN_NO_REPLY | CONN_REPLY_SKIP_NEXT))
+        drop_reply(conn, before);
+    return result;
 }

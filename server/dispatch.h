@@ -8,6 +8,7 @@
 #include "buf.h"
 #include "resp_parse.h"
 
+struct command;
 struct conn;
 
 enum dispatch_result {
@@ -18,6 +19,10 @@ enum dispatch_result {
 /* Runs one command of the connection, or takes it into the window. Replies in order. May mark the session for closing, or
  * make the connection wait; never closes it. */
 enum dispatch_result dispatch(struct conn *conn, const struct resp_command *cmd);
+
+/* Runs a command of a transaction, which was checked when it was queued. Its slices must stay valid until the window is
+ * emptied. Never puts it off. */
+void dispatch_queued(struct conn *conn, const struct command *command, const struct resp_command *cmd);
 
 /* Counts an error, under the command's counter (command_index()), if what is in `replies` from `before` on begins with
  * one. */

@@ -57,14 +57,32 @@ HANDLER(cmd_auth);
 HANDLER(cmd_select);
 HANDLER(cmd_quit);
 HANDLER(cmd_reset);
+
+/* transaction.c */
+HANDLER(cmd_multi);
+HANDLER(cmd_exec);
+HANDLER(cmd_discard);
+HANDLER(cmd_watch);
+HANDLER(cmd_unwatch);
+
+/* cmd_client.c */
 HANDLER(cmd_client_id);
 HANDLER(cmd_client_getname);
 HANDLER(cmd_client_setname);
 HANDLER(cmd_client_setinfo);
 HANDLER(cmd_client_info);
 HANDLER(cmd_client_list);
+HANDLER(cmd_client_kill);
+HANDLER(cmd_client_reply);
+HANDLER(cmd_client_pause);
+HANDLER(cmd_client_unpause);
+HANDLER(cmd_client_unblock);
 HANDLER(cmd_client_no_evict);
 HANDLER(cmd_client_no_touch);
+HANDLER(cmd_client_tracking);
+HANDLER(cmd_client_trackinginfo);
+HANDLER(cmd_client_caching);
+HANDLER(cmd_client_getredir);
 HANDLER(cmd_client_help);
 
 /* cmd_command.c */

@@ -1,19 +1,25 @@
 /* Deferred commands: libuv's thread pool runs them and brings them back to the loop that sent them. */
+#include "job.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
 #include "command.h"
 #include "conn.h"
+#include "exclusive.h"
 #include "rcu.h"
 #include "timing.h"
 #include "worker.h"
 
 struct job {
     uv_work_t work;
+    struct job *next; /* in worker->jobs_held */
     struct conn *conn;
     struct buf out;
     const struct command *row;
     struct timing_deferred timing;
+    bool on_filters;  /* a transaction must not run at the same time */
+    bool no_reply;    /* CLIENT REPLY OFF or SKIP was in force */
     struct command_job command;
 };
 
@@ -23,6 +29,8 @@ static void job_run(uv_work_t *work)
     rcu_reader_begin();
     job->command.run(&job->command);
     rcu_reader_end();
+    if (job->on_filters)
+        exclusive_job_end(job->command.server);
 }
 
 static void job_done(uv_work_t *work, int status)
@@ -32,37 +40,55 @@ static void job_done(uv_work_t *work, int status)
     (void)status;
     worker_enter(conn->worker);
     timing_deferred_done(&job->timing, conn->worker);
-    conn_deferred_done(conn, &job->out, command_index(job->row), job->row->flags & CMD_WRITE);
+    conn_deferred_done(conn, &job->out, job->row, job->no_reply);
     free(job->command.data);
     free(job);
 }
 
-void command_defer(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data)
+/* Cannot fail: uv_queue_work() refuses nothing but a missing function. */
+static void job_start(struct worker *worker, struct job *job)
+{
+    uv_queue_work(&worker->loop, &job->work, job_run, job_done);
+}
+
+void job_start_held(struct worker *worker)
+{
+    while (worker->jobs_held) {
+        struct job *job = worker->jobs_held;
+        if (!exclusive_job_begin(worker))
+            return; /* another section: after that one */
+        worker->jobs_held = job->next;
+        job_start(worker, job);
+    }
+    worker->jobs_held_end = &worker->jobs_held;
+}
+
+int job_post(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data)
 {
     struct conn *conn = conn_of_session(ctx->session);
+    struct worker *worker = conn->worker;
     struct job *job = calloc(1, sizeof(*job));
-    int err = -ENOMEM;
-    if (job) {
-        job->work.data = job;
-        job->conn = conn;
-        job->row = ctx->command;
-        buf_init(&job->out, conn->out.cap);
-        job->command = (struct command_job){
-            .server = ctx->server,
-            .reply = {.buf = &job->out, .version = ctx->reply->version},
-            .data = data,
-            .run = run,
-        };
-        timing_defer(&job->timing, conn->worker, ctx->command, ctx->args, ctx->session);
-        err = uv_queue_work(&conn->worker->loop, &job->work, job_run, job_done);
-    }
-    if (err) {
-        reply_error(ctx->reply, "ERR out of memory");
-        free(data);
-        if (job)
-            timing_deferred_cancel(&job->timing);
-        free(job);
-        return;
-    }
+    if (!job)
+        return -ENOMEM;
+    job->work.data = job;
+    job->conn = conn;
+    job->row = ctx->command;
+    job->on_filters = ctx->command->flags & (CMD_WRITE | CMD_READONLY);
+    job->no_reply = conn->modes & CONN_NO_REPLY;
+    buf_init(&job->out, conn->out.cap);
+    job->command = (struct command_job){
+        .server = ctx->server,
+        .reply = {.buf = &job->out, .version = ctx->reply->version},
+        .data = data,
+        .run = run,
+    };
+    timing_defer(&job->timing, worker, ctx->command, ctx->args, ctx->session);
     conn_wait(conn, CONN_WAITS_JOB);
+    if (!job->on_filters || exclusive_job_begin(worker)) {
+        job_start(worker, job);
+    } else {
+        *worker->jobs_held_end = job;
+        worker->jobs_held_end = &job->next;
+    }
+    return 0;
 }

@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "exclusive.h"
 #include "main_loop.h"
 #include "huge_pages.h"
 #include "load.h"
@@ -156,6 +157,8 @@ static int run(struct server *server)
     if (!status)
         status = huge_pages_create(&server->huge_pages, server->pool);
     if (!status)
+        status = exclusive_create(&server->exclusive);
+    if (!status)
         status = main_loop_init(&ml, server);
     if (status)
         return complain("cannot start", strerror(-status));
@@ -176,6 +179,7 @@ static int run(struct server *server)
     main_loop_deinit(&ml);
     saver_destroy(server->saver);
     store_close(server->store);
+    exclusive_destroy(server->exclusive);
     server_monitors_deinit(server);
     huge_pages_destroy(server->huge_pages);
     sessions_destroy(server->sessions);

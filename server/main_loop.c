@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "exclusive.h"
 #include "saver.h"
 #include "worker.h"
 
@@ -87,9 +88,11 @@ static void gate_close(struct server *server, struct worker_gate *gate)
 {
     pthread_mutex_init(&gate->lock, NULL);
     pthread_cond_init(&gate->changed, NULL);
+    exclusive_order_lock(server->exclusive);
     for (unsigned i = 0; i < server->nworkers; i++)
         while (worker_post_gate(server->workers[i], gate) != 0)
             usleep(1000);
+    exclusive_order_unlock(server->exclusive);
     pthread_mutex_lock(&gate->lock);
     while (gate->arrived < server->nworkers)
         pthread_cond_wait(&gate->changed, &gate->lock);

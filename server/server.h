@@ -21,6 +21,7 @@
 #define REDIS_COMPAT_VERSION      "8.0.2"
 #define REDISBLOOM_COMPAT_VERSION 80800
 
+struct exclusive;
 struct histogram;
 struct latency;
 struct huge_pages;
@@ -36,6 +37,9 @@ struct server_log_limits {
     struct log_limit accept;       /* connections that could not be taken */
 };
 
+/* What CLIENT PAUSE holds back. */
+enum pause { PAUSE_NOTHING, PAUSE_WRITES, PAUSE_ALL };
+
 struct server {
     _Atomic(struct config *) config;    /* immutable snapshot; replaced as a whole by server_config_replace() */
     struct log log;
@@ -48,6 +52,9 @@ struct server {
     struct huge_pages *huge_pages;
     struct worker **workers;
     unsigned nworkers;
+    _Atomic int64_t pause_until_ms;     /* monotonic; the pause is over when it is reached */
+    _Atomic int pause;                  /* enum pause; changed in exclusive sections only, or to none */
+    struct exclusive *exclusive;        /* sections in which one worker runs alone */
     struct stats main_stats;            /* counters of the main thread */
     _Atomic uint64_t job_changes;       /* changes made by deferred commands, in threads of the pool */
     struct main_loop *main_loop;        /* of the main thread: listening, signals, timers, shutdown */

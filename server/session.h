@@ -16,6 +16,15 @@
 
 struct sessions; /* the list of all sessions; one per server. Thread: any */
 
+/* What CLIENT LIST shows as a letter and is nowhere else. */
+enum session_flag {
+    SESSION_MONITOR = 1 << 0,      /* O */
+    SESSION_NO_EVICT = 1 << 1,     /* e */
+    SESSION_NO_TOUCH = 1 << 2,     /* T */
+    SESSION_CLOSING = 1 << 3,      /* c: to be closed once its replies have left */
+    SESSION_KILLED = 1 << 4,       /* by CLIENT KILL: listed no more, closed by its worker soon */
+};
+
 struct session {
     /* set before the session is listed, constant then */
     uint64_t id;           /* 1, 2, 3 ... never reused */
@@ -34,6 +43,11 @@ struct session {
     _Atomic uint64_t input_bytes;  /* bytes held for an incomplete command */
     _Atomic uint64_t output_bytes; /* reply bytes not yet taken by the client */
     _Atomic uint64_t commands;     /* commands processed */
+    _Atomic int multi;             /* commands queued since MULTI, -1 outside of a transaction */
+    _Atomic uint64_t multi_bytes;  /* memory of that queue */
+    _Atomic uint32_t watch;        /* names under WATCH */
+    _Atomic uint32_t sub, psub;    /* channels and patterns subscribed to */
+    _Atomic unsigned flags;        /* enum session_flag, ored */
 
     /* changed under the lock of the list */
     char *name;     /* NULL or a NUL-terminated name without spaces */
@@ -73,6 +87,10 @@ int session_set(struct sessions *sessions, struct session *session, enum session
  * is 0), oldest first. Every session that is listed throughout the call is among them. Takes the lock for a bounded number
  * of sessions at a time. Thread: any. */
 void sessions_format(struct sessions *sessions, const uint64_t *ids, size_t nids, int64_t now_ms, struct buf *out);
+
+/* Calls fn for every session that is listed throughout the call, oldest first, under the lock of the list: fn must be quick
+ * and take no other lock. Sessions that CLIENT KILL has marked are left out. Thread: any. */
+void sessions_each(struct sessions *sessions, void (*fn)(void *ctx, struct session *session), void *ctx);
 
 /* One line in the same form, without the line end. Thread: the owning worker. */
 void session_format(const struct session *session, int64_t now_ms, struct buf *out);

@@ -1,7 +1,7 @@
 /* The list is kept in the order of ids, because an id is given under the same lock under which the session is appended.
  *
  * A listing of ten thousand clients must not keep a worker that accepts or closes a connection waiting, so
- * sessions_format() gives the lock away every few sessions. Its place in the list is held meanwhile by a node of its own
+ * sessions_each() gives the lock away every few sessions. Its place in the list is held meanwhile by a node of its own
  * that has no id: whoever walks the list steps over such nodes, and whoever unlinks a neighbour keeps them linked. */
 #include "session.h"
 
@@ -62,6 +62,7 @@ static void list_unlink(struct session *node)
 
 void sessions_add(struct sessions *sessions, struct session *session)
 {
+    atomic_store_explicit(&session->multi, -1, memory_order_relaxed);
     pthread_mutex_lock(&sessions->lock);
     session->id = ++sessions->last_id;
     list_insert(&sessions->head, session);
@@ -138,8 +139,35 @@ static const char *text_or_empty(const char *text)
     return text == NULL ? "" : text;
 }
 
-/* The fields and their order are Redis's. Those that it has for things there are none of here (databases, subscriptions,
- * transactions, redirections) say so in its words. */
+/* The letters of the field "flags", in Redis's order. */
+static void format_flags(const struct session *session, char text_out[16])
+{
+    unsigned flags = atomic_load_explicit(&session->flags, memory_order_relaxed);
+    bool subscribed = atomic_load_explicit(&session->sub, memory_order_relaxed) ||
+                      atomic_load_explicit(&session->psub, memory_order_relaxed);
+    char *at = text_out;
+
+    if (flags & SESSION_MONITOR)
+        *at++ = 'O';
+    if (subscribed)
+        *at++ = 'P';
+    if (atomic_load_explicit(&session->multi, memory_order_relaxed) >= 0)
+        *at++ = 'x';
+    if (flags & SESSION_CLOSING)
+        *at++ = 'c';
+    if (session->laddr[0] == '/')
+        *at++ = 'U';
+    if (flags & SESSION_NO_EVICT)
+        *at++ = 'e';
+    if (flags & SESSION_NO_TOUCH)
+        *at++ = 'T';
+    if (at == text_out)
+        *at++ = 'N';
+    *at = '\0';
+}
+
+/* The fields and their order are Redis's. Those that it has for things there are none of here (databases, redirections)
+ * say so in its words. */
 void session_format(const struct session *session, int64_t now_ms, struct buf *out)
 {
     uint64_t input = atomic_load_explicit(&session->input_bytes, memory_order_relaxed);
@@ -148,8 +176,11 @@ void session_format(const struct session *session, int64_t now_ms, struct buf *o
     const char *command = atomic_load_explicit(&session->command, memory_order_relaxed);
     int64_t idle_ms = now_ms > last_ms ? now_ms - last_ms : 0;
     int64_t age_ms = now_ms > session->created_ms ? now_ms - session->created_ms : 0;
-    char text[512];
+    uint64_t multi_bytes = atomic_load_explicit(&session->multi_bytes, memory_order_relaxed);
+    char text[512], flags[16];
     int len;
+
+    format_flags(session, flags);
 
     /* Strings of the client's own choosing have any length, so they are appended between the pieces of fixed size. */
     len = snprintf(text, sizeof(text), "id=%" PRIu64 " addr=%s laddr=%s fd=%d name=", session->id, session->addr,
@@ -157,10 +188,14 @@ void session_format(const struct session *session, int64_t now_ms, struct buf *o
     buf_append(out, text, (size_t)len);
     append_str(out, text_or_empty(session->name));
     len = snprintf(text, sizeof(text),
-                   " age=%" PRId64 " idle=%" PRId64 " flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=%" PRIu64
-                   " qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=%d omem=%" PRIu64 " tot-mem=%" PRIu64
+                   " age=%" PRId64 " idle=%" PRId64 " flags=%s db=0 sub=%" PRIu32 " psub=%" PRIu32
+                   " ssub=0 multi=%d watch=%" PRIu32 " qbuf=%" PRIu64 " qbuf-free=0 argv-mem=0 multi-mem=%" PRIu64 " rbs=0 rbp=0 obl=0 oll=%d omem=%" PRIu64 " tot-mem=%" PRIu64
                    " events=%s cmd=%s user=default redir=-1 resp=%d lib-name=",
-                   age_ms / 1000, idle_ms / 1000, input, output > 0, output, sizeof(*session) + input + output,
+                   age_ms / 1000, idle_ms / 1000, flags, atomic_load_explicit(&session->sub, memory_order_relaxed),
+                   atomic_load_explicit(&session->psub, memory_order_relaxed),
+                   atomic_load_explicit(&session->multi, memory_order_relaxed),
+                   atomic_load_explicit(&session->watch, memory_order_relaxed), input, multi_bytes, output > 0, output,
+                   sizeof(*session) + input + multi_bytes + output,
                    output > 0 ? "rw" : "r", command == NULL ? "NULL" : command,
                    atomic_load_explicit(&session->resp, memory_order_relaxed));
     buf_append(out, text, (size_t)len);
@@ -221,7 +256,7 @@ void sessions_memory(struct sessions *sessions, struct sessions_memory *memory_o
     *memory_out = memory;
 }
 
-void sessions_format(struct sessions *sessions, const uint64_t *ids, size_t nids, int64_t now_ms, struct buf *out)
+void sessions_each(struct sessions *sessions, void (*fn)(void *ctx, struct session *session), void *ctx)
 {
     struct session place = {.id = 0};
     struct session *session;
@@ -231,12 +266,32 @@ void sessions_format(struct sessions *sessions, const uint64_t *ids, size_t nids
     for (session = sessions->head.next; session != &sessions->head; session = session->next) {
         if (session->id == 0)
             continue; /* the place of another listing */
-        if (nids == 0 || ids_contain(ids, nids, session->id)) {
-            session_format(session, now_ms, out);
-            buf_append(out, "\n", 1);
-        }
+        if (!(atomic_load_explicit(&session->flags, memory_order_relaxed) & SESSION_KILLED))
+            fn(ctx, session);
         if (++n % SESSIONS_PER_LOCK == 0)
             session = let_others(sessions, session, &place);
     }
     pthread_mutex_unlock(&sessions->lock);
+}
+
+struct listing {
+    const uint64_t *ids;
+    size_t nids;
+    int64_t now_ms;
+    struct buf *out;
+};
+
+static void format_one(void *ctx, struct session *session)
+{
+    struct listing *listing = ctx;
+
+    if (listing->nids != 0 && !ids_contain(listing->ids, listing->nids, session->id))
+        return;
+    session_format(session, listing->now_ms, listing->out);
+    buf_append(listing->out, "\n", 1);
+}
+
+void sessions_format(struct sessions *sessions, const uint64_t *ids, size_t nids, int64_t now_ms, struct buf *out)
+{
+    sessions_each(sessions, format_one, &(struct listing){ids, nids, now_ms, out});
 }

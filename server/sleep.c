@@ -15,6 +15,7 @@ struct sleeper {
     int64_t until_ms; /* monotonic */
     const char *reply;
     bool timed;
+    bool no_reply; /* CLIENT REPLY OFF or SKIP was in force */
     struct timing_deferred timing;
 };
 
@@ -22,6 +23,10 @@ void command_sleep(struct command_ctx *ctx, int64_t ms, const char *reply, bool 
 {
     struct conn *conn = conn_of_session(ctx->session);
     struct worker *worker = conn->worker;
+    if (conn->in_exec) { /* everybody else would wait as well */
+        buf_append(ctx->reply->buf, reply, strlen(reply));
+        return;
+    }
     struct sleeper *sleeper = calloc(1, sizeof(*sleeper));
     int64_t now_ms = server_now_ms();
 
@@ -36,6 +41,7 @@ void command_sleep(struct command_ctx *ctx, int64_t ms, const char *reply, bool 
         .until_ms = ms > INT64_MAX - now_ms ? INT64_MAX : now_ms + ms,
         .reply = reply,
         .timed = timed,
+        .no_reply = conn->modes & CONN_NO_REPLY,
     };
     if (timed)
         timing_defer(&sleeper->timing, worker, ctx->command, ctx->args, ctx->session);
@@ -53,7 +59,7 @@ static void wake(struct worker *worker, struct sleeper *sleeper)
         timing_deferred_done(&sleeper->timing, worker);
     buf_init(&reply, SIZE_MAX);
     buf_append(&reply, sleeper->reply, strlen(sleeper->reply));
-    conn_deferred_done(sleeper->conn, &reply, command_index(sleeper->row), false);
+    conn_deferred_done(sleeper->conn, &reply, sleeper->row, sleeper->no_reply);
     free(sleeper);
 }
 

@@ -7,6 +7,7 @@
 
 #include "command.h"
 #include "conn.h"
+#include "job.h"
 #include "log.h"
 #include "rcu.h"
 #include "sleep.h"
@@ -80,6 +81,7 @@ static void close_everything(struct worker *worker)
     while (worker->conns)
         conn_close(worker->conns);
     sleepers_wake(worker, true);
+    job_start_held(worker); /* they end the loop when they come back */
     pthread_mutex_lock(&worker->mail_lock);
     worker->deaf = true;
     pthread_mutex_unlock(&worker->mail_lock);
@@ -192,6 +194,29 @@ void worker_enter(struct worker *worker)
     worker->reply_limit = (size_t)config->reply_buffer_limit;
     timing_refresh(&worker->timing, config);
     worker->over_memory = config->maxmemory && bloom_pool_bytes(worker->server->pool) >= config->maxmemory;
+    worker_look_at_pause(worker);
+}
+
+void worker_look_at_pause(struct worker *worker)
+{
+    struct server *server = worker->server;
+    enum pause pause = (enum pause)atomic_load_explicit(&server->pause, memory_order_acquire);
+    if (pause && worker->now_ms >= atomic_load_explicit(&server->pause_until_ms, memory_order_relaxed))
+        pause = PAUSE_NOTHING;
+    worker->paused = pause;
+    worker->no_window_query = pause == PAUSE_ALL;
+    worker->no_window_add = pause || worker->over_memory;
+    while (!pause && !conn_list_empty(&worker->pause_waiters)) {
+        struct conn *conn = CONN_OF(worker->pause_waiters.next, waiter);
+        conn_list_remove(&conn->waiter);
+        conn_ready(conn, CONN_WAITS_PAUSE);
+    }
+}
+
+void worker_hold_paused(struct worker *worker, struct conn *conn)
+{
+    conn_wait(conn, CONN_WAITS_PAUSE);
+    conn_list_append(&worker->pause_waiters, &conn->waiter);
 }
 
 /* Replies to writes stay until what they promise is on disk. */
@@ -225,6 +250,14 @@ void worker_finish(struct worker *worker)
     rcu_reader_offline();
 }
 
+void worker_pause_reading(struct worker *worker)
+{
+    window_flush(worker);
+    if (worker->online)
+        rcu_reader_offline();
+    worker->online = false;
+}
+
 void worker_give_turn(struct worker *worker, struct conn *conn)
 {
     if (conn_link_used(&conn->turn) || worker->stopping)
@@ -241,11 +274,7 @@ static void on_turns(uv_idle_t *handle)
     worker_enter(worker);
     struct conn_link now;
     conn_list_init(&now);
-    while (!conn_list_empty(&worker->turns)) {
-        struct conn_link *link = worker->turns.next;
-        conn_list_remove(link);
-        conn_list_append(&now, link);
-    }
+    conn_list_move(&now, &worker->turns);
     while (!conn_list_empty(&now)) {
         struct conn *conn = CONN_OF(now.next, turn);
         conn_list_remove(&conn->turn);
@@ -349,6 +378,9 @@ int worker_start(struct worker **worker_out, struct server *server, unsigned ind
     conn_list_init(&worker->with_replies);
     conn_list_init(&worker->turns);
     conn_list_init(&worker->not_durable);
+    conn_list_init(&worker->exclusive_waiters);
+    conn_list_init(&worker->pause_waiters);
+    worker->jobs_held_end = &worker->jobs_held;
     worker->counter_bf_exists = counter_of("bf.exists");
     worker->counter_bf_add = counter_of("bf.add");
     worker->arena = malloc(WORKER_ARENA_SIZE);

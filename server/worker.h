@@ -23,6 +23,7 @@
 #include "window.h"
 
 struct conn;
+struct job;
 struct worker;
 
 #define WORKER_ARENA_SIZE (1024 * 1024) /* what one iteration reads before the window has to be emptied */
@@ -61,11 +62,20 @@ struct worker {
     struct conn_link turns;       /* those with kept input that may run now, in the order of their turns */
     struct conn_link not_durable; /* those with CONN_WAITS_DURABLE, in the order of their tickets */
 
+    struct conn_link exclusive_waiters;  /* those with CONN_WAITS_EXCLUSIVE */
+    struct conn_link pause_waiters;      /* those with CONN_WAITS_PAUSE */
+    struct worker_message gate_message;  /* of exclusive.c */
+    struct job *jobs_held, **jobs_held_end; /* deferred commands that start after the exclusive section */
+    bool exclusive;               /* all other workers stand still */
+
     size_t counter_bf_exists, counter_bf_add; /* command_index() of the two */
     bool online;                  /* an RCU reader right now */
     bool stopping;
     bool ended_at_gate;           /* written under the gate's lock */
     bool over_memory;             /* maxmemory is reached; looked at once per iteration */
+    enum pause paused;            /* CLIENT PAUSE; likewise */
+    bool no_window_query;         /* so BF.EXISTS has to go through all checks */
+    bool no_window_add;           /* so BF.ADD has to */
     struct resp_limits limits;    /* the settings, copied once per iteration */
     struct resp_limits limits_noauth;
     size_t high_water;
@@ -127,6 +137,15 @@ void worker_enter(struct worker *worker);
 
 /* Empties the window, sends the replies, goes offline. */
 void worker_finish(struct worker *worker);
+
+/* Empties the window and goes offline without sending: before waiting for others in the middle of an iteration. */
+void worker_pause_reading(struct worker *worker);
+
+/* Looks again at what CLIENT PAUSE has set; wakes those it held back if it is over. */
+void worker_look_at_pause(struct worker *worker);
+
+/* Makes a connection wait for the end of the pause. */
+void worker_hold_paused(struct worker *worker, struct conn *conn);
 
 /* A reply buffer of WORKER_BUF_SIZE bytes, from the spare ones if there are any; NULL without memory. */
 char *worker_buf_get(struct worker *worker);

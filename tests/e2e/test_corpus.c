@@ -78,6 +78,12 @@ Test(corpus, keyspace)
     play("07_keyspace");
 }
 
+/* MULTI, EXEC, DISCARD, WATCH. */
+Test(corpus, transactions)
+{
+    play("08_multi");
+}
+
 /* The protocol itself, well-formed and not. */
 Test(corpus, protocol)
 {

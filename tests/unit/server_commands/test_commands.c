@@ -118,7 +118,8 @@ static size_t least_words(const struct command_arg *args, size_t nargs, bool *op
         *open_out |= args[i].multiple || args[i].optional || args[i].nargs > 0;
         if (strcmp(args[i].type, "block") == 0)
             words = (args[i].token != NULL) + least_words(args[i].args, args[i].nargs, open_out);
-        else if (strcmp(args[i].type, "oneof") == 0 && strcmp(args[i].args[0].type, "pure-token") != 0)
+        else if (strcmp(args[i].type, "oneof") == 0 && strcmp(args[i].args[0].type, "pure-token") != 0 &&
+                 (args[i].args[0].token != NULL || args[i].args[0].nargs > 0))
             words = 2; /* a word that chooses, and its value */
         if (!args[i].optional)
             n += words;

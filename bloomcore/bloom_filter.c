@@ -61,21 +61,30 @@ size_t bloom_filter_bytes(const struct bloom_class *class)
     return sizeof(struct bloom_filter) + bloom_layer_tail_bytes(&class->geometry);
 }
 
-int bloom_filter_init(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err)
+static int init_charged(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err)
 {
-    uint64_t bytes = bloom_geometry_nwords(&class->geometry) * 8;
-    int rc = bloom_pool_charge(class->pool, 0, bytes, err);
+    int rc = layer_init(class->pool, &filter->first, &class->geometry, err);
 
-    if (rc != 0)
-        return rc;
-    rc = layer_init(class->pool, &filter->first, &class->geometry, err);
     if (rc != 0) {
-        bloom_pool_discharge(class->pool, bytes);
+        bloom_pool_discharge(class->pool, bloom_geometry_nwords(&class->geometry) * 8);
         return rc;
     }
     atomic_init(&filter->newest, &filter->first);
     bloom_class_retain(class);
     return 0;
+}
+
+int bloom_filter_init(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err)
+{
+    int rc = bloom_pool_charge(class->pool, 0, bloom_geometry_nwords(&class->geometry) * 8, err);
+
+    return rc != 0 ? rc : init_charged(filter, class, err);
+}
+
+int bloom_filter_init_instead(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err)
+{
+    bloom_pool_charge_anyway(class->pool, bloom_geometry_nwords(&class->geometry) * 8);
+    return init_charged(filter, class, err);
 }
 
 void bloom_filter_deinit(struct bloom_filter *filter)
@@ -98,6 +107,11 @@ void bloom_filter_deinit(struct bloom_filter *filter)
 const struct bloom_params *bloom_filter_params(const struct bloom_filter *filter)
 {
     return &bloom_filter_class(filter)->params;
+}
+
+struct bloom_class *bloom_filter_class_of(const struct bloom_filter *filter)
+{
+    return bloom_filter_class(filter);
 }
 
 uint64_t bloom_filter_items(const struct bloom_filter *filter)

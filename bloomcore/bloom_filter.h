@@ -111,9 +111,13 @@ size_t bloom_filter_bytes(const struct bloom_class *class);
 
 /* An empty filter; takes a reference to the class of its own. 0, BLOOM_LIMIT, or -ENOMEM (nothing to undo then). */
 int bloom_filter_init(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err);
+
+/* The same, for a filter that takes the place of one that is no smaller and goes at once: no limit is looked at. */
+int bloom_filter_init_instead(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err);
 void bloom_filter_deinit(struct bloom_filter *filter); /* may take milliseconds for gigabytes: not on a loop */
 
 const struct bloom_params *bloom_filter_params(const struct bloom_filter *filter);
+struct bloom_class *bloom_filter_class_of(const struct bloom_filter *filter); /* borrowed: the filter's own reference */
 
 /* Whether the item may have been added (true) or certainly was not (false). */
 bool bloom_filter_query(const struct bloom_filter *filter, struct bloom_hash hash);
@@ -223,5 +227,8 @@ struct bloom_state {
 /* Counts the bits of one layer, or of the whole chain. Takes about 1 ms per 10 MB: not on a loop for large filters. */
 void bloom_layer_state(const struct bloom_layer_view *layer, struct bloom_state *state_out);
 void bloom_filter_state(const struct bloom_filter *filter, struct bloom_state *state_out);
+
+/* The state of a chain from those of its layers. */
+void bloom_chain_state(const struct bloom_state *layers, unsigned nlayers, struct bloom_state *state_out);
 
 #endif

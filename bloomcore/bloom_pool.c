@@ -100,6 +100,11 @@ int bloom_pool_charge(struct bloom_pool *pool, uint64_t filter_bytes, uint64_t b
     return BLOOM_OK;
 }
 
+void bloom_pool_charge_anyway(struct bloom_pool *pool, uint64_t bytes)
+{
+    atomic_fetch_add_explicit(&pool->bytes, bytes, memory_order_relaxed);
+}
+
 void bloom_pool_discharge(struct bloom_pool *pool, uint64_t bytes)
 {
     uint64_t held = atomic_fetch_sub_explicit(&pool->bytes, bytes, memory_order_relaxed);

@@ -68,6 +68,7 @@ _Static_assert(sizeof(struct bloom_geometry) + sizeof(struct bloom_params) <= BL
 
 /* Charges `bytes` more to a filter that has `filter_bytes`. 0, or BLOOM_LIMIT with the limit in `err`. */
 int bloom_pool_charge(struct bloom_pool *pool, uint64_t filter_bytes, uint64_t bytes, struct errbuf *err);
+void bloom_pool_charge_anyway(struct bloom_pool *pool, uint64_t bytes); /* whatever the limits */
 void bloom_pool_discharge(struct bloom_pool *pool, uint64_t bytes);
 
 struct bloom_stripe *bloom_pool_stripe(struct bloom_pool *pool, const struct bloom_filter *filter,

@@ -78,23 +78,32 @@ void bloom_layer_state(const struct bloom_layer_view *layer, struct bloom_state 
     };
 }
 
-void bloom_filter_state(const struct bloom_filter *filter, struct bloom_state *state_out)
+void bloom_chain_state(const struct bloom_state *layers, unsigned nlayers, struct bloom_state *state_out)
 {
     struct bloom_state total = {0};
     double log_absent = 0; /* the logarithm keeps rates far below 2^-53 */
 
-    for (unsigned i = 0, n = bloom_filter_nlayers(filter); i < n; i++) {
-        struct bloom_layer_view view;
-        struct bloom_state state;
-
-        bloom_filter_layer(filter, i, &view);
-        bloom_layer_state(&view, &state);
-        total.bits += state.bits;
-        total.bits_set += state.bits_set;
-        total.estimated_items += state.estimated_items;
-        log_absent += log1p(-state.rate);
+    for (unsigned i = 0; i < nlayers; i++) {
+        total.bits += layers[i].bits;
+        total.bits_set += layers[i].bits_set;
+        total.estimated_items += layers[i].estimated_items;
+        log_absent += log1p(-layers[i].rate);
     }
     total.fill_ratio = (double)total.bits_set / (double)total.bits;
     total.rate = -expm1(log_absent);
     *state_out = total;
+}
+
+void bloom_filter_state(const struct bloom_filter *filter, struct bloom_state *state_out)
+{
+    struct bloom_state layers[BLOOM_MAX_LAYERS];
+    unsigned nlayers = bloom_filter_nlayers(filter);
+
+    for (unsigned i = 0; i < nlayers; i++) {
+        struct bloom_layer_view view;
+
+        bloom_filter_layer(filter, i, &view);
+        bloom_layer_state(&view, &layers[i]);
+    }
+    bloom_chain_state(layers, nlayers, state_out);
 }

@@ -2,6 +2,8 @@
 
 #include <errno.h>
 
+#include "usage.h"
+
 #define BATCH 32 /* items on their way at once; window.h says why */
 
 /* ---- finding and creating -------------------------------------------------------------------------------------------- */
@@ -48,14 +50,32 @@ struct bloom_params bf_default_params(const struct server *server)
     };
 }
 
-bool bf_create(struct bf_call *call, const struct bloom_params *params, bool *existed_out)
+/* As registry_create_filter(); the filter has its time from its first moment on. */
+static int create_expiring(struct bf_call *call, struct bloom_class *class, int64_t expires_ms, struct errbuf *err)
+{
+    struct registry_publication how = {.only_new = true, .expires_ms = expires_ms};
+    struct entry *made;
+    int status = registry_prepare(call->server->registry, call->name, class, false, &made, err);
+    if (status != REGISTRY_OK)
+        return status;
+    do {
+        status = registry_publish(call->server->registry, made, &how);
+        call->entry = status == REGISTRY_OK ? made : registry_find(call->server->registry, call->name_hash, call->name);
+    } while (status == REGISTRY_EXISTS && !call->entry); /* whoever had the name is gone again */
+    if (status != REGISTRY_OK)
+        registry_abandon(call->server->registry, made);
+    return status;
+}
+
+bool bf_create(struct bf_call *call, const struct bloom_params *params, int64_t expires_ms, bool *existed_out)
 {
     struct errbuf err = {""};
     struct bloom_class *class;
     *existed_out = false;
     int status = bloom_class_get(call->server->pool, params, NULL, &class, &err);
     if (status == 0) {
-        status = registry_create_filter(call->server->registry, call->name, 0, class, &call->entry, &err);
+        status = expires_ms == 0 ? registry_create_filter(call->server->registry, call->name, 0, class, &call->entry, &err)
+                                 : create_expiring(call, class, expires_ms, &err);
         bloom_class_release(class);
         if (status == REGISTRY_OK) {
             stats_add(&call->stats->changes, 1);
@@ -82,17 +102,52 @@ static struct bloom_filter *bf_filter_for_add(struct bf_call *call)
     struct bloom_filter *filter = bf_filter(call, &replied);
     if (filter || replied)
         return filter;
+    if (!server_config(call->server)->bf_auto_create) {
+        reply_error(call->reply, "ERR not found"); /* as BF.INSERT with NOCREATE */
+        return NULL;
+    }
     struct bloom_params params = bf_default_params(call->server);
-    if (!bf_create(call, &params, &existed))
+    if (!bf_create(call, &params, 0, &existed))
         return NULL;
     return bf_filter(call, &replied);
 }
 
 /* ---- one item -------------------------------------------------------------------------------------------------------- */
 
+static void count_queries(struct bf_call *call, uint64_t hits, uint64_t misses)
+{
+    if (hits)
+        stats_add(&call->stats->query_hits, hits);
+    if (misses)
+        stats_add(&call->stats->query_misses, misses);
+    if (call->entry)
+        usage_count(call->stats->usage, call->entry->id, hits, misses, 0);
+}
+
+/* Replies to queries of `n` items of a filter that does not exist, each with an element of its own if `array`. */
+static void reply_missing(struct bf_call *call, size_t n, bool array)
+{
+    enum bf_missing missing = call->missing;
+    if (missing == MISSING_BY_SETTING)
+        missing = (enum bf_missing)(MISSING_ABSENT + server_config(call->server)->bf_missing_filter_reply);
+    if (missing == MISSING_ERROR) {
+        reply_error(call->reply, "ERR not found");
+        return;
+    }
+    count_queries(call, 0, n);
+    if (array)
+        reply_array(call->reply, n);
+    for (size_t i = 0; i < n; i++) {
+        if (missing == MISSING_NULL)
+            reply_null(call->reply);
+        else
+            reply_bool(call->reply, false);
+    }
+}
+
 static void reply_query(struct bf_call *call, bool present)
 {
-    stats_add(present ? &call->stats->query_hits : &call->stats->query_misses, 1);
+    count_queries(call, present, !present);
     reply_bool(call->reply, present);
 }
 
@@ -138,8 +193,10 @@ void bf_finish_query(struct bf_call *call, struct slice item, const struct bloom
         return;
     }
     filter = bf_filter(call, &replied);
-    if (!replied)
-        reply_query(call, filter && bloom_filter_query(filter, murmur3_hash(item.ptr, item.len)));
+    if (filter)
+        reply_query(call, bloom_filter_query(filter, murmur3_hash(item.ptr, item.len)));
+    else if (!replied)
+        reply_missing(call, 1, false);
 }
 
 void bf_finish_add(struct bf_call *call, struct slice item, const struct bloom_probe *probe)
@@ -162,16 +219,19 @@ void bf_finish_add(struct bf_call *call, struct slice item, const struct bloom_p
 
 void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx)
 {
-    bool replied, maybe = false;
+    bool replied = false, maybe = false;
     bf_look(call);
     stats_add(call->entry ? &call->stats->keyspace_hits : &call->stats->keyspace_misses, 1);
     if (call->entry && !entry_filter(call->entry))
         maybe = quarantined_says_maybe(call);
     struct bloom_filter *filter = maybe ? NULL : bf_filter(call, &replied);
-    if (!filter && !maybe && replied)
+    if (!filter && !maybe) {
+        if (!replied)
+            reply_missing(call, n, true);
         return;
-
+    }
     struct bloom_probe probes[BATCH];
+    uint64_t hits = 0;
     reply_array(call->reply, n);
     for (size_t start = 0; start < n; start += BATCH) {
         size_t batch = n - start < BATCH ? n - start : BATCH;
@@ -179,9 +239,13 @@ void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const vo
             struct slice it = item(ctx, start + i);
             bloom_probe_start(&probes[i], filter, murmur3_hash(it.ptr, it.len));
         }
-        for (size_t i = 0; i < batch; i++)
-            reply_query(call, maybe || (filter && bloom_probe_query(&probes[i], filter)));
+        for (size_t i = 0; i < batch; i++) {
+            bool present = maybe || bloom_probe_query(&probes[i], filter);
+            hits += present;
+            reply_bool(call->reply, present);
+        }
     }
+    count_queries(call, hits, n - hits);
 }
 
 void bf_add_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx)

@@ -11,6 +11,17 @@
 #include "reply.h"
 #include "server.h"
 
+struct command_ctx;
+
+/* What queries of a filter that does not exist answer: that no item is in it, as RedisBloom does, or something that can be
+ * told from that. */
+enum bf_missing {
+    MISSING_BY_SETTING = 0, /* bf-missing-filter-reply */
+    MISSING_ABSENT,         /* 0 for each item */
+    MISSING_NULL,           /* a null for each item */
+    MISSING_ERROR,          /* -ERR not found, once */
+};
+
 /* One command on one filter. */
 struct bf_call {
     struct server *server;
@@ -19,7 +30,11 @@ struct bf_call {
     struct slice name;
     uint64_t name_hash;
     struct entry *entry; /* of that name as of some earlier moment of this read section; NULL: there was none */
+    enum bf_missing missing;
 };
+
+/* The call of a command whose argument 1 is the filter's name. */
+struct bf_call bf_call_of(const struct command_ctx *ctx);
 
 /* Finishes a query or an add that was prepared with bloom_probe_start() if call->entry has a filter: looks at the
  * registry again if there was none, creates the filter of an add that is still missing, replies, counts. The entry of an
@@ -36,11 +51,30 @@ void bf_add_many(struct bf_call *call, size_t n, struct slice (*item)(const void
  * has been replied (*replied_out). */
 struct bloom_filter *bf_filter(struct bf_call *call, bool *replied_out);
 
-/* Creates the filter of a call with the given parameters. true: call->entry is it (or the one somebody else has just
- * created, with *existed_out set). false: the reason has been replied. */
-bool bf_create(struct bf_call *call, const struct bloom_params *params, bool *existed_out);
+/* Creates the filter of a call with the given parameters, to expire at `expires_ms` (Unix time; 0: never). true: call->entry
+ * is it (or the one somebody else has just created, with *existed_out set). false: the reason has been replied. */
+bool bf_create(struct bf_call *call, const struct bloom_params *params, int64_t expires_ms, bool *existed_out);
 
 /* The parameters of a filter that an add creates: the settings bf-initial-size, bf-error-rate, bf-expansion-factor. */
 struct bloom_params bf_default_params(const struct server *server);
+
+/* ---- options (bf_options.c): false means that the reason has been replied -------------------------------------------- */
+
+/* A floating-point number that is the whole argument; hexadecimal, infinite and denormal ones too, but no NaN, and none
+ * that is too small or too large to be told from 0 or infinity. */
+bool slice_to_double(struct slice arg, double *value_out);
+
+/* The largest capacity that a first layer with this rate can have; 0 if the rate cannot be had. */
+uint64_t bf_max_capacity(const struct bloom_params *params);
+
+bool bf_read_rate(struct command_ctx *ctx, size_t i, double *rate_out);             /* argument i, 0 < rate < 1 */
+bool bf_read_expansion(struct command_ctx *ctx, size_t i, uint32_t *expansion_out); /* argument i, if there is one */
+bool bf_read_ttl(struct command_ctx *ctx, struct slice value, int64_t *expires_ms_out); /* seconds; Unix time in ms */
+
+/* Reads EXPANSION n and NONSCALING from argument `first` on into params->expansion. Other words are offered to `other`,
+ * which returns true and moves *i to the last argument it has used; or false, having replied an error or not (the word is
+ * unknown then, and `takes` says what would be right). */
+bool bf_read_scaling(struct command_ctx *ctx, size_t first, const char *takes, struct bloom_params *params,
+                     bool (*other)(struct command_ctx *ctx, size_t *i, void *more), void *more);
 
 #endif

@@ -1,15 +1,10 @@
 /* The BF.* commands that do not go through the window. Replies and their texts as RedisBloom gives them (tests/golden/
  * corpus); where they differ on purpose, docs/COMPATIBILITY.md says why. */
-#include <errno.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "bf.h"
 #include "command.h"
 #include "handlers.h"
 
-static struct bf_call call_of(const struct command_ctx *ctx)
+struct bf_call bf_call_of(const struct command_ctx *ctx)
 {
     struct slice name = command_arg(ctx, 1);
     return (struct bf_call){
@@ -18,106 +13,56 @@ static struct bf_call call_of(const struct command_ctx *ctx)
         .reply = ctx->reply,
         .name = name,
         .name_hash = registry_hash(ctx->server->registry, name),
+        .missing = MISSING_BY_SETTING,
     };
-}
-
-/* ---- options --------------------------------------------------------------------------------------------------------- */
-
-/* A floating-point number that is the whole argument; hexadecimal, infinite and denormal ones too, but no NaN, and none
- * that is too small or too large to be told from 0 or infinity. */
-static bool slice_to_double(struct slice arg, double *value_out)
-{
-    char text[128], *end;
-    if (arg.len == 0 || arg.len >= sizeof(text) || strchr(" \t\n\v\f\r", arg.ptr[0]) || memchr(arg.ptr, '\0', arg.len))
-        return false;
-    memcpy(text, arg.ptr, arg.len);
-    text[arg.len] = '\0';
-    errno = 0;
-    double value = strtod(text, &end);
-    if (*end != '\0' || isnan(value) || (errno == ERANGE && (value == 0 || isinf(value))))
-        return false;
-    *value_out = value;
-    return true;
-}
-
-/* The largest capacity that a first layer can have. */
-static uint64_t max_capacity(const struct bloom_params *params)
-{
-    return bloom_size_max_items(params->expansion ? params->error_rate / 2 : params->error_rate);
 }
 
 /* ---- BF.RESERVE ------------------------------------------------------------------------------------------------------ */
 
-/* Reads EXPANSION n and NONSCALING from argument 4 on. */
-static bool reserve_options(struct command_ctx *ctx, struct bloom_params *params)
+/* TTL seconds. */
+static bool reserve_option(struct command_ctx *ctx, size_t *i, void *expires_ms)
 {
-    bool fixed = false, expansion_given = false;
-    for (size_t i = 4; i < command_argc(ctx); i++) {
-        struct slice word = command_arg(ctx, i);
-        if (slice_is(word, "NONSCALING")) {
-            fixed = true;
-        } else if (slice_is(word, "EXPANSION")) {
-            int64_t expansion;
-            if (++i == command_argc(ctx)) {
-                reply_error(ctx->reply, "ERR no expansion");
-                return false;
-            }
-            if (!slice_to_int64(command_arg(ctx, i), &expansion)) {
-                reply_error(ctx->reply, "ERR bad expansion");
-                return false;
-            }
-            if (expansion < 0 || expansion > BLOOM_MAX_EXPANSION) {
-                reply_errorf(ctx->reply, "ERR expansion must be in the range [0, %d]", BLOOM_MAX_EXPANSION);
-                return false;
-            }
-            params->expansion = (uint32_t)expansion;
-            expansion_given = true;
-        } else {
-            reply_errorf(ctx->reply, "ERR unknown option '%.*s': BF.RESERVE takes EXPANSION n and NONSCALING",
-                         (int)(word.len < 64 ? word.len : 64), word.ptr);
-            return false;
-        }
-    }
-    if (fixed && expansion_given && params->expansion) {
-        reply_error(ctx->reply, "Nonscaling filters cannot expand");
+    if (!slice_is(command_arg(ctx, *i), "TTL") || *i + 1 == command_argc(ctx))
         return false;
-    }
-    if (fixed)
-        params->expansion = 0;
-    return true;
+    return bf_read_ttl(ctx, command_arg(ctx, ++*i), expires_ms);
+}
+
+/* RedisBloom has an upper limit for the number of arguments, and its clients' tests know that. */
+static bool too_many_args(const struct command_ctx *ctx)
+{
+    size_t most = 7;
+    for (size_t i = 4; i < command_argc(ctx); i++)
+        most += slice_is(command_arg(ctx, i), "TTL") ? 2 : 0;
+    return command_argc(ctx) > most;
 }
 
 void cmd_bf_reserve(struct command_ctx *ctx)
 {
     struct bloom_params params = {.expansion = (uint32_t)server_config(ctx->server)->bf_expansion_factor};
-    int64_t capacity;
-    if (command_argc(ctx) > 7) {
-        reply_error(ctx->reply, "ERR wrong number of arguments for 'bf.reserve' command");
+    int64_t capacity, expires_ms = 0;
+    if (too_many_args(ctx)) {
+        reply_wrong_arity(ctx);
         return;
     }
-    if (!slice_to_double(command_arg(ctx, 2), &params.error_rate)) {
-        reply_error(ctx->reply, "ERR bad error rate");
+    if (!bf_read_rate(ctx, 2, &params.error_rate))
         return;
-    }
-    if (!(params.error_rate > 0 && params.error_rate < 1)) {
-        reply_error(ctx->reply, "ERR error rate must be in the range (0.000000, 1.000000)");
-        return;
-    }
     if (!slice_to_int64(command_arg(ctx, 3), &capacity)) {
         reply_error(ctx->reply, "ERR bad capacity");
         return;
     }
-    if (!reserve_options(ctx, &params))
+    if (!bf_read_scaling(ctx, 4, "BF.RESERVE takes EXPANSION n, NONSCALING and TTL seconds", &params, reserve_option,
+                         &expires_ms))
         return;
     if (capacity < 1) {
-        reply_errorf(ctx->reply, "ERR capacity must be in the range [1, %llu]", (unsigned long long)max_capacity(&params));
+        reply_errorf(ctx->reply, "ERR capacity must be in the range [1, %llu]",
+                     (unsigned long long)bf_max_capacity(&params));
         return;
     }
     params.capacity = (uint64_t)capacity;
 
-    struct bf_call call = call_of(ctx);
+    struct bf_call call = bf_call_of(ctx);
     bool existed = registry_find(ctx->server->registry, call.name_hash, call.name) != NULL;
-    if (!existed && !bf_create(&call, &params, &existed))
+    if (!existed && !bf_create(&call, &params, expires_ms, &existed))
         return;
     if (existed)
         reply_error(ctx->reply, "ERR item exists");
@@ -141,7 +86,7 @@ static struct slice item_arg(const void *items, size_t i)
 
 static void query_items(struct command_ctx *ctx, size_t first)
 {
-    struct bf_call call = call_of(ctx);
+    struct bf_call call = bf_call_of(ctx);
     bf_query_many(&call, command_argc(ctx) - first, item_arg, &(struct item_args){ctx, first});
 }
 
@@ -157,7 +102,7 @@ void cmd_bf_mexists(struct command_ctx *ctx)
 
 void cmd_bf_madd(struct command_ctx *ctx)
 {
-    struct bf_call call = call_of(ctx);
+    struct bf_call call = bf_call_of(ctx);
     add_items(ctx, &call, 2);
 }
 
@@ -165,13 +110,13 @@ void cmd_bf_madd(struct command_ctx *ctx)
  * which these have passed, so this is the plain definition of what it does. */
 void cmd_bf_exists(struct command_ctx *ctx)
 {
-    struct bf_call call = call_of(ctx);
+    struct bf_call call = bf_call_of(ctx);
     bf_finish_query(&call, command_arg(ctx, 2), NULL);
 }
 
 void cmd_bf_add(struct command_ctx *ctx)
 {
-    struct bf_call call = call_of(ctx);
+    struct bf_call call = bf_call_of(ctx);
     bf_finish_add(&call, command_arg(ctx, 2), NULL);
 }
 
@@ -179,8 +124,10 @@ void cmd_bf_add(struct command_ctx *ctx)
 
 struct insert {
     struct bloom_params params;
+    int64_t expires_ms; /* of a filter that this command creates; 0: never */
     bool fixed;
     bool no_create;
+    bool sized;         /* the command itself says what a new filter is to be like */
     size_t first_item;
 };
 
@@ -192,11 +139,13 @@ static const char *insert_value(struct insert *insert, struct slice option, stru
         if (!slice_to_int64(value, &number) || number < 1)
             return "Bad capacity";
         insert->params.capacity = (uint64_t)number;
+        insert->sized = true;
     } else if (slice_is(option, "ERROR")) {
         double rate;
         if (!slice_to_double(value, &rate) || !(rate > 0 && rate < 1))
             return "Bad error rate";
         insert->params.error_rate = rate;
+        insert->sized = true;
     } else {
         if (!slice_to_int64(value, &number) || number < 0 || number > BLOOM_MAX_EXPANSION)
             return "Bad expansion";
@@ -204,6 +153,8 @@ static const char *insert_value(struct insert *insert, struct slice option, stru
     }
     return NULL;
 }
+
+static const char replied[] = ""; /* instead of an error that is still to be replied */
 
 static const char *insert_options(struct command_ctx *ctx, struct insert *insert)
 {
@@ -218,6 +169,11 @@ static const char *insert_options(struct command_ctx *ctx, struct insert *insert
             insert->no_create = true;
         } else if (slice_is(word, "NONSCALING")) {
             insert->fixed = true;
+        } else if (slice_is(word, "TTL")) {
+            if (++i == command_argc(ctx))
+                return arity;
+            if (!bf_read_ttl(ctx, command_arg(ctx, i), &insert->expires_ms))
+                return replied;
         } else if (slice_is(word, "CAPACITY") || slice_is(word, "ERROR") || slice_is(word, "EXPANSION")) {
             if (++i == command_argc(ctx))
                 return arity;
@@ -237,109 +193,55 @@ void cmd_bf_insert(struct command_ctx *ctx)
     const char *error = insert_options(ctx, &insert);
     if (insert.fixed)
         insert.params.expansion = 0;
-    if (!error && insert.params.capacity > max_capacity(&insert.params))
-        error = max_capacity(&insert.params) ? "Bad capacity" : "Bad error rate";
+    if (!error && insert.params.capacity > bf_max_capacity(&insert.params))
+        error = bf_max_capacity(&insert.params) ? "Bad capacity" : "Bad error rate";
     if (error) {
-        reply_error(ctx->reply, error);
+        if (error != replied)
+            reply_error(ctx->reply, error);
         return;
     }
-    struct bf_call call = call_of(ctx);
+    struct bf_call call = bf_call_of(ctx);
     bool existed;
     call.entry = registry_find(ctx->server->registry, call.name_hash, call.name);
     if (!call.entry) {
-        if (insert.no_create) {
+        if (insert.no_create || (!insert.sized && !server_config(ctx->server)->bf_auto_create)) {
             reply_error(ctx->reply, "ERR not found");
             return;
         }
-        if (!bf_create(&call, &insert.params, &existed))
+        if (!bf_create(&call, &insert.params, insert.expires_ms, &existed))
             return;
     }
     add_items(ctx, &call, insert.first_item); /* to this filter, also when somebody deletes it now */
 }
 
-/* ---- BF.INFO, BF.CARD ------------------------------------------------------------------------------------------------ */
+/* ---- BF.QUERY -------------------------------------------------------------------------------------------------------- */
 
-struct info_field {
-    const char *option;
-    const char *name;
-    uint64_t (*value)(const struct bloom_filter *filter);
-};
-
-static uint64_t info_filters(const struct bloom_filter *filter)
+/* BF.QUERY key [MISSING ERROR|NULL|ABSENT] ITEMS item [item ...]: ITEMS ends the options, so no item can be taken for one. */
+void cmd_bf_query(struct command_ctx *ctx)
 {
-    return bloom_filter_nlayers(filter);
-}
-
-static uint64_t info_expansion(const struct bloom_filter *filter)
-{
-    return bloom_filter_params(filter)->expansion;
-}
-
-static const struct info_field info_fields[] = {
-    {"CAPACITY", "Capacity", bloom_filter_capacity},
-    {"SIZE", "Size", bloom_filter_memory},
-    {"FILTERS", "Number of filters", info_filters},
-    {"ITEMS", "Number of items inserted", bloom_filter_items},
-    {"EXPANSION", "Expansion rate", info_expansion},
-};
-#define INFO_FIELDS (sizeof(info_fields) / sizeof(info_fields[0]))
-
-static void reply_info_value(struct command_ctx *ctx, const struct info_field *field, const struct bloom_filter *filter)
-{
-    if (field->value == info_expansion && info_expansion(filter) == 0)
-        reply_null(ctx->reply); /* a fixed filter has none */
-    else
-        reply_integer(ctx->reply, (int64_t)field->value(filter));
-}
-
-/* RESP2 gives one field alone without its name, RESP3 as a map of one. */
-static void reply_info_field(struct command_ctx *ctx, const struct info_field *field, const struct bloom_filter *filter)
-{
-    if (ctx->reply->version >= 3) {
-        reply_map(ctx->reply, 1);
-        reply_status(ctx->reply, field->name);
-    } else {
-        reply_array(ctx->reply, 1);
-    }
-    reply_info_value(ctx, field, filter);
-}
-
-void cmd_bf_info(struct command_ctx *ctx)
-{
-    if (command_argc(ctx) > 3) {
-        reply_error(ctx->reply, "ERR wrong number of arguments for 'bf.info' command");
-        return;
-    }
-    struct bf_call call = call_of(ctx);
-    bool replied;
-    struct bloom_filter *filter = bf_filter(&call, &replied);
-    if (!filter) {
-        if (!replied)
-            reply_error(ctx->reply, "ERR not found");
-        return;
-    }
-    if (command_argc(ctx) == 3) {
-        for (size_t i = 0; i < INFO_FIELDS; i++) {
-            if (slice_is(command_arg(ctx, 2), info_fields[i].option)) {
-                reply_info_field(ctx, &info_fields[i], filter);
-                return;
-            }
+    struct bf_call call = bf_call_of(ctx);
+    size_t i = 2;
+    call.missing = MISSING_ERROR;
+    for (; i < command_argc(ctx) && !slice_is(command_arg(ctx, i), "ITEMS"); i += 2) {
+        if (!slice_is(command_arg(ctx, i), "MISSING") || i + 1 == command_argc(ctx)) {
+            reply_error(ctx->reply, "ERR syntax error: BF.QUERY takes MISSING ERROR|NULL|ABSENT, then ITEMS");
+            return;
         }
-        reply_error(ctx->reply, "Invalid information value");
+        struct slice word = command_arg(ctx, i + 1);
+        if (slice_is(word, "ERROR")) {
+            call.missing = MISSING_ERROR;
+        } else if (slice_is(word, "NULL")) {
+            call.missing = MISSING_NULL;
+        } else if (slice_is(word, "ABSENT")) {
+            call.missing = MISSING_ABSENT;
+        } else {
+            reply_error(ctx->reply, "ERR MISSING takes ERROR, NULL or ABSENT");
+            return;
+        }
+    }
+    if (i + 1 >= command_argc(ctx)) {
+        reply_wrong_arity(ctx);
         return;
     }
-    reply_map(ctx->reply, INFO_FIELDS);
-    for (size_t i = 0; i < INFO_FIELDS; i++) {
-        reply_status(ctx->reply, info_fields[i].name);
-        reply_info_value(ctx, &info_fields[i], filter);
-    }
-}
-
-void cmd_bf_card(struct command_ctx *ctx)
-{
-    struct bf_call call = call_of(ctx);
-    bool replied;
-    struct bloom_filter *filter = bf_filter(&call, &replied);
-    if (!replied)
-        reply_integer(ctx->reply, filter ? (int64_t)bloom_filter_items(filter) : 0);
+    bf_query_many(&call, command_argc(ctx) - i - 1, item_arg, &(struct item_args){ctx, i + 1});
 }

@@ -28,6 +28,7 @@
 static const struct command table[] = {
 #include "commands_admin.def"
 #include "commands_bf.def"
+#include "commands_content.def"
 #include "commands_connection.def"
 #include "commands_keys.def"
 #include "commands_server.def"

@@ -22,6 +22,7 @@ static const char *const log_levels[] = {"debug", "verbose", "notice", "warning"
 static const char *const quarantine_policies[] = {"error", "maybe", NULL};
 static const char *const enable_policies[] = {"no", "local", "yes", NULL};
 static const char *const only_no[] = {"no", NULL};
+static const char *const missing_filter_replies[] = {"absent", "null", "error", NULL};
 static const char *const only_noeviction[] = {"noeviction", NULL};
 
 #define ROW(field, name_, type_, default_, flags_, doc_)                                       \

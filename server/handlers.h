@@ -14,8 +14,22 @@ HANDLER(cmd_bf_madd);
 HANDLER(cmd_bf_exists);
 HANDLER(cmd_bf_mexists);
 HANDLER(cmd_bf_insert);
+HANDLER(cmd_bf_query);
+
+/* cmd_bf_info.c, cmd_bf_plan.c */
 HANDLER(cmd_bf_info);
 HANDLER(cmd_bf_card);
+HANDLER(cmd_bf_falsepositive);
+HANDLER(cmd_bf_plan);
+
+/* cmd_bf_dump.c, cmd_bf_merge.c, cmd_dump.c */
+HANDLER(cmd_bf_scandump);
+HANDLER(cmd_bf_loadchunk);
+HANDLER(cmd_bf_merge);
+HANDLER(cmd_bf_clear);
+HANDLER(cmd_dump);
+HANDLER(cmd_restore);
+HANDLER(cmd_copy);
 
 /* cmd_keys.c */
 HANDLER(cmd_del);

@@ -10,9 +10,10 @@
 #include <unistd.h>
 
 #include "exclusive.h"
-#include "main_loop.h"
+#include "half_loads.h"
 #include "huge_pages.h"
 #include "load.h"
+#include "main_loop.h"
 #include "saver.h"
 #include "server.h"
 #include "store.h"
@@ -159,6 +160,8 @@ static int run(struct server *server)
     if (!status)
         status = exclusive_create(&server->exclusive);
     if (!status)
+        status = half_loads_create(&server->half_loads);
+    if (!status)
         status = main_loop_init(&ml, server);
     if (status)
         return complain("cannot start", strerror(-status));
@@ -183,6 +186,7 @@ static int run(struct server *server)
     server_monitors_deinit(server);
     huge_pages_destroy(server->huge_pages);
     sessions_destroy(server->sessions);
+    half_loads_destroy(server->half_loads, server->registry);
     registry_destroy(server->registry);
     server_config_free(server);
     reclaimer_destroy(server->reclaimer);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "exclusive.h"
+#include "half_loads.h"
 #include "saver.h"
 #include "worker.h"
 
@@ -69,6 +70,8 @@ static void on_tick(uv_timer_t *timer)
         accept_all(ml, true);
     rcu_reader_online();
     saver_tick(ml->server->saver);
+    half_loads_expire(ml->server->half_loads, ml->server->registry,
+                      server_now_ms() - server_config(ml->server)->bf_load_timeout * 1000);
     rcu_reader_offline();
     server_sample(ml->server);
 }

@@ -48,7 +48,7 @@ void rcu_reader_offline(void)
     urcu_qsbr_thread_offline();
 }
 
-static void wait_for_readers(void)
+void rcu_wait_for_readers(void)
 {
     urcu_qsbr_synchronize_rcu();
     GRACE_ACQUIRE();
@@ -132,7 +132,7 @@ static void *reclaimer_main(void *arg)
             freed += free_batch(&batch);
         }
         if (fresh.count) {
-            wait_for_readers();
+            rcu_wait_for_readers();
             freed += free_batch(&fresh);
             for (size_t i = 0; i < fresh.count; i++)
                 while (!list_push(&batch, fresh.items[i]))

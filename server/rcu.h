@@ -16,6 +16,10 @@ void rcu_reader_end(void);
 void rcu_reader_online(void);
 void rcu_reader_offline(void);
 
+/* A grace period: returns when every reader that is online now has been offline or passed a quiescent state. The caller is
+ * offline, or no reader. */
+void rcu_wait_for_readers(void);
+
 int reclaimer_create(struct reclaimer **reclaimer_out); /* 0, -ENOMEM or another -errno; starts its thread */
 
 /* Frees everything that is due and ends the thread. No reader may be online. NULL is fine. */

@@ -34,14 +34,14 @@ int registry_create(struct registry **registry_out, struct bloom_pool *pool, str
     return 0;
 }
 
-static void note_added(struct registry *r, const struct entry *owner)
+void registry_note_added(struct registry *r, const struct entry *owner)
 {
     atomic_fetch_add_explicit(&r->count, 1, memory_order_relaxed);
     if (owner->kind == ENTRY_QUARANTINED)
         atomic_fetch_add_explicit(&r->quarantined, 1, memory_order_relaxed);
 }
 
-static void note_removed(struct registry *r, const struct entry *owner)
+void registry_note_removed(struct registry *r, const struct entry *owner)
 {
     atomic_fetch_sub_explicit(&r->count, 1, memory_order_relaxed);
     if (owner->kind != ENTRY_QUARANTINED)
@@ -58,7 +58,7 @@ static void reclaim_table(struct registry *r, struct table *table)
         uint64_t slot = atomic_load_explicit(&table->slots[i], memory_order_relaxed);
         if (!slot_holds_entry(slot))
             continue;
-        note_removed(r, entry_owner(slot_entry(slot)));
+        registry_note_removed(r, entry_owner(slot_entry(slot)));
         reclaimer_defer(r->env.reclaimer, entry_reclaim, slot_entry(slot));
     }
     reclaimer_defer(r->env.reclaimer, table_reclaim, table);
@@ -167,13 +167,12 @@ struct entry *registry_find(const struct registry *r, uint64_t hash, struct slic
 
 /* ---- changes ------------------------------------------------------------------------------------------------------------ */
 
-static shard_t *registry_shard(struct registry *r, uint64_t hash)
+shard_t *registry_shard(struct registry *r, uint64_t hash)
 {
     return &r->shards[hash_shard(hash)];
 }
 
-/* For changes: the slot of the name and the entry in it; NULL and NULL if there is none. */
-static _Atomic uint64_t *registry_slot(struct registry *r, uint64_t hash, struct slice name, struct entry **entry_out)
+_Atomic uint64_t *registry_slot(struct registry *r, uint64_t hash, struct slice name, struct entry **entry_out)
 {
     uint64_t value = SLOT_EMPTY;
     struct table *table = atomic_load_explicit(registry_shard(r, hash), memory_order_relaxed);
@@ -199,7 +198,7 @@ static int registry_insert(struct registry *r, struct entry *entry, uint64_t id,
         if (shard_insert(registry_shard(r, hash), &r->env, hash, entry)) {
             if (entry->id >= atomic_load(&r->next_id))
                 atomic_store(&r->next_id, entry->id + 1);
-            note_added(r, entry);
+            registry_note_added(r, entry);
             walk_note_added(r, hash, entry);
             *entry_out = entry;
         } else {
@@ -262,7 +261,7 @@ int registry_delete(struct registry *r, struct slice name)
     _Atomic uint64_t *slot = registry_slot(r, hash, name, &entry);
     if (slot) {
         shard_remove(registry_shard(r, hash), &r->env, slot);
-        note_removed(r, entry_owner(entry));
+        registry_note_removed(r, entry_owner(entry));
         walk_note_gone(r, entry_owner(entry));
     }
     pthread_mutex_unlock(&r->lock);
@@ -291,7 +290,7 @@ static int rename_locked(struct registry *r, struct slice from, struct slice to,
     *(struct entry **)entry_body(alias) = owner;
     if (to_slot) {
         slot_replace(to_slot, to_hash, alias);
-        note_removed(r, entry_owner(replaced));
+        registry_note_removed(r, entry_owner(replaced));
         walk_note_gone(r, entry_owner(replaced));
         *replaced_out = replaced;
     } else {

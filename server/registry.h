@@ -70,6 +70,11 @@ static inline struct entry *registry_lookup(const struct registry *registry, str
     return registry_find(registry, registry_hash(registry, name), name);
 }
 
+/* Keeps the filter of that name alive beyond RCU, for work that takes long: until registry_unpin(), whatever is deleted.
+ * NULL: no such filter. Takes the mutex. Thread: any, online. */
+struct entry *registry_pin(struct registry *registry, struct slice name);
+void registry_unpin(struct entry *entry);
+
 size_t registry_count(const struct registry *registry);       /* filters, quarantined ones included */
 size_t registry_quarantined(const struct registry *registry);
 uint64_t registry_index_bytes(const struct registry *registry); /* memory of the table of names; names and entries not counted */
@@ -82,11 +87,35 @@ enum registry_status {
     REGISTRY_NOT_FOUND = 2,
     REGISTRY_REFUSED = 3,     /* a name that is too long; the errbuf says so */
     REGISTRY_LIMIT = 4,       /* a limit of the pool's memory; the errbuf says which and what would be needed */
+    REGISTRY_CHANGED = 5,     /* the name stands for another filter than was expected, or for none */
 };
 
 /* Makes an empty filter of the class under the name. REGISTRY_OK, _EXISTS, _REFUSED, _LIMIT or -ENOMEM. `id` 0 takes the next. */
 int registry_create_filter(struct registry *registry, struct slice name, uint64_t id, struct bloom_class *class,
                            struct entry **entry_out, struct errbuf *err);
+
+/* An empty filter of the class that is not yet under its name: nobody finds it, no walk yields it, but it has its id and
+ * counts as memory (which is not limited if it is made `instead` of one that is no smaller and goes at once). To be filled,
+ * off the loops if that takes long, and then published or abandoned. REGISTRY_OK, _REFUSED, _LIMIT or -ENOMEM. */
+int registry_prepare(struct registry *registry, struct slice name, struct bloom_class *class, bool instead,
+                     struct entry **entry_out, struct errbuf *err);
+
+struct registry_publication {
+    bool only_new;         /* REGISTRY_EXISTS if the name is taken; otherwise who has it is replaced, deleted at that moment */
+    uint64_t expected_id;  /* REGISTRY_CHANGED unless this filter has the name; 0: whoever */
+    int64_t expires_ms;    /* Unix time; 0: never */
+    bool keep_expiry;      /* instead: that of the filter which is replaced */
+};
+
+/* Puts a prepared filter under its name, at one moment. REGISTRY_OK: the registry owns it. Otherwise (_EXISTS, _CHANGED,
+ * -ENOMEM) nothing has changed and it is still the caller's, to publish otherwise or to abandon. */
+int registry_publish(struct registry *registry, struct entry *entry, const struct registry_publication *how);
+
+/* Pins a prepared filter, so that it outlives what happens to it once it is published. registry_unpin() as above. */
+void registry_pin_prepared(struct entry *entry);
+
+/* Frees a prepared filter, off the loops, once no pin is left. */
+void registry_abandon(struct registry *registry, struct entry *entry);
 
 /* Puts the place of a filter that could not be loaded under the name. REGISTRY_OK, _EXISTS or -ENOMEM. */
 int registry_create_quarantined(struct registry *registry, struct slice name, uint64_t id, const char *reason);

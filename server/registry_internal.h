@@ -35,6 +35,13 @@ struct registry {
     shard_t shards[SHARD_COUNT];
 };
 
+/* Under the mutex. */
+shard_t *registry_shard(struct registry *r, uint64_t hash);
+_Atomic uint64_t *registry_slot(struct registry *r, uint64_t hash, struct slice name, struct entry **entry_out); /* of the
+                                                            name, and the entry in it; NULL and NULL if there is none */
+void registry_note_added(struct registry *r, const struct entry *owner);
+void registry_note_removed(struct registry *r, const struct entry *owner);
+
 /* Called for every change, under the mutex, so that a walk that has passed the place learns of it. */
 void walk_note_added(struct registry *r, uint64_t hash, struct entry *holder);
 void walk_note_renamed(struct registry *r, struct entry *holder);

@@ -139,6 +139,15 @@ void server_stats_reset(struct server *server)
     for (size_t i = 0; i < STATS_MAX_COMMANDS; i++)
         reset_histogram(server, i);
     pthread_mutex_unlock(&server->stats_lock);
+    for (unsigned i = 0; i < server->nworkers; i++)
+        usage_reset(server->workers[i]->stats.usage);
+}
+
+void server_usage(struct server *server, uint64_t id, struct usage_counts *sum_out)
+{
+    *sum_out = (struct usage_counts){0};
+    for (unsigned i = 0; i < server->nworkers; i++)
+        usage_read(server->workers[i]->stats.usage, id, sum_out);
 }
 
 int server_monitors_init(struct server *server)

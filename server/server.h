@@ -16,12 +16,14 @@
 #include "registry.h"
 #include "session.h"
 #include "stats.h"
+#include "usage.h"
 
 /* The Redis version whose behaviour and field names clients may expect, and RedisBloom's, as reported to them. */
 #define REDIS_COMPAT_VERSION      "8.0.2"
 #define REDISBLOOM_COMPAT_VERSION 80800
 
 struct exclusive;
+struct half_loads;
 struct histogram;
 struct latency;
 struct huge_pages;
@@ -56,6 +58,8 @@ struct server {
     _Atomic int pause;                  /* enum pause; changed in exclusive sections only, or to none */
     struct exclusive *exclusive;        /* sections in which one worker runs alone */
     struct stats main_stats;            /* counters of the main thread */
+    _Atomic int large_jobs;             /* content_large_begin() */
+    struct half_loads *half_loads;      /* filters that BF.LOADCHUNK is loading */
     _Atomic uint64_t job_changes;       /* changes made by deferred commands, in threads of the pool */
     struct main_loop *main_loop;        /* of the main thread: listening, signals, timers, shutdown */
     struct store *store;                /* the data directory, opened */
@@ -114,6 +118,9 @@ void server_stats_reset(struct server *server); /* not on a loop: it sums up eve
 /* What struct server has for this module: slow log, latency monitor. 0 or -ENOMEM; deinit in any case. */
 int server_monitors_init(struct server *server);
 void server_monitors_deinit(struct server *server);
+
+/* What all workers have counted for one filter since the start or the last reset. */
+void server_usage(struct server *server, uint64_t id, struct usage_counts *sum_out);
 
 /* Changes to filters since the start, whatever has been reset: what save rules count. */
 uint64_t server_changes(struct server *server);

@@ -20,6 +20,7 @@
     X(items_present, "items answered 0 by an add")                                                                      \
     X(query_hits, "items answered 1 by a query")                                                                        \
     X(query_misses, "items answered 0 by a query")                                                                      \
+    X(false_positives, "items that clients reported as wrongly present (BF.FALSEPOSITIVE)")                             \
     X(error_replies, "error replies sent")                                                                              \
     X(unknown_commands, "commands that do not exist")                                                                   \
     X(protocol_errors, "connections closed over malformed input")                                                       \
@@ -33,7 +34,10 @@
     X(adds_no_room, "adds refused because the filter cannot grow")                                                      \
     X(changes, "changes to filters: items added, filters created, deleted, renamed; what save rules count")
 
+struct usage;
+
 struct stats {
+    struct usage *usage; /* of single filters (usage.h); a worker's own, NULL elsewhere */
 #define STATS_FIELD(name, doc) _Atomic uint64_t name;
     STATS_COUNTERS(STATS_FIELD)
 #undef STATS_FIELD

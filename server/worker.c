@@ -11,6 +11,7 @@
 #include "log.h"
 #include "rcu.h"
 #include "sleep.h"
+#include "usage.h"
 
 /* ---- mailbox --------------------------------------------------------------------------------------------------------- */
 
@@ -346,6 +347,7 @@ static void worker_free(struct worker *worker)
     resp_args_deinit(&worker->args);
     timing_deinit(&worker->timing);
     free(worker->arena);
+    usage_destroy(worker->stats.usage);
     pthread_mutex_destroy(&worker->mail_lock);
     free(worker);
 }
@@ -384,7 +386,8 @@ int worker_start(struct worker **worker_out, struct server *server, unsigned ind
     worker->counter_bf_exists = counter_of("bf.exists");
     worker->counter_bf_add = counter_of("bf.add");
     worker->arena = malloc(WORKER_ARENA_SIZE);
-    int err = worker->arena ? uv_loop_init(&worker->loop) : -ENOMEM;
+    worker->stats.usage = usage_create();
+    int err = worker->arena && worker->stats.usage ? uv_loop_init(&worker->loop) : -ENOMEM;
     if (err) {
         worker_free(worker);
         return err;

@@ -1,0 +1,250 @@
+/* BF.MERGE and BF.CLEAR: a filter replaced by another one under the same name, at one moment, while others add to it. */
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "bloom_merge.h"
+#include "content.h"
+#include "handlers.h"
+
+#define MERGE_TRIES 16 /* each one means that somebody has deleted or replaced the destination while it was being merged */
+
+struct source {
+    struct entry *entry; /* pinned */
+    unsigned nlayers;    /* that it had when the merge began: what it grew since holds later adds only */
+};
+
+struct merge {
+    struct command_job *job;
+    struct slice name;
+    struct entry *dst;      /* pinned; NULL: the name is free */
+    struct source *sources;
+    size_t nsources;
+    uint64_t bytes;         /* of all of them */
+    struct entry *made;     /* prepared, pinned */
+};
+
+static int printable(struct slice name)
+{
+    return (int)(name.len < 128 ? name.len : 128);
+}
+
+static void unpin_all(struct merge *merge)
+{
+    if (merge->dst)
+        registry_unpin(merge->dst);
+    while (merge->nsources)
+        registry_unpin(merge->sources[--merge->nsources].entry);
+    merge->dst = NULL;
+}
+
+/* Pins all that the command names. false: the reason has been replied. */
+static bool pin_all(struct merge *merge, const struct job_args *args)
+{
+    bool replied;
+    merge->bytes = 0;
+    merge->dst = content_pin(merge->job, merge->name, &replied);
+    if (replied)
+        return false;
+    for (size_t i = 2; i < args->argc; i++) {
+        struct entry *entry = content_pin(merge->job, args->argv[i], &replied);
+        if (!entry) {
+            if (!replied)
+                reply_errorf(&merge->job->reply, "ERR not found: '%.*s'", printable(args->argv[i]), args->argv[i].ptr);
+            return false;
+        }
+        merge->sources[merge->nsources++] = (struct source){entry, bloom_filter_nlayers(entry_filter(entry))};
+        merge->bytes += bloom_filter_memory(entry_filter(entry));
+    }
+    if (merge->dst)
+        merge->bytes += bloom_filter_memory(entry_filter(merge->dst));
+    return true;
+}
+
+/* Prepares the filter that is to be the union, as large as the largest, and pins it. false: the reason has been replied. */
+static bool make(struct merge *merge, const struct job_args *args)
+{
+    const struct bloom_filter *model = entry_filter(merge->dst ? merge->dst : merge->sources[0].entry);
+    struct errbuf err = {""};
+    if (!content_prepare_like(merge->job, merge->name, model, 1, &merge->made))
+        return false;
+    struct bloom_filter *made = entry_filter(merge->made);
+    registry_pin_prepared(merge->made);
+    int status = 0;
+    for (size_t i = 0; i < merge->nsources && status == 0; i++) {
+        const struct bloom_filter *source = entry_filter(merge->sources[i].entry);
+        status = bloom_filter_same_layout(model, source, &err);
+        if (status == 0)
+            status = bloom_filter_append_like(made, source, merge->sources[i].nlayers, &err);
+        if (status == 0)
+            status = bloom_filter_same_layout(made, source, &err);
+        if (status == BLOOM_REFUSED)
+            reply_errorf(&merge->job->reply, "ERR '%.*s' and '%.*s' cannot be merged: %s", printable(merge->name),
+                         merge->name.ptr, printable(args->argv[i + 2]), args->argv[i + 2].ptr, err.text);
+        else if (status != 0)
+            reply_not_made(&merge->job->reply, status == BLOOM_LIMIT ? REGISTRY_LIMIT : status, &err);
+    }
+    return status == 0;
+}
+
+static void mark_dirty(void *entry)
+{
+    entry_mark_dirty(entry);
+}
+
+/* The destination and the new filter become twins. Somebody else may be merging into the same destination: he is waited
+ * for. Offline. */
+static void begin_twins(struct merge *merge)
+{
+    struct bloom_twins twins = {
+        .older = entry_filter(merge->dst),
+        .younger = entry_filter(merge->made),
+        .added = mark_dirty,
+        .ctx = merge->made,
+        .younger_id = merge->made->id,
+    };
+    struct timespec moment = {.tv_nsec = 1000 * 1000};
+    while (!bloom_twins_begin(merge->job->server->pool, &twins))
+        nanosleep(&moment, NULL);
+    rcu_wait_for_readers(); /* from here on every add to the destination goes into both */
+}
+
+/* ORs all into the new filter. The destination may have grown since it was looked at. 0, or a status of reply_not_made().
+ * Offline. */
+static int unite(struct merge *merge, bool overfull, struct errbuf *err)
+{
+    struct bloom_filter *made = entry_filter(merge->made);
+    struct bloom_union counts = {{0}, {0}};
+    if (merge->dst) {
+        const struct bloom_filter *dst = entry_filter(merge->dst);
+        unsigned nlayers = bloom_filter_nlayers(dst);
+        int status = bloom_filter_append_like(made, dst, nlayers, err);
+        if (status == 0)
+            status = bloom_filter_same_layout(made, dst, err);
+        if (status != 0)
+            return status == BLOOM_LIMIT ? REGISTRY_LIMIT : status < 0 ? status : REGISTRY_REFUSED;
+        bloom_filter_or(made, dst, nlayers, &counts);
+    }
+    for (size_t i = 0; i < merge->nsources; i++)
+        if (merge->sources[i].entry != merge->dst)
+            bloom_filter_or(made, entry_filter(merge->sources[i].entry), merge->sources[i].nlayers, &counts);
+    if (bloom_filter_count_union(made, &counts, overfull, err) == BLOOM_OK)
+        return 0;
+    errbuf_prefix(err, "the union would be too full (bf-merge-overfull)");
+    return REGISTRY_REFUSED;
+}
+
+/* From the prepared filter to the published one. A status of content_publish() or unite(). */
+static int exchange(struct merge *merge, bool overfull, struct errbuf *err)
+{
+    struct content_publication publication = {.how.only_new = true};
+    if (merge->dst) {
+        publication.how = (struct registry_publication){.expected_id = merge->dst->id, .keep_expiry = true};
+        publication.absorbs = merge->dst->id;
+    }
+    rcu_reader_offline();
+    if (merge->dst)
+        begin_twins(merge);
+    int status = unite(merge, overfull, err);
+    if (status == 0)
+        status = content_publish(merge->job->server, merge->made, &publication, err);
+    if (merge->dst) {
+        rcu_wait_for_readers(); /* who found the destination before the exchange is done with it */
+        bloom_twins_end(merge->job->server->pool, entry_filter(merge->dst));
+        rcu_wait_for_readers(); /* nobody looks at either as a twin: both may be freed */
+    }
+    rcu_reader_online();
+    return status;
+}
+
+/* One attempt. true: the command has been replied to. */
+static bool try_merge(struct merge *merge, const struct job_args *args, bool last)
+{
+    struct errbuf err = {""};
+    bool overfull = server_config(merge->job->server)->bf_merge_overfull, done = true;
+    merge->made = NULL;
+    if (!pin_all(merge, args) || !content_large_begin(merge->job, merge->bytes)) {
+        unpin_all(merge);
+        return true;
+    }
+    int status = REGISTRY_OK;
+    bool made = make(merge, args);
+    if (made)
+        status = exchange(merge, overfull, &err);
+    if (merge->made) {
+        if (!made || status != REGISTRY_OK)
+            registry_abandon(merge->job->server->registry, merge->made);
+        registry_unpin(merge->made);
+    }
+    content_large_end(merge->job, merge->bytes);
+    unpin_all(merge);
+    if (made && (status == REGISTRY_CHANGED || status == REGISTRY_EXISTS) && !last)
+        done = false;
+    else if (made && status == REGISTRY_OK)
+        reply_status(&merge->job->reply, "OK");
+    else if (made)
+        reply_not_made(&merge->job->reply, status == REGISTRY_EXISTS ? REGISTRY_CHANGED : status, &err);
+    return done;
+}
+
+static void merge_job(struct command_job *job)
+{
+    const struct job_args *args = job->data;
+    struct merge merge = {.job = job, .name = args->argv[1]};
+    merge.sources = calloc(args->argc, sizeof(*merge.sources));
+    if (!merge.sources) {
+        reply_error(&job->reply, "ERR out of memory");
+        return;
+    }
+    for (int i = 1; !try_merge(&merge, args, i == MERGE_TRIES); i++)
+        ;
+    free(merge.sources);
+}
+
+void cmd_bf_merge(struct command_ctx *ctx)
+{
+    content_defer(ctx, merge_job);
+}
+
+/* ---- BF.CLEAR -------------------------------------------------------------------------------------------------------- */
+
+/* An add that is under way came before: it goes with the old filter. So nothing has to be passed on. */
+static int try_clear(struct command_job *job, struct entry *old, struct slice name, struct errbuf *err)
+{
+    struct content_publication publication = {.how = {.expected_id = old->id, .keep_expiry = true}, .empty = true};
+    struct entry *made;
+    int status = registry_prepare(job->server->registry, name, bloom_filter_class_of(entry_filter(old)), true, &made, err);
+    if (status != REGISTRY_OK)
+        return status;
+    status = content_publish(job->server, made, &publication, err);
+    if (status != REGISTRY_OK)
+        registry_abandon(job->server->registry, made);
+    return status;
+}
+
+static void clear_job(struct command_job *job)
+{
+    const struct job_args *args = job->data;
+    struct errbuf err = {""};
+    int status = REGISTRY_CHANGED;
+    for (int i = 0; i < MERGE_TRIES && status == REGISTRY_CHANGED; i++) {
+        bool replied;
+        struct entry *old = content_pin(job, args->argv[1], &replied);
+        if (!old) {
+            if (!replied)
+                reply_error(&job->reply, "ERR not found");
+            return;
+        }
+        status = try_clear(job, old, args->argv[1], &err);
+        registry_unpin(old);
+    }
+    if (status == REGISTRY_OK)
+        reply_status(&job->reply, "OK");
+    else
+        reply_not_made(&job->reply, status, &err);
+}
+
+void cmd_bf_clear(struct command_ctx *ctx)
+{
+    content_defer(ctx, clear_job);
+}

@@ -1,0 +1,130 @@
+#include "content.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bloom_merge.h"
+
+/* ---- arguments for jobs ---------------------------------------------------------------------------------------------- */
+
+void content_defer(struct command_ctx *ctx, void (*run)(struct command_job *job))
+{
+    size_t argc = command_argc(ctx), bytes = 0;
+    for (size_t i = 0; i < argc; i++)
+        bytes += command_arg(ctx, i).len;
+    struct job_args *args = malloc(sizeof(*args) + argc * sizeof(args->argv[0]) + bytes);
+    if (!args) {
+        reply_error(ctx->reply, "ERR out of memory");
+        return;
+    }
+    char *at = (char *)&args->argv[argc];
+    args->argc = argc;
+    for (size_t i = 0; i < argc; i++) {
+        struct slice arg = command_arg(ctx, i);
+        args->argv[i] = (struct slice){at, arg.len};
+        if (arg.len)
+            memcpy(at, arg.ptr, arg.len);
+        at += arg.len;
+    }
+    command_defer(ctx, run, args);
+}
+
+/* ---- making ---------------------------------------------------------------------------------------------------------- */
+
+void reply_not_made(struct reply *reply, int status, const struct errbuf *err)
+{
+    if (status == -ENOMEM)
+        reply_error(reply, "ERR could not create filter: out of memory");
+    else if (status == REGISTRY_LIMIT)
+        reply_errorf(reply, "OOM %s (maxmemory, bf-max-filter-bytes)", err->text);
+    else if (status == REGISTRY_EXISTS)
+        reply_error(reply, "ERR item exists");
+    else if (status == REGISTRY_CHANGED)
+        reply_error(reply, "ERR the filter was deleted or replaced meanwhile; nothing has been changed");
+    else
+        reply_errorf(reply, "ERR %s", err->text);
+}
+
+bool content_prepare(struct command_job *job, struct slice name, const struct bloom_params *params,
+                     const struct bloom_shape *shapes, unsigned nlayers, struct entry **entry_out)
+{
+    struct errbuf err = {""};
+    struct bloom_class *class;
+    struct entry *entry;
+    int status = bloom_class_get(job->server->pool, params, &shapes[0], &class, &err);
+    if (status != 0) {
+        reply_not_made(&job->reply, status < 0 ? status : REGISTRY_REFUSED, &err);
+        return false;
+    }
+    status = registry_prepare(job->server->registry, name, class, false, &entry, &err);
+    bloom_class_release(class);
+    if (status != REGISTRY_OK) {
+        reply_not_made(&job->reply, status, &err);
+        return false;
+    }
+    for (unsigned i = 1; i < nlayers; i++) {
+        status = bloom_filter_append_layer(entry_filter(entry), &shapes[i], &err);
+        if (status == 0)
+            continue;
+        reply_not_made(&job->reply, status == BLOOM_LIMIT ? REGISTRY_LIMIT : status < 0 ? status : REGISTRY_REFUSED, &err);
+        registry_abandon(job->server->registry, entry);
+        return false;
+    }
+    *entry_out = entry;
+    return true;
+}
+
+bool content_prepare_like(struct command_job *job, struct slice name, const struct bloom_filter *like, unsigned nlayers,
+                          struct entry **entry_out)
+{
+    struct bloom_shape shapes[BLOOM_MAX_LAYERS];
+    for (unsigned i = 0; i < nlayers; i++) {
+        struct bloom_layer_view view;
+        bloom_filter_layer(like, i, &view);
+        shapes[i] = view.shape;
+    }
+    return content_prepare(job, name, bloom_filter_params(like), shapes, nlayers, entry_out);
+}
+
+int content_publish(struct server *server, struct entry *entry, const struct content_publication *publication,
+                    struct errbuf *err)
+{
+    (void)err;
+    int status = registry_publish(server->registry, entry, &publication->how);
+    if (status == REGISTRY_OK)
+        atomic_fetch_add_explicit(&server->job_changes, 1, memory_order_relaxed);
+    return status;
+}
+
+/* ---- finding --------------------------------------------------------------------------------------------------------- */
+
+struct entry *content_pin(struct command_job *job, struct slice name, bool *replied_out)
+{
+    struct entry *entry = registry_pin(job->server->registry, name);
+    *replied_out = false;
+    if (!entry || entry_filter(entry))
+        return entry;
+    reply_errorf(&job->reply, "ERR the filter could not be loaded and is quarantined: %s", entry_quarantine_reason(entry));
+    *replied_out = true;
+    registry_unpin(entry);
+    return NULL;
+}
+
+/* ---- large work ------------------------------------------------------------------------------------------------------ */
+
+bool content_large_begin(struct command_job *job, uint64_t bytes)
+{
+    if (bytes <= CONTENT_LARGE_BYTES ||
+        atomic_fetch_add_explicit(&job->server->large_jobs, 1, memory_order_relaxed) < CONTENT_LARGE_JOBS)
+        return true;
+    content_large_end(job, bytes);
+    reply_errorf(&job->reply, "TRYAGAIN %d large filters are being merged or copied already", CONTENT_LARGE_JOBS);
+    return false;
+}
+
+void content_large_end(struct command_job *job, uint64_t bytes)
+{
+    if (bytes > CONTENT_LARGE_BYTES)
+        atomic_fetch_sub_explicit(&job->server->large_jobs, 1, memory_order_relaxed);
+}

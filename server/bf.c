@@ -124,25 +124,35 @@ static void count_queries(struct bf_call *call, uint64_t hits, uint64_t misses)
         usage_count(call->stats->usage, call->entry->id, hits, misses, 0);
 }
 
+static enum bf_missing when_missing(const struct bf_call *call)
+{
+    if (call->missing != MISSING_BY_SETTING)
+        return call->missing;
+    return (enum bf_missing)(MISSING_ABSENT + server_config(call->server)->bf_missing_filter_reply);
+}
+
+static void reply_missing_items(struct bf_call *call, size_t n, enum bf_missing missing)
+{
+    count_queries(call, 0, n);
+    for (size_t i = 0; i < n; i++) {
+        if (missing == MISSING_ABSENT)
+            reply_bool(call->reply, false);
+        else
+            reply_null(call->reply);
+    }
+}
+
 /* Replies to queries of `n` items of a filter that does not exist, each with an element of its own if `array`. */
 static void reply_missing(struct bf_call *call, size_t n, bool array)
 {
-    enum bf_missing missing = call->missing;
-    if (missing == MISSING_BY_SETTING)
-        missing = (enum bf_missing)(MISSING_ABSENT + server_config(call->server)->bf_missing_filter_reply);
+    enum bf_missing missing = when_missing(call);
     if (missing == MISSING_ERROR) {
         reply_error(call->reply, "ERR not found");
         return;
     }
-    count_queries(call, 0, n);
     if (array)
         reply_array(call->reply, n);
-    for (size_t i = 0; i < n; i++) {
-        if (missing == MISSING_NULL)
-            reply_null(call->reply);
-        else
-            reply_bool(call->reply, false);
-    }
+    reply_missing_items(call, n, missing);
 }
 
 static void reply_query(struct bf_call *call, bool present)
@@ -217,30 +227,19 @@ void bf_finish_add(struct bf_call *call, struct slice item, const struct bloom_p
 
 /* ---- many items ------------------------------------------------------------------------------------------------------ */
 
-void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx)
+static void query_items(struct bf_call *call, struct bloom_filter *filter, size_t start, size_t end,
+                        struct slice (*item)(const void *ctx, size_t i), const void *ctx)
 {
-    bool replied = false, maybe = false;
-    bf_look(call);
-    stats_add(call->entry ? &call->stats->keyspace_hits : &call->stats->keyspace_misses, 1);
-    if (call->entry && !entry_filter(call->entry))
-        maybe = quarantined_says_maybe(call);
-    struct bloom_filter *filter = maybe ? NULL : bf_filter(call, &replied);
-    if (!filter && !maybe) {
-        if (!replied)
-            reply_missing(call, n, true);
-        return;
-    }
     struct bloom_probe probes[BATCH];
-    uint64_t hits = 0;
-    reply_array(call->reply, n);
-    for (size_t start = 0; start < n; start += BATCH) {
-        size_t batch = n - start < BATCH ? n - start : BATCH;
+    uint64_t hits = 0, n = end - start;
+    for (; start < end; start += BATCH) {
+        size_t batch = end - start < BATCH ? end - start : BATCH;
         for (size_t i = 0; filter && i < batch; i++) {
             struct slice it = item(ctx, start + i);
             bloom_probe_start(&probes[i], filter, murmur3_hash(it.ptr, it.len));
         }
         for (size_t i = 0; i < batch; i++) {
-            bool present = maybe || bloom_probe_query(&probes[i], filter);
+            bool present = !filter || bloom_probe_query(&probes[i], filter);
             hits += present;
             reply_bool(call->reply, present);
         }
@@ -248,25 +247,78 @@ void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const vo
     count_queries(call, hits, n - hits);
 }
 
-void bf_add_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx)
+void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx)
 {
-    struct bloom_filter *filter = bf_filter_for_add(call);
-    if (!filter)
-        return;
+    size_t first, count = command_slice(call->ctx, n, &first);
+    bf_look(call);
+    struct bloom_filter *filter = call->entry ? entry_filter(call->entry) : NULL;
+    bool maybe = call->entry && !filter && quarantined_says_maybe(call);
+    if (first == 0) {
+        stats_add(call->entry ? &call->stats->keyspace_hits : &call->stats->keyspace_misses, 1);
+        if (!filter && !maybe) {
+            if (call->entry)
+                reply_quarantined(call);
+            else
+                reply_missing(call, n, true);
+            call->ctx->later = false;
+            return;
+        }
+        reply_array(call->reply, n);
+    }
+    if (filter || maybe)
+        query_items(call, filter, first, first + count, item, ctx);
+    else /* it is gone since the last slice */
+        reply_missing_items(call, count, when_missing(call));
+}
 
+/* The filter that the slices before this one added to; NULL, with an error as the last element, if it is gone. */
+static struct bloom_filter *bf_same_filter(struct bf_call *call, uint64_t id)
+{
+    bf_look(call);
+    if (call->entry && call->entry->id == id)
+        return entry_filter(call->entry);
+    reply_error(call->reply, "ERR the filter was deleted or replaced before all items were added");
+    return NULL;
+}
+
+/* Adds until one add is refused, which is the last that *replies counts. */
+static bool add_items(struct bf_call *call, struct bloom_filter *filter, size_t start, size_t end, int64_t *replies,
+                      struct slice (*item)(const void *ctx, size_t i), const void *ctx)
+{
     struct bloom_probe probes[BATCH];
     struct errbuf err = {""};
-    size_t token = reply_array_begin(call->reply);
-    size_t replies = 0;
     bool going = true;
-    for (size_t start = 0; start < n && going; start += BATCH) {
-        size_t batch = n - start < BATCH ? n - start : BATCH;
+    for (; start < end && going; start += BATCH) {
+        size_t batch = end - start < BATCH ? end - start : BATCH;
         for (size_t i = 0; i < batch; i++) {
             struct slice it = item(ctx, start + i);
             bloom_probe_start(&probes[i], filter, murmur3_hash(it.ptr, it.len));
         }
-        for (size_t i = 0; i < batch && going; i++, replies++)
+        for (size_t i = 0; i < batch && going; i++, ++*replies)
             going = reply_add(call, bloom_probe_add(&probes[i], filter, &err), &err);
     }
-    reply_array_end(call->reply, token, replies);
+    return going;
+}
+
+void bf_add_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx)
+{
+    size_t first, count = command_slice(call->ctx, n, &first);
+    struct command_slice whole = {0}, *slice = call->ctx->slice ? call->ctx->slice : &whole;
+    struct bloom_filter *filter = first ? bf_same_filter(call, slice->id) : bf_filter_for_add(call);
+    bool going = false;
+    if (first) {
+        slice->count += !filter; /* the error */
+    } else {
+        if (!filter) {
+            call->ctx->later = false;
+            return;
+        }
+        slice->token = reply_array_begin(call->reply);
+        slice->id = call->entry->id;
+    }
+    if (filter)
+        going = add_items(call, filter, first, first + count, &slice->count, item, ctx);
+    call->ctx->later &= going;
+    if (!call->ctx->later)
+        reply_array_end(call->reply, slice->token, (size_t)slice->count);
 }

@@ -7,11 +7,10 @@
 #include <stdbool.h>
 
 #include "bloom_filter.h"
+#include "command.h"
 #include "registry.h"
 #include "reply.h"
 #include "server.h"
-
-struct command_ctx;
 
 /* What queries of a filter that does not exist answer: that no item is in it, as RedisBloom does, or something that can be
  * told from that. */
@@ -29,12 +28,13 @@ struct bf_call {
     struct reply *reply;
     struct slice name;
     uint64_t name_hash;
+    struct command_ctx *ctx; /* for many items: the command's, which may do them in slices (command_slice()) */
     struct entry *entry; /* of that name as of some earlier moment of this read section; NULL: there was none */
     enum bf_missing missing;
 };
 
 /* The call of a command whose argument 1 is the filter's name. */
-struct bf_call bf_call_of(const struct command_ctx *ctx);
+struct bf_call bf_call_of(struct command_ctx *ctx);
 
 /* Finishes a query or an add that was prepared with bloom_probe_start() if call->entry has a filter: looks at the
  * registry again if there was none, creates the filter of an add that is still missing, replies, counts. The entry of an
@@ -42,8 +42,9 @@ struct bf_call bf_call_of(const struct command_ctx *ctx);
 void bf_finish_query(struct bf_call *call, struct slice item, const struct bloom_probe *probe);
 void bf_finish_add(struct bf_call *call, struct slice item, const struct bloom_probe *probe);
 
-/* Queries or adds n items with one reply each, `item(ctx, i)` giving them; the array is as long as it can be: an add that
- * fails ends it with the error as its last element, as RedisBloom does. */
+/* Queries or adds n items, or the next slice of them, with one reply each, `item(ctx, i)` giving them; the array is as long
+ * as it can be: an add that fails ends it with the error as its last element, as RedisBloom does. So does the end of the
+ * filter between two slices of adds; a query's remaining items are then answered as `missing` says, each. */
 void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx);
 void bf_add_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx);
 

@@ -4,13 +4,14 @@
 #include "command.h"
 #include "handlers.h"
 
-struct bf_call bf_call_of(const struct command_ctx *ctx)
+struct bf_call bf_call_of(struct command_ctx *ctx)
 {
     struct slice name = command_arg(ctx, 1);
     return (struct bf_call){
         .server = ctx->server,
         .stats = ctx->stats,
         .reply = ctx->reply,
+        .ctx = ctx,
         .name = name,
         .name_hash = registry_hash(ctx->server->registry, name),
         .missing = MISSING_BY_SETTING,
@@ -193,7 +194,8 @@ void cmd_bf_insert(struct command_ctx *ctx)
     const char *error = insert_options(ctx, &insert);
     if (insert.fixed)
         insert.params.expansion = 0;
-    if (!error && insert.params.capacity > bf_max_capacity(&insert.params))
+    bool first_slice = !ctx->slice || ctx->slice->done == 0; /* later ones are in the middle of their reply */
+    if (!error && first_slice && insert.params.capacity > bf_max_capacity(&insert.params))
         error = bf_max_capacity(&insert.params) ? "Bad capacity" : "Bad error rate";
     if (error) {
         if (error != replied)
@@ -203,7 +205,7 @@ void cmd_bf_insert(struct command_ctx *ctx)
     struct bf_call call = bf_call_of(ctx);
     bool existed;
     call.entry = registry_find(ctx->server->registry, call.name_hash, call.name);
-    if (!call.entry) {
+    if (!call.entry && first_slice) {
         if (insert.no_create || (!insert.sized && !server_config(ctx->server)->bf_auto_create)) {
             reply_error(ctx->reply, "ERR not found");
             return;

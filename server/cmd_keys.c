@@ -15,10 +15,14 @@
 /* The keys given as arguments from 1 on, for commands that count something over them. */
 static void count_keys(struct command_ctx *ctx, bool (*counts)(struct command_ctx *ctx, struct slice name))
 {
-    int64_t n = 0;
-    for (size_t i = 1; i < command_argc(ctx); i++)
-        n += counts(ctx, command_arg(ctx, i));
-    reply_integer(ctx->reply, n);
+    size_t first, names = command_slice(ctx, command_argc(ctx) - 1, &first);
+    int64_t n = ctx->slice ? ctx->slice->count : 0;
+    for (size_t i = 0; i < names; i++)
+        n += counts(ctx, command_arg(ctx, 1 + first + i));
+    if (ctx->later)
+        ctx->slice->count = n;
+    else
+        reply_integer(ctx->reply, n);
 }
 
 static bool is_there(struct command_ctx *ctx, struct slice name)

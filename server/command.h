@@ -33,6 +33,7 @@ struct command_slice {
     size_t done;   /* items done so far; 0 in the first call */
     size_t token;  /* for the handler: of reply_array_begin() */
     int64_t count; /* for the handler: what it counts */
+    uint64_t id;   /* for the handler: the filter that it works on */
 };
 
 /* How many of n items are to be done in this call, from item number *first_out on; ctx->later is set unless these are the

@@ -30,16 +30,34 @@ static void discard(void)
 
 TestSuite(pipeline, .init = start, .fini = discard, .timeout = 300);
 
-/* What the daemon should hold. An item that looked as if it were there is as good as added. */
+/* What a watched name stands for: which filter, and how many items it has counted. */
+struct version {
+    unsigned filter; /* 0: none */
+    long long added;
+};
+
+#define QUEUE 64
+
+/* What the daemon should hold, and the state of the connection's transaction. An item that looked as if it were there is as
+ * good as added. */
 struct model {
     bool exists[NAMES];
     bool has[NAMES][ITEMS];
     long long added[NAMES];
+    unsigned filter[NAMES]; /* a number that no other filter has had */
+    unsigned filters;
+    bool multi, tainted;
+    const struct command *queue[QUEUE];
+    size_t queued;
+    bool watched[NAMES];
+    struct version watch[NAMES];
+    long long executed, refused; /* EXECs that ran their queue, and that found a watched name changed */
     long long false_positives; /* seen so far */
     long long negatives;       /* items that were absent in the model when asked for */
 };
 
-enum kind { ADD, EXISTS, MADD, MEXISTS, DEL, RENAME, RESERVE, CARD, DBSIZE, KEYS, PING, UNKNOWN, INFO_ITEMS, KINDS };
+enum kind { ADD, EXISTS, MADD, MEXISTS, DEL, RENAME, RESERVE, CARD, DBSIZE, KEYS, PING, UNKNOWN, INFO_ITEMS, KINDS,
+            MULTI, EXEC, DISCARD, WATCH, UNWATCH };
 
 struct command {
     enum kind kind;
@@ -63,6 +81,33 @@ static struct command random_command(unsigned *state)
     c.other = (unsigned)rand_r(state) % NAMES;
     for (int i = 0; i < BATCH; i++)
         c.items[i] = (unsigned)rand_r(state) % ITEMS;
+    return c;
+}
+
+/* The next command of a sequence with transactions in it; `in_multi` follows them. */
+static struct command next_command(unsigned *state, unsigned *in_multi)
+{
+    struct command c = random_command(state);
+    unsigned dice = (unsigned)rand_r(state) % 100;
+    if (*in_multi) {
+        if (dice < 15 || *in_multi == QUEUE) {
+            c.kind = dice < 2 ? DISCARD : EXEC;
+            *in_multi = 0;
+        } else if (dice < 16) {
+            c.kind = dice % 2 ? MULTI : WATCH; /* errors that refuse nothing */
+        } else {
+            *in_multi += 1;
+            if (c.kind == UNKNOWN && dice < 80)
+                c.kind = PING; /* most transactions should run */
+        }
+    } else if (dice < 3) {
+        c.kind = MULTI;
+        *in_multi = 1;
+    } else if (dice < 5) {
+        c.kind = WATCH;
+    } else if (dice < 6) {
+        c.kind = (rand_r(state) & 1) ? UNWATCH : (rand_r(state) & 1) ? EXEC : DISCARD;
+    }
     return c;
 }
 
@@ -108,10 +153,33 @@ static void send_command(redisContext *client, const struct command *c)
     case UNKNOWN:
         redisAppendCommand(client, "NOSUCH f%u", c->name);
         break;
+    case MULTI:
+        redisAppendCommand(client, "MULTI");
+        break;
+    case EXEC:
+        redisAppendCommand(client, "EXEC");
+        break;
+    case DISCARD:
+        redisAppendCommand(client, "DISCARD");
+        break;
+    case WATCH:
+        redisAppendCommand(client, "WATCH f%u f%u", c->name, c->other);
+        break;
+    case UNWATCH:
+        redisAppendCommand(client, "UNWATCH");
+        break;
     default:
         redisAppendCommand(client, "BF.INFO f%u ITEMS", c->name);
         break;
     }
+}
+
+static void create(struct model *m, unsigned name)
+{
+    m->exists[name] = true;
+    memset(m->has[name], 0, sizeof(m->has[name]));
+    m->added[name] = 0;
+    m->filter[name] = ++m->filters;
 }
 
 static void check_query(struct model *m, unsigned name, unsigned item, long long answer)
@@ -125,11 +193,8 @@ static void check_query(struct model *m, unsigned name, unsigned item, long long
 
 static void check_add(struct model *m, unsigned name, unsigned item, long long answer)
 {
-    if (!m->exists[name]) {
-        m->exists[name] = true;
-        memset(m->has[name], 0, sizeof(m->has[name]));
-        m->added[name] = 0;
-    }
+    if (!m->exists[name])
+        create(m, name);
     cr_assert(!m->has[name][item] || answer == 0, "i%u was added to f%u twice", item, name);
     m->negatives += !m->has[name][item];
     m->false_positives += !m->has[name][item] && !answer;
@@ -157,6 +222,7 @@ static void check_rename(struct model *m, const struct command *c, const redisRe
     m->exists[c->other] = true;
     memcpy(m->has[c->other], m->has[c->name], sizeof(m->has[0]));
     m->added[c->other] = m->added[c->name];
+    m->filter[c->other] = m->filter[c->name];
     m->exists[c->name] = false;
 }
 
@@ -184,11 +250,8 @@ static void check_reply(struct model *m, const struct command *c, const redisRep
         break;
     case RESERVE:
         cr_assert_str_eq(reply->str, m->exists[c->name] ? "ERR item exists" : "OK");
-        if (!m->exists[c->name]) {
-            m->exists[c->name] = true;
-            memset(m->has[c->name], 0, sizeof(m->has[0]));
-            m->added[c->name] = 0;
-        }
+        if (!m->exists[c->name])
+            create(m, c->name);
         break;
     case CARD:
         cr_assert_eq(reply->integer, m->exists[c->name] ? m->added[c->name] : 0);
@@ -214,31 +277,138 @@ static void check_reply(struct model *m, const struct command *c, const redisRep
     }
 }
 
-DAEMON_TEST(the_daemon, pipeline, replies_are_those_of_one_by_one)
+static struct version version(const struct model *m, unsigned name)
 {
-    static struct command sent[512];
-    static struct model model;
-    unsigned state = 20261121;
+    return m->exists[name] ? (struct version){m->filter[name], m->added[name]} : (struct version){0, 0};
+}
+
+static bool changed(const struct model *m)
+{
+    bool any = false;
+    for (unsigned i = 0; i < NAMES; i++) {
+        struct version now = version(m, i);
+        any |= m->watched[i] && (now.filter != m->watch[i].filter || now.added != m->watch[i].added);
+    }
+    return any;
+}
+
+static void end_transaction(struct model *m)
+{
+    m->multi = m->tainted = false;
+    m->queued = 0;
+    memset(m->watched, 0, sizeof(m->watched));
+}
+
+static void check_exec(struct model *m, const redisReply *reply)
+{
+    if (!m->multi) {
+        cr_assert_str_eq(reply->str, "ERR EXEC without MULTI");
+        return;
+    }
+    if (m->tainted) {
+        cr_assert_str_eq(reply->str, "EXECABORT Transaction discarded because of previous errors.");
+    } else if (changed(m)) {
+        cr_assert_eq(reply->type, REDIS_REPLY_NIL);
+        m->refused++;
+    } else {
+        cr_assert_eq(reply->type, REDIS_REPLY_ARRAY);
+        cr_assert_eq(reply->elements, m->queued);
+        for (size_t i = 0; i < m->queued; i++)
+            check_reply(m, m->queue[i], reply->element[i]);
+        m->executed++;
+    }
+    end_transaction(m);
+}
+
+static void watch(struct model *m, unsigned name)
+{
+    if (m->watched[name])
+        return; /* the first WATCH of a name counts */
+    m->watched[name] = true;
+    m->watch[name] = version(m, name);
+}
+
+/* As check_reply(), with what a transaction changes about it. */
+static void check_in_sequence(struct model *m, const struct command *c, const redisReply *reply)
+{
+    switch (c->kind) {
+    case MULTI:
+        cr_assert_str_eq(reply->str, m->multi ? "ERR MULTI calls can not be nested" : "OK");
+        m->multi = true;
+        break;
+    case EXEC:
+        check_exec(m, reply);
+        break;
+    case DISCARD:
+        cr_assert_str_eq(reply->str, m->multi ? "OK" : "ERR DISCARD without MULTI");
+        if (m->multi)
+            end_transaction(m);
+        break;
+    case WATCH:
+        cr_assert_str_eq(reply->str, m->multi ? "ERR WATCH inside MULTI is not allowed" : "OK");
+        if (!m->multi) {
+            watch(m, c->name);
+            watch(m, c->other);
+        }
+        break;
+    case UNWATCH:
+        cr_assert_str_eq(reply->str, "OK");
+        memset(m->watched, 0, sizeof(m->watched));
+        break;
+    default:
+        if (!m->multi || c->kind == UNKNOWN) {
+            check_reply(m, c, reply);
+            m->tainted = m->multi;
+        } else {
+            cr_assert_str_eq(reply->str, "QUEUED");
+            m->queue[m->queued++] = c;
+        }
+        break;
+    }
+}
+
+/* Sends random commands in random pipelines and holds the replies against the model. */
+static void play(const char *name, unsigned seed, bool transactions, struct model *model)
+{
+    static struct command sent[1024];
     redisContext *client = client_open(the_daemon.port);
+    unsigned state = seed, in_multi = 0;
+    fprintf(stderr, "%s: seed %u\n", name, seed);
     for (int done = 0; done < COMMANDS;) {
         int n = 1 + (int)((unsigned)rand_r(&state) % 400);
-        for (int i = 0; i < n; i++) {
-            sent[i] = random_command(&state);
-            send_command(client, &sent[i]);
+        int sending = 0;
+        while (sending < n || in_multi) { /* a transaction's commands stay where they are until its EXEC */
+            sent[sending] = transactions ? next_command(&state, &in_multi) : random_command(&state);
+            send_command(client, &sent[sending++]);
         }
-        for (int i = 0; i < n; i++) {
+        for (int i = 0; i < sending; i++) {
             redisReply *reply = NULL;
             cr_assert_eq(redisGetReply(client, (void **)&reply), REDIS_OK, "%s", client->errstr);
-            check_reply(&model, &sent[i], reply);
+            check_in_sequence(model, &sent[i], reply);
             freeReplyObject(reply);
         }
-        done += n;
+        done += sending;
     }
+    redisFree(client);
+}
+
+DAEMON_TEST(the_daemon, pipeline, transactions_are_those_of_one_by_one)
+{
+    static struct model model;
+    play("transactions", 20261122, true, &model);
+    cr_expect_gt(model.executed, 500);
+    cr_expect_gt(model.refused, 100);
+    cr_expect_gt(model.filters, 100);
+}
+
+DAEMON_TEST(the_daemon, pipeline, replies_are_those_of_one_by_one)
+{
+    static struct model model;
+    play("commands", 20261121, false, &model);
     /* Some hundred thousand negatives at 1e-4 give at most this many false positives, but once in a billion runs. */
     double expected = (double)model.negatives * RATE;
     cr_expect_lt((double)model.false_positives, expected + 6 * (1 + expected), "%lld of %lld", model.false_positives,
                  model.negatives);
-    redisFree(client);
 }
 
 /* Most client libraries write a whole pipeline before they read the first reply. Whatever its size, up to

@@ -1,0 +1,392 @@
+/* Messages: from a publisher to the inboxes of loops, and from there to clients.
+ *
+ * A publisher collects the audiences that the message is for, then puts it into the inbox of each of their loops, all under
+ * the hub's lock: so the order of messages is the same in all inboxes. Matching a pattern can take long (up to the
+ * product of two lengths), and there can be many; the lock is let go meanwhile wherever that adds up to something. What is
+ * subscribed or ended in between may or may not count, as if it had come a moment later or earlier. */
+#include "pubsub_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "glob.h"
+
+#define STEPS_LOCKED   (64 * 1024)       /* of matching, some 100 us, that are done without letting go of the lock */
+#define STEPS_PATTERN  32                /* what a pattern costs that does not match at once, in steps */
+#define STEPS_ON_LOOP  (1024 * 1024)     /* that a loop may spend on one message */
+#define HITS_INLINE    32
+
+struct message {
+    _Atomic uint32_t refs;           /* one for each inbox */
+    enum pubsub_kind kind;           /* PUBSUB_CHANNEL, PUBSUB_SHARD or PUBSUB_MONITOR */
+    uint64_t sequence;
+    size_t bytes;                    /* what it counts for in an inbox */
+    struct slice channel, payload, tail;
+    struct audience **hits;          /* with a reference each */
+    size_t nhits;
+    struct message_node nodes[];
+};
+
+/* The audiences found for a message. */
+struct hits {
+    struct audience **items;
+    size_t count, size;
+    struct audience *place[HITS_INLINE];
+};
+
+/* ---- collecting -------------------------------------------------------------------------------------------------------- */
+
+static bool hits_add(struct hits *hits, const struct topic *topic)
+{
+    if (hits->count + topic->naudiences > hits->size) {
+        size_t size = (hits->count + topic->naudiences) * 2;
+        bool inlined = hits->items == hits->place;
+        struct audience **items = realloc(inlined ? NULL : hits->items, size * sizeof(*items));
+        if (!items)
+            return false;
+        if (inlined)
+            memcpy(items, hits->place, hits->count * sizeof(*items));
+        hits->items = items;
+        hits->size = size;
+    }
+    for (uint32_t i = 0; i < topic->naudiences; i++) {
+        audience_ref(topic->audiences[i]);
+        hits->items[hits->count++] = topic->audiences[i];
+    }
+    return true;
+}
+
+static void hits_deinit(struct pubsub *hub, struct hits *hits)
+{
+    for (size_t i = 0; i < hits->count; i++)
+        audience_unref(hub, hits->items[i]);
+    if (hits->items != hits->place)
+        free(hits->items);
+}
+
+/* Whether the part in front of a pattern's first special byte allows the channel. Most patterns are refused, and those that
+ * end in their only star accepted, by this. */
+static bool prefix_matches(const struct topic *topic, struct slice channel)
+{
+    return channel.len >= topic->literal && (topic->literal == 0 || memcmp(channel.ptr, topic->name, topic->literal) == 0);
+}
+
+static bool rest_matches(const struct topic *topic, struct slice channel)
+{
+    struct slice pattern = {topic->name + topic->literal, topic->len - topic->literal};
+    struct slice text = {channel.ptr + topic->literal, channel.len - topic->literal};
+    return glob_match(pattern, text, false);
+}
+
+/* Lets go of the lock; `link` keeps the place in the list behind the topic. */
+static void unlock_behind(struct pubsub *hub, struct topic *topic, struct pattern_link *link)
+{
+    link->topic = NULL;
+    link_insert(topic->link.next, link);
+    topic_ref(topic);
+    pthread_mutex_unlock(&hub->lock);
+}
+
+static struct pattern_link *lock_again(struct pubsub *hub, struct pattern_link *link)
+{
+    pthread_mutex_lock(&hub->lock);
+    struct pattern_link *next = link->next;
+    link_remove(link);
+    return next;
+}
+
+/* Adds the audiences of all patterns that match. Under the lock, which it may let go of in between. */
+static bool match_patterns(struct pubsub *hub, struct slice channel, struct hits *hits)
+{
+    size_t steps = 0;
+    bool ok = true;
+    for (struct pattern_link *at = hub->patterns.next, *next; ok && at != &hub->patterns; at = next) {
+        struct topic *topic = at->topic;
+        struct pattern_link place;
+        next = at->next;
+        if (!topic)
+            continue; /* the place of another publisher */
+        steps += STEPS_PATTERN;
+        bool matches = prefix_matches(topic, channel);
+        bool decided = !matches || topic->rest_is_star;
+        size_t cost = decided ? 0 : (size_t)(topic->len - topic->literal) * (channel.len - topic->literal);
+        steps += cost;
+        if (steps > STEPS_LOCKED) {
+            unlock_behind(hub, topic, &place);
+            if (!decided)
+                matches = rest_matches(topic, channel);
+            next = lock_again(hub, &place);
+            ok = !matches || hits_add(hits, topic); /* it has no audience any more if it was ended meanwhile */
+            topic_unref(hub, topic);
+            steps = 0;
+            continue;
+        }
+        if (!decided)
+            matches = rest_matches(topic, channel);
+        ok = !matches || hits_add(hits, topic);
+    }
+    return ok;
+}
+
+/* ---- the message ------------------------------------------------------------------------------------------------------- */
+
+/* "$<len>\r\n<data>\r\n"; returns the end, and where the data went. */
+static char *put_bulk(char *out, struct slice data, struct slice *copy_out)
+{
+    out += sprintf(out, "$%zu\r\n", data.len);
+    if (data.len)
+        memcpy(out, data.ptr, data.len);
+    *copy_out = (struct slice){out, data.len};
+    out += data.len;
+    memcpy(out, "\r\n", 2);
+    return out + 2;
+}
+
+static struct message *message_create(enum pubsub_kind kind, struct slice channel, struct slice payload, size_t nhits,
+                                      size_t nloops)
+{
+    size_t fixed = sizeof(struct message) + nloops * sizeof(struct message_node) + nhits * sizeof(struct audience *);
+    size_t size = fixed + channel.len + payload.len + 64; /* the headers of two bulk strings are shorter */
+    struct message *message = malloc(size);
+    if (!message)
+        return NULL;
+    *message = (struct message){.kind = kind, .bytes = size, .nhits = nhits};
+    message->hits = (struct audience **)(void *)(message->nodes + nloops);
+    char *start = (char *)message + fixed;
+    if (kind == PUBSUB_MONITOR) {
+        if (payload.len)
+            memcpy(start, payload.ptr, payload.len);
+        message->payload = (struct slice){start, payload.len};
+    } else {
+        char *end = put_bulk(put_bulk(start, channel, &message->channel), payload, &message->payload);
+        message->tail = (struct slice){start, (size_t)(end - start)};
+    }
+    return message;
+}
+
+static void message_unref(struct pubsub *hub, struct message *message)
+{
+    if (atomic_fetch_sub_explicit(&message->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    for (size_t i = 0; i < message->nhits; i++)
+        audience_unref(hub, message->hits[i]);
+    hub_account(hub, message->bytes, false);
+    free(message);
+}
+
+static void inbox_lose(struct pubsub *hub, unsigned loop, enum pubsub_kind kind)
+{
+    struct inbox *inbox = &hub->inboxes[loop];
+    atomic_fetch_or(&inbox->lost, 1u << (kind == PUBSUB_MONITOR ? PUBSUB_MONITOR : PUBSUB_CHANNEL));
+    atomic_fetch_add_explicit(&hub->lost, 1, memory_order_relaxed);
+    pthread_mutex_lock(&inbox->lock);
+    bool wake = !inbox->scheduled;
+    inbox->scheduled = true;
+    pthread_mutex_unlock(&inbox->lock);
+    if (wake)
+        hub->wake(hub->ctx, loop);
+}
+
+static void inbox_put(struct pubsub *hub, unsigned loop, struct message_node *node)
+{
+    struct inbox *inbox = &hub->inboxes[loop];
+    node->next = NULL;
+    atomic_fetch_add(&inbox->bytes, node->message->bytes); /* before it can be delivered and taken off again */
+    pthread_mutex_lock(&inbox->lock);
+    *inbox->last = node;
+    inbox->last = &node->next;
+    bool wake = !inbox->scheduled;
+    inbox->scheduled = true;
+    pthread_mutex_unlock(&inbox->lock);
+    if (wake)
+        hub->wake(hub->ctx, loop);
+}
+
+/* The number of loops among the hits. Under the lock. */
+static size_t count_loops(struct pubsub *hub, const struct hits *hits, uint64_t stamp)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < hits->count; i++) {
+        struct inbox *inbox = &hub->inboxes[hits->items[i]->loop];
+        n += inbox->stamp != stamp;
+        inbox->stamp = stamp;
+    }
+    return n;
+}
+
+/* Puts the message into the inboxes, or notes it as lost where one is full. Under the lock. */
+static void distribute(struct pubsub *hub, struct message *message, struct pubsub_receipt *receipt)
+{
+    uint64_t stamp = ++hub->sequence;
+    struct message_node *node = message->nodes;
+    message->sequence = stamp;
+    atomic_store_explicit(&message->refs, 1, memory_order_relaxed); /* ours, until all have theirs */
+    for (size_t i = 0; i < message->nhits; i++) {
+        struct audience *audience = message->hits[i];
+        struct inbox *inbox = &hub->inboxes[audience->loop];
+        receipt->receivers += audience->count;
+        if (inbox->stamp == stamp)
+            continue;
+        inbox->stamp = stamp;
+        size_t waiting = atomic_load(&inbox->bytes);
+        receipt->slow |= waiting > PUBSUB_INBOX_HIGH;
+        if (waiting > PUBSUB_INBOX_MAX) {
+            inbox_lose(hub, audience->loop, message->kind);
+            continue;
+        }
+        node->message = message;
+        atomic_fetch_add_explicit(&message->refs, 1, memory_order_relaxed);
+        inbox_put(hub, audience->loop, node++);
+    }
+}
+
+bool pubsub_has_listeners(const struct pubsub *hub, enum pubsub_kind kind)
+{
+    return atomic_load(&hub->topics[kind]) || (kind == PUBSUB_CHANNEL && atomic_load(&hub->topics[PUBSUB_PATTERN]));
+}
+
+bool pubsub_is_costly(const struct pubsub *hub, struct slice channel)
+{
+    uint64_t patterns = atomic_load_explicit(&hub->topics[PUBSUB_PATTERN], memory_order_relaxed);
+    uint64_t bytes = atomic_load_explicit(&hub->pattern_bytes, memory_order_relaxed);
+    return patterns * STEPS_PATTERN + bytes * channel.len > STEPS_ON_LOOP;
+}
+
+int pubsub_publish(struct pubsub *hub, enum pubsub_kind kind, struct slice channel, struct slice payload,
+                   struct pubsub_receipt *receipt_out)
+{
+    *receipt_out = (struct pubsub_receipt){0, false};
+    if (!pubsub_has_listeners(hub, kind))
+        return 0;
+    struct hits hits;
+    hits.items = hits.place;
+    hits.count = 0;
+    hits.size = HITS_INLINE;
+    struct message *message = NULL;
+
+    pthread_mutex_lock(&hub->lock);
+    struct topic *topic = hub_find(hub, kind, channel, hub_hash(hub, kind, channel));
+    bool ok = !topic || hits_add(&hits, topic);
+    if (ok && kind == PUBSUB_CHANNEL)
+        ok = match_patterns(hub, channel, &hits);
+    if (ok && hits.count) {
+        size_t nloops = count_loops(hub, &hits, ++hub->sequence);
+        message = message_create(kind, channel, payload, hits.count, nloops);
+        ok = message != NULL;
+    }
+    if (message) {
+        memcpy(message->hits, hits.items, hits.count * sizeof(*hits.items));
+        hits.count = 0; /* the references are the message's now */
+        hub_account(hub, message->bytes, true);
+        distribute(hub, message, receipt_out);
+    }
+    pthread_mutex_unlock(&hub->lock);
+    if (message)
+        message_unref(hub, message);
+    hits_deinit(hub, &hits);
+    return ok ? 0 : -ENOMEM;
+}
+
+void pubsub_lose(struct pubsub *hub, enum pubsub_kind kind)
+{
+    pthread_mutex_lock(&hub->lock);
+    for (unsigned i = 0; i < hub->nloops; i++)
+        inbox_lose(hub, i, kind);
+    pthread_mutex_unlock(&hub->lock);
+}
+
+/* ---- delivery ---------------------------------------------------------------------------------------------------------- */
+
+static size_t deliver_message(unsigned loop, struct message *message,
+                              void (*deliver)(void *owner, const struct pubsub_delivery *delivery))
+{
+    size_t receivers = 1; /* a message that nobody listens to any more has a cost too */
+    struct pubsub_delivery delivery = {.channel = message->channel, .payload = message->payload, .tail = message->tail};
+    for (size_t i = 0; i < message->nhits; i++) {
+        struct audience *audience = message->hits[i];
+        if (audience->loop != loop)
+            continue;
+        delivery.kind = audience->topic->kind;
+        delivery.pattern = delivery.kind == PUBSUB_PATTERN ? topic_name(audience->topic) : (struct slice){NULL, 0};
+        for (struct subscription *sub = audience->first; sub; sub = sub->next) {
+            if (message->sequence <= sub->since)
+                continue;
+            deliver(sub->client->owner, &delivery);
+            receivers++;
+        }
+    }
+    return receivers;
+}
+
+bool pubsub_deliver(struct pubsub *hub, unsigned loop, size_t max_bytes,
+                    void (*deliver)(void *owner, const struct pubsub_delivery *delivery))
+{
+    struct inbox *inbox = &hub->inboxes[loop];
+    size_t bytes = 0;
+    while (bytes < max_bytes) {
+        if (!inbox->taken) {
+            pthread_mutex_lock(&inbox->lock);
+            inbox->taken = inbox->first;
+            inbox->first = NULL;
+            inbox->last = &inbox->first;
+            pthread_mutex_unlock(&inbox->lock);
+            if (!inbox->taken)
+                return false;
+        }
+        struct message_node *node = inbox->taken;
+        struct message *message = node->message;
+        inbox->taken = node->next;
+        bytes += deliver_message(loop, message, deliver) * (message->channel.len + message->payload.len + 64);
+        atomic_fetch_sub(&inbox->bytes, message->bytes);
+        message_unref(hub, message);
+    }
+    return pubsub_pending(hub, loop);
+}
+
+void pubsub_woken(struct pubsub *hub, unsigned loop)
+{
+    struct inbox *inbox = &hub->inboxes[loop];
+    pthread_mutex_lock(&inbox->lock);
+    inbox->scheduled = false;
+    pthread_mutex_unlock(&inbox->lock);
+}
+
+bool pubsub_pending(const struct pubsub *hub, unsigned loop)
+{
+    return atomic_load(&hub->inboxes[loop].bytes) != 0;
+}
+
+bool pubsub_slow(const struct pubsub *hub)
+{
+    for (unsigned i = 0; i < hub->nloops; i++) {
+        if (atomic_load_explicit(&hub->inboxes[i].bytes, memory_order_relaxed) > PUBSUB_INBOX_HIGH)
+            return true;
+    }
+    return false;
+}
+
+unsigned pubsub_take_lost(struct pubsub *hub, unsigned loop)
+{
+    struct inbox *inbox = &hub->inboxes[loop];
+    return atomic_load_explicit(&inbox->lost, memory_order_relaxed) ? atomic_exchange(&inbox->lost, 0) : 0;
+}
+
+static void drop_nodes(struct pubsub *hub, struct message_node *node)
+{
+    while (node) {
+        struct message_node *next = node->next;
+        message_unref(hub, node->message);
+        node = next;
+    }
+}
+
+void inbox_drop(struct pubsub *hub, struct inbox *inbox)
+{
+    drop_nodes(hub, inbox->taken);
+    drop_nodes(hub, inbox->first);
+    inbox->taken = inbox->first = NULL;
+    inbox->last = &inbox->first;
+    atomic_store(&inbox->bytes, 0);
+}

@@ -1,0 +1,241 @@
+/* The hub under many threads: loops whose clients subscribe, unsubscribe and go away, while others publish to channels that
+ * patterns match as well. Run under ThreadSanitizer and AddressSanitizer too: they see what is freed too early.
+ *
+ * Claims: a client that stays subscribed gets every message of each publisher, in order, once by its channel and once by
+ * its pattern; all clients see the messages of all publishers in the same order; nobody gets what it has not subscribed to; a woken loop finds
+ * everything, so no wake is lost; in the end nothing is accounted for. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pubsub.h"
+
+#define LOOPS      3
+#define PUBLISHERS 3
+#define MESSAGES   4000
+#define CHURN      8
+
+static struct pubsub *hub;
+static _Atomic int publishing = PUBLISHERS;
+static _Atomic int ready;
+static _Atomic int failures;
+
+#define CLAIM(cond, ...)                                                                                                \
+    do {                                                                                                               \
+        if (!(cond)) {                                                                                                 \
+            fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);                                                            \
+            fprintf(stderr, __VA_ARGS__);                                                                              \
+            fputc('\n', stderr);                                                                                       \
+            atomic_fetch_add(&failures, 1);                                                                            \
+        }                                                                                                              \
+    } while (0)
+
+/* A loop that sleeps until it is woken. */
+struct loop {
+    pthread_mutex_t lock;
+    pthread_cond_t woken;
+    bool wake;
+};
+static struct loop loops[LOOPS];
+
+static void wake(void *ctx, unsigned i)
+{
+    (void)ctx;
+    pthread_mutex_lock(&loops[i].lock);
+    loops[i].wake = true;
+    pthread_cond_signal(&loops[i].woken);
+    pthread_mutex_unlock(&loops[i].lock);
+}
+
+struct listener {
+    struct pubsub_client *client;
+    bool steady;
+    unsigned next[PUBLISHERS];     /* the next message by the channel */
+    unsigned by_pattern[PUBLISHERS];
+    uint64_t order;                /* a digest of the order of all that came by the channel */
+    unsigned subscribed;           /* churn: which channels, one bit each */
+};
+
+static struct slice text(const char *s)
+{
+    return (struct slice){s, strlen(s)};
+}
+
+static void on_message(void *owner, const struct pubsub_delivery *d)
+{
+    struct listener *listener = owner;
+    unsigned publisher, n;
+    char copy[64];
+    snprintf(copy, sizeof(copy), "%.*s", (int)d->payload.len, d->payload.ptr);
+    if (!listener->steady) {
+        CLAIM(d->channel.len == 6 && memcmp(d->channel.ptr, "churn", 5) == 0, "somebody else's message: %s", copy);
+        CLAIM(listener->subscribed & (1u << (d->channel.ptr[5] - '0')), "a message for a channel that was left");
+        return;
+    }
+    if (sscanf(copy, "%u %u", &publisher, &n) != 2) {
+        CLAIM(false, "payload '%s'", copy);
+        return;
+    }
+    unsigned *next = d->kind == PUBSUB_PATTERN ? &listener->by_pattern[publisher] : &listener->next[publisher];
+    CLAIM(n == *next, "message %u of publisher %u instead of %u", n, publisher, *next);
+    *next = n + 1;
+    if (d->kind == PUBSUB_CHANNEL)
+        listener->order = listener->order * 31 + publisher + 1;
+}
+
+static bool complete(const struct listener *listener)
+{
+    for (unsigned i = 0; i < PUBLISHERS; i++) {
+        if (listener->next[i] != MESSAGES || listener->by_pattern[i] != MESSAGES)
+            return false;
+    }
+    return true;
+}
+
+/* Subscribes, unsubscribes, or goes away and comes back. */
+static void churn(struct listener *listener, unsigned loop, unsigned *state)
+{
+    char name[8];
+    unsigned n = (unsigned)rand_r(state) % CHURN;
+    snprintf(name, sizeof(name), "churn%u", n);
+    switch (rand_r(state) % 4) {
+    case 0:
+    case 1:
+        CLAIM(pubsub_subscribe(listener->client, PUBSUB_CHANNEL, text(name), SIZE_MAX) ==
+                  (listener->subscribed & (1u << n) ? PUBSUB_SAME : PUBSUB_OK), "subscribe");
+        listener->subscribed |= 1u << n;
+        break;
+    case 2:
+        CLAIM(pubsub_unsubscribe(listener->client, PUBSUB_CHANNEL, text(name)) ==
+                  (listener->subscribed & (1u << n) ? PUBSUB_OK : PUBSUB_SAME), "unsubscribe");
+        listener->subscribed &= ~(1u << n);
+        break;
+    default:
+        pubsub_client_destroy(listener->client);
+        listener->subscribed = 0;
+        CLAIM(pubsub_client_create(&listener->client, hub, loop, listener) == 0, "create");
+        break;
+    }
+}
+
+static uint64_t order_of[LOOPS];
+
+static void *loop_main(void *arg)
+{
+    unsigned i = (unsigned)(uintptr_t)arg, state = i + 1;
+    struct listener steady = {.steady = true}, restless = {.steady = false};
+    if (pubsub_client_create(&steady.client, hub, i, &steady) || pubsub_client_create(&restless.client, hub, i, &restless))
+        abort();
+    pubsub_subscribe(steady.client, PUBSUB_CHANNEL, text("steady"), SIZE_MAX);
+    pubsub_subscribe(steady.client, PUBSUB_PATTERN, text("ste?d*y"), SIZE_MAX);
+    atomic_fetch_add(&ready, 1);
+    while (!complete(&steady) && !atomic_load(&failures)) {
+        pthread_mutex_lock(&loops[i].lock);
+        while (!loops[i].wake)
+            pthread_cond_wait(&loops[i].woken, &loops[i].lock);
+        loops[i].wake = false;
+        pthread_mutex_unlock(&loops[i].lock);
+        pubsub_woken(hub, i);
+        while (pubsub_deliver(hub, i, 4096, on_message))
+            churn(&restless, i, &state);
+        churn(&restless, i, &state);
+        CLAIM(pubsub_take_lost(hub, i) == 0, "messages were lost");
+    }
+    order_of[i] = steady.order;
+    pubsub_client_destroy(steady.client);
+    pubsub_client_destroy(restless.client);
+    return NULL;
+}
+
+static void *publisher_main(void *arg)
+{
+    unsigned me = (unsigned)(uintptr_t)arg;
+    char payload[64], name[8];
+    struct pubsub_receipt receipt;
+    while (atomic_load(&ready) < LOOPS)
+        ;
+    for (unsigned n = 0; n < MESSAGES && !atomic_load(&failures); n++) {
+        snprintf(payload, sizeof(payload), "%u %u", me, n);
+        CLAIM(pubsub_publish(hub, PUBSUB_CHANNEL, text("steady"), text(payload), &receipt) == 0, "publish");
+        CLAIM(receipt.receivers == 2 * LOOPS, "%lu receivers", (unsigned long)receipt.receivers);
+        snprintf(name, sizeof(name), "churn%u", n % CHURN);
+        CLAIM(pubsub_publish(hub, PUBSUB_CHANNEL, text(name), text("x"), &receipt) == 0, "publish");
+    }
+    atomic_fetch_sub(&publishing, 1);
+    return NULL;
+}
+
+static void count_name(void *ctx, struct slice name)
+{
+    (void)name;
+    ++*(unsigned *)ctx;
+}
+
+/* What PUBSUB and INFO ask, meanwhile; and patterns that are matched off the lock, coming and going in a loop of their own. */
+static void *asker_main(void *arg)
+{
+    (void)arg;
+    struct pubsub_client *client;
+    struct pubsub_totals totals;
+    struct listener nobody = {.steady = false};
+    char hard[2048];
+    memset(hard, '?', sizeof(hard));
+    hard[0] = '*';
+    while (atomic_load(&publishing)) {
+        unsigned names = 0;
+        if (pubsub_client_create(&client, hub, LOOPS, &nobody))
+            abort();
+        for (size_t len = 1000; len < 1010; len++)
+            pubsub_subscribe(client, PUBSUB_PATTERN, (struct slice){hard, len}, SIZE_MAX);
+        pubsub_totals(hub, &totals);
+        pubsub_list(hub, PUBSUB_CHANNEL, NULL, count_name, &names);
+        CLAIM(names <= 1 + CHURN, "%u names", names);
+        (void)pubsub_is_costly(hub, text("steady"));
+        (void)pubsub_slow(hub);
+        (void)pubsub_subscribers(hub, PUBSUB_CHANNEL, text("steady"));
+        pubsub_client_destroy(client);
+    }
+    return NULL;
+}
+
+int main(void)
+{
+    pthread_t threads[LOOPS + PUBLISHERS + 1];
+    unsigned n = 0;
+    if (pubsub_create(&hub, LOOPS + 1, wake, NULL))
+        return 1;
+    for (unsigned i = 0; i < LOOPS; i++) {
+        pthread_mutex_init(&loops[i].lock, NULL);
+        pthread_cond_init(&loops[i].woken, NULL);
+        pthread_create(&threads[n++], NULL, loop_main, (void *)(uintptr_t)i);
+    }
+    for (unsigned i = 0; i < PUBLISHERS; i++)
+        pthread_create(&threads[n++], NULL, publisher_main, (void *)(uintptr_t)i);
+    pthread_create(&threads[n++], NULL, asker_main, NULL);
+    for (unsigned i = LOOPS; i < n; i++)
+        pthread_join(threads[i], NULL);
+    for (unsigned i = 0; i < LOOPS; i++) {
+        if (atomic_load(&failures))
+            wake(NULL, i);
+        pthread_join(threads[i], NULL);
+    }
+    for (unsigned i = 1; i < LOOPS; i++)
+        CLAIM(order_of[i] == order_of[0], "loops saw different orders");
+
+    struct pubsub_totals totals;
+    pubsub_totals(hub, &totals);
+    for (unsigned i = 0; i < LOOPS; i++) {
+        while (pubsub_deliver(hub, i, SIZE_MAX, on_message))
+            ;
+    }
+    pubsub_totals(hub, &totals);
+    CLAIM(totals.bytes == 0, "%lu bytes are still accounted for", (unsigned long)totals.bytes);
+    CLAIM(totals.clients == 0, "clients are left");
+    pubsub_destroy(hub);
+    if (atomic_load(&failures))
+        return 1;
+    puts("ok");
+    return 0;
+}

@@ -100,7 +100,8 @@ static bool client_type(struct command_ctx *ctx, struct slice type, enum client_
 static bool has_type(const struct session *session, enum client_type type)
 {
     bool pubsub = atomic_load_explicit(&session->sub, memory_order_relaxed) +
-                      atomic_load_explicit(&session->psub, memory_order_relaxed) >
+                      atomic_load_explicit(&session->psub, memory_order_relaxed) +
+                      atomic_load_explicit(&session->ssub, memory_order_relaxed) >
                   0;
     return type == CLIENT_ANY || type == (pubsub ? CLIENT_PUBSUB : CLIENT_NORMAL);
 }

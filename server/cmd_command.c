@@ -111,7 +111,11 @@ static size_t count_key_specs(const struct command *row)
 
 static void reply_flags(struct reply *reply, uint32_t flags)
 {
-    reply_set(reply, (size_t)__builtin_popcount(flags));
+    size_t n = 0;
+
+    for (size_t i = 0; i < NFLAGS; i++)
+        n += (flags & flag_names[i].flag) != 0; /* flags of our own have no name */
+    reply_set(reply, n);
     for (size_t i = 0; i < NFLAGS; i++) {
         if (flags & flag_names[i].flag)
             reply_status(reply, flag_names[i].name);

@@ -5,6 +5,7 @@
 
 #include "command.h"
 #include "handlers.h"
+#include "push.h"
 #include "server.h"
 
 static void reply_ok(struct command_ctx *ctx)
@@ -19,9 +20,15 @@ static void reply_syntax_error(struct command_ctx *ctx)
 
 void cmd_ping(struct command_ctx *ctx)
 {
+    bool shown = command_argc(ctx) == 2;
+
     if (command_argc(ctx) > 2)
         reply_wrong_arity(ctx);
-    else if (command_argc(ctx) == 2)
+    else if (ctx->session->subscribed && ctx->reply->version == 2) { /* in the form of a message */
+        reply_array(ctx->reply, 2);
+        reply_bulk_str(ctx->reply, "pong");
+        reply_bulk(ctx->reply, shown ? command_arg(ctx, 1).ptr : "", shown ? command_arg(ctx, 1).len : 0);
+    } else if (command_argc(ctx) == 2)
         reply_bulk(ctx->reply, command_arg(ctx, 1).ptr, command_arg(ctx, 1).len);
     else
         reply_status(ctx->reply, "PONG");
@@ -225,6 +232,7 @@ void cmd_reset(struct command_ctx *ctx)
 {
     struct session *session = ctx->session;
 
+    push_leave(session);
     (void)session_set(ctx->server->sessions, session, SESSION_NAME, (struct slice){NULL, 0}); /* clearing cannot fail */
     atomic_store_explicit(&session->resp, 2, memory_order_relaxed);
     ctx->reply->version = 2;

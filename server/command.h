@@ -118,6 +118,7 @@ enum {
     CMD_NO_ASYNC_LOADING = 1 << 13,
     CMD_NO_MULTI = 1 << 14,
     CMD_ALLOW_BUSY = 1 << 15,
+    CMD_SUBSCRIBED = 1 << 16, /* allowed for a RESP2 client that has subscriptions */
 };
 
 /* An argument, for COMMAND DOCS. */

@@ -31,6 +31,7 @@ static const struct command table[] = {
 #include "commands_content.def"
 #include "commands_connection.def"
 #include "commands_keys.def"
+#include "commands_pubsub.def"
 #include "commands_server.def"
 };
 

@@ -31,6 +31,9 @@ static const char *const only_noeviction[] = {"noeviction", NULL};
 #define SETTING_BOOL(field, name, def, flags, doc)   {ROW(field, name, CONFIG_BOOL, def, flags, doc), .unit = ""},
 #define SETTING_STRING(field, name, def, flags, doc) {ROW(field, name, CONFIG_STRING, def, flags, doc), .unit = ""},
 #define SETTING_RULES(field, name, def, flags, doc)  {ROW(field, name, CONFIG_RULES, def, flags, doc), .unit = ""},
+#define SETTING_EVENTS(field, name, def, flags, doc) {ROW(field, name, CONFIG_EVENTS, def, flags, doc), .unit = ""},
+#define SETTING_OUTPUT_LIMITS(field, name, def, flags, doc) \
+    {ROW(field, name, CONFIG_OUTPUT_LIMITS, def, flags, doc), .unit = ""},
 #define SETTING_ADDRESSES(field, name, def, flags, doc) \
     {ROW(field, name, CONFIG_ADDRESSES, def, flags, doc), .unit = ""},
 #define SETTING_INTEGER(field, name, def, flags, min_, max_, unit_, doc) \
@@ -239,6 +242,8 @@ int config_set(struct config *cfg, struct slice name, struct slice value, enum c
     if (source == CONFIG_RUNTIME && row->flags & CONFIG_START_ONLY)
         return refuse(row, FAULT_START_ONLY, value, source, err);
     memset(&parsed, 0, sizeof(parsed));
+    if (row->type == CONFIG_OUTPUT_LIMITS)
+        parsed.limits = *(const struct config_output_limits *)const_field_of(cfg, row);
     fault = config_value_parse(row, value, &parsed);
     if (fault != FAULT_NONE)
         return refuse(row, fault, value, source, err);
@@ -336,7 +341,7 @@ int config_apply(struct config *cfg, struct config_merge *merge, struct slice na
         errbuf_set(err, "'%s' needs a value", row->name);
         return CONFIG_REFUSED;
     }
-    if (n > 1 && row->type != CONFIG_ADDRESSES && row->type != CONFIG_RULES) {
+    if (n > 1 && !config_takes_words(row)) {
         errbuf_set(err, "'%s' takes one value; one with spaces is put in quotes", row->name);
         return CONFIG_REFUSED;
     }

@@ -39,6 +39,19 @@ struct config_rules {
 };
 
 enum enable_policy { ENABLE_NO, ENABLE_LOCAL, ENABLE_YES };
+/* Most reply bytes that wait for a client of a class: more than `hard`, or more than `soft` for `soft_seconds`, and it is
+ * disconnected. 0: no such limit. */
+struct config_output_limit {
+    uint64_t hard, soft;
+    int64_t soft_seconds;
+};
+
+enum config_client_class { CONFIG_CLIENT_NORMAL, CONFIG_CLIENT_REPLICA, CONFIG_CLIENT_PUBSUB, CONFIG_CLIENT_CLASSES };
+
+struct config_output_limits {
+    struct config_output_limit classes[CONFIG_CLIENT_CLASSES];
+};
+
 enum quarantine_policy { QUARANTINE_ERROR, QUARANTINE_MAYBE };
 
 /* The C type of a field is that of its setting's type. Strings are NUL-terminated and never NULL. */
@@ -51,6 +64,8 @@ struct config {
 #define SETTING_STRING(field, ...)    char *field;
 #define SETTING_ADDRESSES(field, ...) struct config_list field;
 #define SETTING_RULES(field, ...)     struct config_rules field;
+#define SETTING_EVENTS(field, ...)    unsigned field; /* enum notify_flags, ored */
+#define SETTING_OUTPUT_LIMITS(field, ...) struct config_output_limits field;
 #include "config.def"
 };
 
@@ -65,6 +80,8 @@ enum config_type {
     CONFIG_STRING,    /* no NUL byte */
     CONFIG_ADDRESSES, /* numeric IP addresses, "*" or "::*", each with or without '-' in front, separated by spaces */
     CONFIG_RULES,     /* "<seconds> <changes> <seconds> <changes> ...", or nothing */
+    CONFIG_EVENTS,    /* letters, as in notify_flags.h */
+    CONFIG_OUTPUT_LIMITS, /* "<class> <hard bytes> <soft bytes> <soft seconds> ..."; classes not named stay as they are */
 };
 
 enum {

@@ -113,6 +113,8 @@ static const struct outline outline[] = {
 #define SETTING_STRING(field, name, ...)    {NULL, name},
 #define SETTING_ADDRESSES(field, name, ...) {NULL, name},
 #define SETTING_RULES(field, name, ...)     {NULL, name},
+#define SETTING_EVENTS(field, name, ...)    {NULL, name},
+#define SETTING_OUTPUT_LIMITS(field, name, ...) {NULL, name},
 #include "config.def"
 };
 
@@ -173,6 +175,8 @@ static void print_range(const struct config_row *row, struct buf *out)
     case CONFIG_STRING:
     case CONFIG_ADDRESSES:
     case CONFIG_RULES:
+    case CONFIG_EVENTS:
+    case CONFIG_OUTPUT_LIMITS:
         break;
     }
 }
@@ -233,7 +237,7 @@ void config_print_setting(const struct config *cfg, const struct config_row *row
     text = (struct slice){buf_head(&value), buf_len(&value)};
     if (buf_failed(&value))
         out->failed = true;
-    else if (text.len > 0 && (row->type == CONFIG_ADDRESSES || row->type == CONFIG_RULES))
+    else if (text.len > 0 && config_takes_words(row))
         buf_append(out, text.ptr, text.len);
     else
         print_word(text, out);

@@ -28,6 +28,12 @@ void config_line_deinit(struct config_line *line);
 /* Appends `name value`, as a file has it, with the line's end. */
 void config_print_setting(const struct config *cfg, const struct config_row *row, struct buf *out);
 
+/* Whether the words of a value may be written without quotes around them. */
+static inline bool config_takes_words(const struct config_row *row)
+{
+    return row->type == CONFIG_ADDRESSES || row->type == CONFIG_RULES || row->type == CONFIG_OUTPUT_LIMITS;
+}
+
 /* Appends a number of bytes in the largest unit that divides it: "512mb", "1000". */
 void config_format_bytes(uint64_t bytes, struct buf *out);
 

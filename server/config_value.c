@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "config_internal.h"
+#include "notify_flags.h"
 
 /* ---- numbers ---- */
 
@@ -148,8 +149,7 @@ static enum config_fault parse_string(struct slice text, char **value_out)
     return FAULT_NONE;
 }
 
-/* The next word of a text, which is cut off its front; false when there is none. */
-static bool next_word(struct slice *text, struct slice *word_out)
+bool config_next_word(struct slice *text, struct slice *word_out)
 {
     size_t start = 0, end;
 
@@ -169,7 +169,7 @@ static size_t count_words(struct slice text)
     struct slice word;
     size_t n = 0;
 
-    while (next_word(&text, &word))
+    while (config_next_word(&text, &word))
         n++;
     return n;
 }
@@ -220,7 +220,7 @@ static enum config_fault parse_addresses(struct slice text, struct config_list *
     list.items = calloc(n == 0 ? 1 : n, sizeof(*list.items));
     if (list.items == NULL)
         return FAULT_NO_MEMORY;
-    while (next_word(&text, &word)) {
+    while (config_next_word(&text, &word)) {
         char *copy = is_address(word) ? copy_text(word) : NULL;
 
         if (copy == NULL) {
@@ -246,9 +246,9 @@ static enum config_fault parse_rules(struct slice text, struct config_rules *val
         return FAULT_NO_MEMORY;
     for (; rules.count < n / 2; rules.count++) {
         uint64_t seconds = 0, changes = 0;
-        bool good = next_word(&text, &word) && parse_digits(word, 10, &seconds) && seconds >= 1 && seconds <= INT32_MAX;
+        bool good = config_next_word(&text, &word) && parse_digits(word, 10, &seconds) && seconds >= 1 && seconds <= INT32_MAX;
 
-        good = next_word(&text, &word) && parse_digits(word, 10, &changes) && good;
+        good = config_next_word(&text, &word) && parse_digits(word, 10, &changes) && good;
         if (!good) {
             free(rules.items);
             return FAULT_FORM;
@@ -280,6 +280,10 @@ enum config_fault config_value_parse(const struct config_row *row, struct slice 
         return parse_addresses(text, value_out);
     case CONFIG_RULES:
         return parse_rules(text, value_out);
+    case CONFIG_EVENTS:
+        return notify_flags_parse(text, value_out) ? FAULT_NONE : FAULT_FORM;
+    case CONFIG_OUTPUT_LIMITS:
+        return config_limits_parse(text, value_out);
     }
     return FAULT_FORM;
 }
@@ -338,6 +342,16 @@ void config_value_format(const struct config_row *row, const void *value, struct
                            rules->items[i].changes);
         break;
     }
+    case CONFIG_EVENTS: {
+        char text[NOTIFY_FLAGS_TEXT];
+
+        notify_flags_format(*(const unsigned *)value, text);
+        config_append(out, text);
+        break;
+    }
+    case CONFIG_OUTPUT_LIMITS:
+        config_limits_format(value, out);
+        break;
     }
 }
 
@@ -415,6 +429,10 @@ size_t config_value_size(const struct config_row *row)
         return sizeof(struct config_list);
     case CONFIG_RULES:
         return sizeof(struct config_rules);
+    case CONFIG_EVENTS:
+        return sizeof(unsigned);
+    case CONFIG_OUTPUT_LIMITS:
+        return sizeof(struct config_output_limits);
     }
     return 0;
 }
@@ -453,6 +471,12 @@ static void redis_form_fault(const struct config_row *row, char *text_out, size_
     case CONFIG_RULES:
         snprintf(text_out, size, "Invalid save parameters");
         break;
+    case CONFIG_EVENTS:
+        snprintf(text_out, size, "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.");
+        break;
+    case CONFIG_OUTPUT_LIMITS:
+        snprintf(text_out, size, "Wrong number of arguments in buffer limit configuration.");
+        break;
     case CONFIG_RATE:
     case CONFIG_STRING:
     case CONFIG_ADDRESSES:
@@ -468,6 +492,10 @@ void config_fault_redis(const struct config_row *row, enum config_fault fault, c
         snprintf(text_out, size, "can't set immutable config");
     else if (fault == FAULT_NO_MEMORY)
         snprintf(text_out, size, "out of memory");
+    else if (fault == FAULT_CLASS)
+        snprintf(text_out, size, "Invalid client class specified in buffer limit configuration.");
+    else if (fault == FAULT_RANGE && row->type == CONFIG_OUTPUT_LIMITS)
+        snprintf(text_out, size, "Error in hard, soft or soft_seconds setting in buffer limit configuration.");
     else if (fault == FAULT_FORM || row->type == CONFIG_RATE)
         redis_form_fault(row, text_out, size);
     else if (row->flags & CONFIG_OCTAL)
@@ -534,6 +562,12 @@ void config_fault_text(const struct config_row *row, char *text_out, size_t size
         break;
     case CONFIG_RULES:
         snprintf(text_out, size, "must be pairs of seconds (at least 1) and changes");
+        break;
+    case CONFIG_EVENTS:
+        snprintf(text_out, size, "must be letters out of Ag$lshzxeKEtmdn");
+        break;
+    case CONFIG_OUTPUT_LIMITS:
+        snprintf(text_out, size, "must be <normal|replica|pubsub> <hard bytes> <soft bytes> <seconds>, once or more");
         break;
     }
 }

@@ -18,18 +18,29 @@ union config_value {
     char *string;
     struct config_list list;
     struct config_rules rules;
+    unsigned events;
+    struct config_output_limits limits;
 };
 
 enum config_fault {
     FAULT_NONE = 0,
     FAULT_FORM,  /* not of the type at all */
     FAULT_RANGE, /* of the type, but outside its range */
+    FAULT_CLASS, /* CONFIG_OUTPUT_LIMITS: not the name of a class of clients */
     FAULT_START_ONLY,
     FAULT_NO_MEMORY,
 };
 
-/* Writes the value on FAULT_NONE only; what it overwrites is not freed. Never gives FAULT_START_ONLY. */
+/* Writes the value on FAULT_NONE only; what it overwrites is not freed. Of CONFIG_OUTPUT_LIMITS the classes that the text does
+ * not name stay as they are. Never gives FAULT_START_ONLY. */
 enum config_fault config_value_parse(const struct config_row *row, struct slice text, void *value_out);
+
+/* The next word of a text, which is cut off its front; false when there is none. */
+bool config_next_word(struct slice *text, struct slice *word_out);
+
+/* For CONFIG_OUTPUT_LIMITS (config_limits.c). */
+enum config_fault config_limits_parse(struct slice text, struct config_output_limits *value);
+void config_limits_format(const struct config_output_limits *value, struct buf *out);
 
 /* As CONFIG GET shows it. */
 void config_value_format(const struct config_row *row, const void *value, struct buf *out);

@@ -9,6 +9,7 @@
 #include "dispatch.h"
 #include "log.h"
 #include "transaction.h"
+#include "push.h"
 #include "worker.h"
 
 /* ---- what is polled for ---------------------------------------------------------------------------------------------- */
@@ -120,6 +121,7 @@ void conn_close(struct conn *conn)
     window_flush(worker); /* commands in the window point into this connection */
     conn->closing = true;
     unlink_conn(conn);
+    push_leave(&conn->session);
     sessions_remove(worker->server->sessions, &conn->session);
     conn_drop_input(conn);
     transaction_end(conn);
@@ -145,13 +147,18 @@ void conn_warn_closed(const struct conn *conn, const char *why)
 
 /* ---- replies --------------------------------------------------------------------------------------------------------- */
 
+static enum config_client_class conn_class(const struct conn *conn)
+{
+    return conn->session.subscribed ? CONFIG_CLIENT_PUBSUB : CONFIG_CLIENT_NORMAL;
+}
+
 void conn_will_reply(struct conn *conn)
 {
     struct worker *worker = conn->worker;
     if (conn_link_used(&conn->with_replies) || conn->closing)
         return;
     conn_list_append(&worker->with_replies, &conn->with_replies);
-    conn->out.cap = worker->reply_limit; /* as it is set now */
+    conn->out.cap = worker->reply_limits[conn_class(conn)]; /* as it is set now */
     if (!conn->out.data) {
         conn->out.data = worker_buf_get(worker);
         conn->out.size = conn->out.data ? WORKER_BUF_SIZE : 0;
@@ -192,7 +199,7 @@ void conn_flush(struct conn *conn)
         return;
     if (buf_failed(&conn->out)) {
         stats_add(&conn->worker->stats.over_output_buffer, 1);
-        conn_warn_closed(conn, "its replies passed reply-buffer-limit, or there is no memory for them");
+        conn_warn_closed(conn, "its replies passed reply-buffer-limit or client-output-buffer-limit, or there is no memory for them");
         conn_close(conn);
         return;
     }
@@ -209,6 +216,24 @@ void conn_flush(struct conn *conn)
         }
     }
     conn_update(conn);
+}
+
+bool conn_over_soft_limit(struct conn *conn)
+{
+    const struct config *config = server_config(conn->worker->server);
+    const struct config_output_limit *limit = &config->client_output_buffer_limit.classes[conn_class(conn)];
+    if (limit->soft == 0 || buf_len(&conn->out) <= limit->soft) {
+        conn->over_soft_ms = 0;
+        return false;
+    }
+    if (conn->over_soft_ms == 0)
+        conn->over_soft_ms = conn->worker->now_ms;
+    if (conn->worker->now_ms - conn->over_soft_ms < limit->soft_seconds * 1000)
+        return false;
+    stats_add(&conn->worker->stats.over_output_buffer, 1);
+    conn_warn_closed(conn, "its replies were over the soft client-output-buffer-limit for too long");
+    conn_close(conn);
+    return true;
 }
 
 void conn_unstick(struct conn *conn)

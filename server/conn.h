@@ -32,6 +32,7 @@ enum conn_wait {
     CONN_WAITS_ROOM = 1 << 2,      /* a write needs room in the log */
     CONN_WAITS_PAUSE = 1 << 3,     /* CLIENT PAUSE */
     CONN_WAITS_EXCLUSIVE = 1 << 4, /* its EXEC waits for all workers to stand still */
+    CONN_WAITS_PUBLISH = 1 << 5,   /* it publishes faster than its messages are delivered */
 };
 
 /* What makes a connection's commands go another way than that of most: none of these, and the window may take them. */
@@ -40,6 +41,7 @@ enum conn_mode {
     CONN_REPLY_OFF = 1 << 1,       /* CLIENT REPLY OFF */
     CONN_REPLY_SKIP = 1 << 2,      /* CLIENT REPLY SKIP: of the command that runs */
     CONN_REPLY_SKIP_NEXT = 1 << 3, /* of the one after it */
+    CONN_SUBSCRIBED = 1 << 4,      /* it has subscriptions: session.subscribed */
     CONN_NO_REPLY = CONN_REPLY_OFF | CONN_REPLY_SKIP,
 };
 
@@ -84,6 +86,7 @@ struct conn {
     struct transaction *transaction; /* NULL without WATCH or MULTI (transaction.h) */
     size_t out_pause;              /* no commands are read while more reply bytes than this wait; see conn_unstick() */
     size_t out_seen;               /* reply bytes that waited at the last tick */
+    int64_t over_soft_ms;          /* since when more waits than the soft limit of its class; 0: it does not */
     struct session session;
 };
 
@@ -125,6 +128,10 @@ static inline struct conn *conn_of_session(struct session *session)
 
 /* A deferred command has come back; the reply is taken over, `reply` is then empty. `no_reply`: nobody wants it. */
 void conn_deferred_done(struct conn *conn, struct buf *reply, const struct command *command, bool no_reply);
+
+/* To be called ten times a second: whether the client has been over the soft limit of its class for too long
+ * (client-output-buffer-limit) and has been closed for it. */
+bool conn_over_soft_limit(struct conn *conn);
 
 /* To be called ten times a second. A client that writes a whole pipeline before it reads a reply (most libraries do) would
  * wait for ever for a server that does not read on before its replies are taken. So if it has taken nothing since the last

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #include "dispatch.h"
+#include "monitor.h"
 #include "worker.h"
 
 #define INPUT_MIN_SIZE (4 * 1024)
@@ -211,6 +212,7 @@ static void take_input(struct conn *conn, char *data, size_t len)
     struct worker *worker = conn->worker;
     bool own = data == conn->in;
     window_new_input(&worker->window);
+    monitor_look(worker);
     size_t done = run_commands(conn, data, len);
     if (own && done)
         window_flush(worker); /* its commands point into the buffer that is changed now */

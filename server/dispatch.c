@@ -8,6 +8,8 @@
 #include "conn.h"
 #include "handlers.h"
 #include "log.h"
+#include "monitor.h"
+#include "push.h"
 #include "timing.h"
 #include "transaction.h"
 #include "worker.h"
@@ -78,6 +80,15 @@ static void reject_arity(struct conn *conn, const struct command *command)
     reject(conn, command, text);
 }
 
+/* RESP2 cannot tell a message from a reply, so there a client that subscribes gets no other replies. */
+static void reject_subscribed(struct conn *conn, const struct command *command)
+{
+    char text[256];
+    snprintf(text, sizeof(text), "ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are "
+             "allowed in this context", command->full_name);
+    reject(conn, command, text);
+}
+
 /* Browsers and other HTTP clients that were made to talk to this port must not get a command through in their body. */
 static bool is_http(struct conn *conn, const struct resp_command *cmd)
 {
@@ -128,6 +139,11 @@ static const struct command *check(struct conn *conn, const struct resp_command 
     }
     if (conn->worker->over_memory && (effective_flags(conn, command) & CMD_DENYOOM)) {
         reject(conn, command, "OOM command not allowed when used memory > 'maxmemory'.");
+        return NULL;
+    }
+    if (conn->session.subscribed && !(command->flags & CMD_SUBSCRIBED) &&
+        atomic_load_explicit(&conn->session.resp, memory_order_relaxed) == 2) {
+        reject_subscribed(conn, command);
         return NULL;
     }
     return command;
@@ -188,6 +204,8 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
         timing_command(worker, command, cmd, &conn->session, took_ns);
     if (command->flags & CMD_ADMIN)
         timing_refresh(&worker->timing, server_config(worker->server)); /* it may have been CONFIG SET */
+    if (worker->monitored)
+        monitor_feed(worker, &conn->session, command, cmd);
     conn->wrote |= (command->flags & CMD_WRITE) != 0;
     stats_add(&worker->stats.calls[counter], 1);
     dispatch_count_error(conn, &conn->out, before, counter);
@@ -230,6 +248,8 @@ static bool take_into_window(struct conn *conn, const struct resp_command *cmd)
     stats_add(&worker->stats.calls[kind == WINDOW_QUERY ? worker->counter_bf_exists : worker->counter_bf_add], 1);
     atomic_store_explicit(&conn->session.command, kind == WINDOW_QUERY ? "bf.exists" : "bf.add", memory_order_relaxed);
     window_push(worker, kind, conn, resp_arg(cmd, 1), resp_arg(cmd, 2));
+    if (worker->monitored)
+        monitor_feed(worker, &conn->session, NULL, cmd);
     return true;
 }
 
@@ -286,8 +306,9 @@ static enum dispatch_result dispatch_row(struct conn *conn, const struct resp_co
 /* CLIENT REPLY: takes back what has been written since `before`, where the client wants no reply. */
 static void drop_reply(struct conn *conn, size_t before)
 {
-    if ((conn->modes & CONN_NO_REPLY) && !conn->session.close_after_reply)
+    if ((conn->modes & CONN_NO_REPLY) && !conn->session.close_after_reply && !conn->session.pushed)
         buf_truncate(&conn->out, before);
+    conn->session.pushed = false;
     conn->modes &= ~(unsigned)CONN_REPLY_SKIP;
     if (conn->modes & CONN_REPLY_SKIP_NEXT)
         conn->modes ^= CONN_REPLY_SKIP_NEXT | CONN_REPLY_SKIP;
@@ -300,6 +321,8 @@ enum dispatch_result dispatch(struct conn *conn, const struct resp_command *cmd)
         return DISPATCH_DONE;
     window_flush(conn->worker);
     conn_will_reply(conn);
+    if (conn->session.subscribed)
+        push_deliver_now(conn->worker); /* what was published before the command comes before its reply */
     size_t before = buf_len(&conn->out);
     enum dispatch_result result = dispatch_row(conn, cmd);
     if (result == DISPATCH_LATER)

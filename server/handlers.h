@@ -99,6 +99,23 @@ HANDLER(cmd_client_caching);
 HANDLER(cmd_client_getredir);
 HANDLER(cmd_client_help);
 
+/* cmd_pubsub.c */
+HANDLER(cmd_publish);
+HANDLER(cmd_spublish);
+HANDLER(cmd_subscribe);
+HANDLER(cmd_unsubscribe);
+HANDLER(cmd_psubscribe);
+HANDLER(cmd_punsubscribe);
+HANDLER(cmd_ssubscribe);
+HANDLER(cmd_sunsubscribe);
+HANDLER(cmd_pubsub_channels);
+HANDLER(cmd_pubsub_numpat);
+HANDLER(cmd_pubsub_numsub);
+HANDLER(cmd_pubsub_shardchannels);
+HANDLER(cmd_pubsub_shardnumsub);
+HANDLER(cmd_pubsub_help);
+HANDLER(cmd_monitor);
+
 /* cmd_command.c */
 HANDLER(cmd_command);
 HANDLER(cmd_command_count);

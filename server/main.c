@@ -14,6 +14,7 @@
 #include "huge_pages.h"
 #include "load.h"
 #include "main_loop.h"
+#include "push.h"
 #include "saver.h"
 #include "server.h"
 #include "store.h"
@@ -131,6 +132,8 @@ static int serve(struct server *server, struct main_loop *ml)
     bloom_pool_set_limits(server->pool, config->bf_max_filter_bytes, config->maxmemory);
     int status = saver_create(&server->saver, server, server->store);
     if (!status)
+        status = pubsub_create(&server->pubsub, nthreads, push_wake, server);
+    if (!status)
         status = start_workers(server, nthreads);
     if (status)
         return complain("cannot start threads", strerror(-status));
@@ -185,6 +188,7 @@ static int run(struct server *server)
     exclusive_destroy(server->exclusive);
     server_monitors_deinit(server);
     huge_pages_destroy(server->huge_pages);
+    pubsub_destroy(server->pubsub);
     sessions_destroy(server->sessions);
     half_loads_destroy(server->half_loads, server->registry);
     registry_destroy(server->registry);

@@ -116,6 +116,9 @@ bool pubsub_deliver(struct pubsub *hub, unsigned loop, size_t max_bytes,
 /* To be called after a `wake`, before pubsub_deliver(): the next message wakes again. */
 void pubsub_woken(struct pubsub *hub, unsigned loop);
 
+/* Wakes the loop as a new message would: when it has stopped delivering before the end. */
+void pubsub_wake(struct pubsub *hub, unsigned loop);
+
 /* Whether there is something to deliver. One load. */
 bool pubsub_pending(const struct pubsub *hub, unsigned loop);
 

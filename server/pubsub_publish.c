@@ -176,17 +176,23 @@ static void message_unref(struct pubsub *hub, struct message *message)
     free(message);
 }
 
-static void inbox_lose(struct pubsub *hub, unsigned loop, enum pubsub_kind kind)
+void pubsub_wake(struct pubsub *hub, unsigned loop)
 {
     struct inbox *inbox = &hub->inboxes[loop];
-    atomic_fetch_or(&inbox->lost, 1u << (kind == PUBSUB_MONITOR ? PUBSUB_MONITOR : PUBSUB_CHANNEL));
-    atomic_fetch_add_explicit(&hub->lost, 1, memory_order_relaxed);
     pthread_mutex_lock(&inbox->lock);
     bool wake = !inbox->scheduled;
     inbox->scheduled = true;
     pthread_mutex_unlock(&inbox->lock);
     if (wake)
         hub->wake(hub->ctx, loop);
+}
+
+static void inbox_lose(struct pubsub *hub, unsigned loop, enum pubsub_kind kind)
+{
+    struct inbox *inbox = &hub->inboxes[loop];
+    atomic_fetch_or(&inbox->lost, 1u << (kind == PUBSUB_MONITOR ? PUBSUB_MONITOR : PUBSUB_CHANNEL));
+    atomic_fetch_add_explicit(&hub->lost, 1, memory_order_relaxed);
+    pubsub_wake(hub, loop);
 }
 
 static void inbox_put(struct pubsub *hub, unsigned loop, struct message_node *node)
@@ -361,7 +367,7 @@ bool pubsub_pending(const struct pubsub *hub, unsigned loop)
 bool pubsub_slow(const struct pubsub *hub)
 {
     for (unsigned i = 0; i < hub->nloops; i++) {
-        if (atomic_load_explicit(&hub->inboxes[i].bytes, memory_order_relaxed) > PUBSUB_INBOX_HIGH)
+        if (atomic_load(&hub->inboxes[i].bytes) > PUBSUB_INBOX_HIGH)
             return true;
     }
     return false;

@@ -27,6 +27,7 @@ struct half_loads;
 struct histogram;
 struct latency;
 struct huge_pages;
+struct pubsub;
 struct saver;
 struct slowlog;
 struct store;
@@ -50,6 +51,8 @@ struct server {
     struct registry *registry;
     struct reclaimer *reclaimer;
     struct sessions *sessions;
+    struct pubsub *pubsub;
+    _Atomic int publishers_wait;        /* 1: a worker has clients that wait for their messages to be delivered (push.c) */
     struct saver *saver;
     struct huge_pages *huge_pages;
     struct worker **workers;

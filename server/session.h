@@ -14,6 +14,7 @@
 #include "buf.h"
 #include "resp_parse.h"
 
+struct pubsub_client;
 struct sessions; /* the list of all sessions; one per server. Thread: any */
 
 /* What CLIENT LIST shows as a letter and is nowhere else. */
@@ -46,7 +47,8 @@ struct session {
     _Atomic int multi;             /* commands queued since MULTI, -1 outside of a transaction */
     _Atomic uint64_t multi_bytes;  /* memory of that queue */
     _Atomic uint32_t watch;        /* names under WATCH */
-    _Atomic uint32_t sub, psub;    /* channels and patterns subscribed to */
+    _Atomic uint32_t sub, psub, ssub; /* channels, patterns, shard channels subscribed to */
+    _Atomic uint64_t pubsub_bytes; /* memory of these subscriptions */
     _Atomic unsigned flags;        /* enum session_flag, ored */
 
     /* changed under the lock of the list */
@@ -54,9 +56,19 @@ struct session {
     char *lib_name;
     char *lib_ver;
 
+    /* what it listens to (push.h) */
+    struct pubsub_client *pubsub;  /* NULL: it has never listened to anything */
+    bool subscribed;               /* to anything; a monitor is not subscribed */
+    bool pushed;                   /* its command has answered with pushes, which CLIENT REPLY does not take back */
+
     bool close_after_reply;        /* QUIT, protocol errors: nothing more is read, the replies still leave */
     struct session *prev, *next;   /* internal: the list */
 };
+
+static inline bool session_monitors(const struct session *session)
+{
+    return atomic_load_explicit(&session->flags, memory_order_relaxed) & SESSION_MONITOR;
+}
 
 int sessions_create(struct sessions **sessions_out); /* 0 or -ENOMEM */
 void sessions_destroy(struct sessions *sessions);    /* NULL is fine; all sessions must be gone */

@@ -144,7 +144,8 @@ static void format_flags(const struct session *session, char text_out[16])
 {
     unsigned flags = atomic_load_explicit(&session->flags, memory_order_relaxed);
     bool subscribed = atomic_load_explicit(&session->sub, memory_order_relaxed) ||
-                      atomic_load_explicit(&session->psub, memory_order_relaxed);
+                      atomic_load_explicit(&session->psub, memory_order_relaxed) ||
+                      atomic_load_explicit(&session->ssub, memory_order_relaxed);
     char *at = text_out;
 
     if (flags & SESSION_MONITOR)
@@ -177,6 +178,7 @@ void session_format(const struct session *session, int64_t now_ms, struct buf *o
     int64_t idle_ms = now_ms > last_ms ? now_ms - last_ms : 0;
     int64_t age_ms = now_ms > session->created_ms ? now_ms - session->created_ms : 0;
     uint64_t multi_bytes = atomic_load_explicit(&session->multi_bytes, memory_order_relaxed);
+    uint64_t subscriptions = atomic_load_explicit(&session->pubsub_bytes, memory_order_relaxed);
     char text[512], flags[16];
     int len;
 
@@ -189,13 +191,14 @@ void session_format(const struct session *session, int64_t now_ms, struct buf *o
     append_str(out, text_or_empty(session->name));
     len = snprintf(text, sizeof(text),
                    " age=%" PRId64 " idle=%" PRId64 " flags=%s db=0 sub=%" PRIu32 " psub=%" PRIu32
-                   " ssub=0 multi=%d watch=%" PRIu32 " qbuf=%" PRIu64 " qbuf-free=0 argv-mem=0 multi-mem=%" PRIu64 " rbs=0 rbp=0 obl=0 oll=%d omem=%" PRIu64 " tot-mem=%" PRIu64
+                   " ssub=%" PRIu32 " multi=%d watch=%" PRIu32 " qbuf=%" PRIu64 " qbuf-free=0 argv-mem=0 multi-mem=%" PRIu64 " rbs=0 rbp=0 obl=0 oll=%d omem=%" PRIu64 " tot-mem=%" PRIu64
                    " events=%s cmd=%s user=default redir=-1 resp=%d lib-name=",
                    age_ms / 1000, idle_ms / 1000, flags, atomic_load_explicit(&session->sub, memory_order_relaxed),
                    atomic_load_explicit(&session->psub, memory_order_relaxed),
+                   atomic_load_explicit(&session->ssub, memory_order_relaxed),
                    atomic_load_explicit(&session->multi, memory_order_relaxed),
                    atomic_load_explicit(&session->watch, memory_order_relaxed), input, multi_bytes, output > 0, output,
-                   sizeof(*session) + input + multi_bytes + output,
+                   sizeof(*session) + input + multi_bytes + output + subscriptions,
                    output > 0 ? "rw" : "r", command == NULL ? "NULL" : command,
                    atomic_load_explicit(&session->resp, memory_order_relaxed));
     buf_append(out, text, (size_t)len);

@@ -9,6 +9,8 @@
 #include "conn.h"
 #include "job.h"
 #include "log.h"
+#include "monitor.h"
+#include "push.h"
 #include "rcu.h"
 #include "sleep.h"
 #include "usage.h"
@@ -192,7 +194,11 @@ void worker_enter(struct worker *worker)
         .max_inline = worker->limits.max_inline,
     };
     worker->high_water = (size_t)config->reply_buffer_high_water;
-    worker->reply_limit = (size_t)config->reply_buffer_limit;
+    for (int i = 0; i < CONFIG_CLIENT_CLASSES; i++) {
+        uint64_t hard = config->client_output_buffer_limit.classes[i].hard;
+        worker->reply_limits[i] =
+            (size_t)(hard && hard < config->reply_buffer_limit ? hard : config->reply_buffer_limit);
+    }
     timing_refresh(&worker->timing, config);
     worker->over_memory = config->maxmemory && bloom_pool_bytes(worker->server->pool) >= config->maxmemory;
     worker_look_at_pause(worker);
@@ -239,6 +245,7 @@ void worker_finish(struct worker *worker)
     if (!worker->online)
         return;
     window_flush(worker);
+    monitor_flush(worker);
     while (!conn_list_empty(&worker->with_replies)) {
         struct conn *conn = CONN_OF(worker->with_replies.next, with_replies);
         if (conn->wrote)
@@ -303,9 +310,10 @@ static void on_tick(uv_timer_t *timer)
     int64_t timeout_ms = server_config(worker->server)->timeout * 1000;
     for (struct conn *conn = worker->conns, *next; conn; conn = next) {
         next = conn->next;
-        if (timeout_ms > 0 && !conn->waits && worker->now_ms - conn->session.last_ms > timeout_ms)
+        bool listens = conn->session.subscribed || session_monitors(&conn->session);
+        if (timeout_ms > 0 && !conn->waits && !listens && worker->now_ms - conn->session.last_ms > timeout_ms)
             conn_close(conn);
-        else if (buf_len(&conn->out) || conn->out_pause)
+        else if (!conn_over_soft_limit(conn) && (buf_len(&conn->out) || conn->out_pause))
             conn_unstick(conn);
     }
     sleepers_wake(worker, false);
@@ -344,6 +352,7 @@ static void worker_free(struct worker *worker)
 {
     while (worker->nspare)
         free(worker->spare_bufs[--worker->nspare]);
+    buf_deinit(&worker->monitor_lines);
     resp_args_deinit(&worker->args);
     timing_deinit(&worker->timing);
     free(worker->arena);
@@ -377,6 +386,8 @@ int worker_start(struct worker **worker_out, struct server *server, unsigned ind
         return -ENOMEM;
     *worker = (struct worker){.server = server, .index = index};
     pthread_mutex_init(&worker->mail_lock, NULL);
+    buf_init(&worker->monitor_lines, SIZE_MAX);
+    push_init(worker);
     conn_list_init(&worker->with_replies);
     conn_list_init(&worker->turns);
     conn_list_init(&worker->not_durable);

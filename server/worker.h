@@ -56,6 +56,14 @@ struct worker {
     bool deaf;                    /* under mail_lock: `wake` is closed */
     _Atomic uint64_t durable;     /* the highest ticket of worker_post_durable() */
 
+    struct worker_message push_mail; /* posted when there are messages for clients of this worker (push.h) */
+    struct worker_message room_mail; /* posted when those who publish may go on */
+    _Atomic bool room_posted;
+    _Atomic bool publishers_wait;
+    struct conn_link publishers;  /* those with CONN_WAITS_PUBLISH */
+    struct buf monitor_lines;     /* of this iteration (monitor.h) */
+    bool monitored;               /* somebody monitors, as of the latest input */
+
     struct conn *conns;           /* all of them */
     _Atomic unsigned nconns;
     struct conn_link with_replies; /* those whose replies leave at the end of the iteration */
@@ -79,7 +87,7 @@ struct worker {
     struct resp_limits limits;    /* the settings, copied once per iteration */
     struct resp_limits limits_noauth;
     size_t high_water;
-    size_t reply_limit;
+    size_t reply_limits[CONFIG_CLIENT_CLASSES];
     int64_t now_ms;               /* monotonic, of this iteration */
 
     char *arena;                  /* input of this iteration; slices of it are valid until the window is emptied */

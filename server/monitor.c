@@ -1,0 +1,151 @@
+#include "monitor.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "command.h"
+#include "pubsub.h"
+#include "worker.h"
+
+#define PIECE ((size_t)64 * 1024) /* of lines that are published at once */
+
+static int64_t now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static void append_text(struct buf *out, const char *text)
+{
+    buf_append(out, text, strlen(text));
+}
+
+/* The letter behind the backslash, or 0 for a byte that has none. */
+static char escape_letter(unsigned char c)
+{
+    switch (c) {
+    case '\n':
+        return 'n';
+    case '\r':
+        return 'r';
+    case '\t':
+        return 't';
+    case '\a':
+        return 'a';
+    case '\b':
+        return 'b';
+    case '"':
+    case '\\':
+        return (char)c;
+    default:
+        return 0;
+    }
+}
+
+/* In quotes, with escapes for everything that is not printable ASCII: a line stays a line. */
+static void append_quoted(struct buf *out, struct slice arg, size_t max)
+{
+    static const char hex[] = "0123456789abcdef";
+    size_t len = arg.len < max ? arg.len : max;
+    char *room = buf_reserve(out, len * 4 + 2), *at = room;
+    if (!room)
+        return;
+    *at++ = '"';
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)arg.ptr[i];
+        char letter = escape_letter(c);
+        if (letter) {
+            *at++ = '\\';
+            *at++ = letter;
+        } else if (c >= 0x20 && c < 0x7f) {
+            *at++ = (char)c;
+        } else {
+            *at++ = '\\';
+            *at++ = 'x';
+            *at++ = hex[c >> 4];
+            *at++ = hex[c & 15];
+        }
+    }
+    *at++ = '"';
+    buf_commit(out, (size_t)(at - room));
+    if (len < arg.len) {
+        char text[64];
+        snprintf(text, sizeof(text), "... (%zu more bytes)", arg.len - len);
+        append_text(out, text);
+    }
+}
+
+/* Passwords: what follows AUTH, and AUTH among the words of HELLO. */
+static size_t first_secret(const struct resp_command *cmd, size_t *n_out)
+{
+    struct slice name = resp_arg(cmd, 0);
+    *n_out = 0;
+    if (slice_is(name, "auth")) {
+        *n_out = cmd->argc - 1;
+        return 1;
+    }
+    for (size_t i = 2; slice_is(name, "hello") && i < cmd->argc; i++) {
+        if (slice_is(resp_arg(cmd, i), "auth")) {
+            *n_out = cmd->argc - i - 1 < 2 ? cmd->argc - i - 1 : 2;
+            return i + 1;
+        }
+    }
+    return 0;
+}
+
+void monitor_format(struct buf *out, int64_t unix_us, const char *addr, const struct resp_command *cmd)
+{
+    size_t nsecret, secret = first_secret(cmd, &nsecret), start = buf_len(out);
+    char text[160];
+    snprintf(text, sizeof(text), "%" PRId64 ".%06d [0 %s%s]", unix_us / 1000000, (int)(unix_us % 1000000),
+             addr[0] == '/' ? "unix:" : "", addr);
+    append_text(out, text);
+    for (size_t i = 0; i < cmd->argc; i++) {
+        size_t used = buf_len(out) - start;
+        if (used >= MONITOR_MAX_LINE) {
+            snprintf(text, sizeof(text), " ... (%zu more arguments)", cmd->argc - i);
+            append_text(out, text);
+            return;
+        }
+        append_text(out, " ");
+        if (i >= secret && i < secret + nsecret)
+            append_text(out, "\"(redacted)\"");
+        else
+            append_quoted(out, resp_arg(cmd, i), MONITOR_MAX_LINE - used);
+    }
+}
+
+void monitor_look(struct worker *worker)
+{
+    worker->monitored = pubsub_has_listeners(worker->server->pubsub, PUBSUB_MONITOR);
+}
+
+void monitor_feed(struct worker *worker, const struct session *session, const struct command *command,
+                  const struct resp_command *cmd)
+{
+    if (command && command->flags & (CMD_SKIP_MONITOR | CMD_ADMIN))
+        return;
+    append_text(&worker->monitor_lines, "+");
+    monitor_format(&worker->monitor_lines, now_us(), session->addr, cmd);
+    append_text(&worker->monitor_lines, "\r\n");
+    if (buf_len(&worker->monitor_lines) > PIECE || buf_failed(&worker->monitor_lines))
+        monitor_flush(worker);
+}
+
+void monitor_flush(struct worker *worker)
+{
+    struct buf *lines = &worker->monitor_lines;
+    struct pubsub *hub = worker->server->pubsub;
+    struct slice none = {"", 0}, text = {buf_head(lines), buf_len(lines)};
+    struct pubsub_receipt receipt;
+    if (text.len == 0 && !buf_failed(lines))
+        return;
+    if (buf_failed(lines) || pubsub_publish(hub, PUBSUB_MONITOR, none, text, &receipt) != 0)
+        pubsub_lose(hub, PUBSUB_MONITOR);
+    if (buf_failed(lines) || lines->size > 4 * PIECE || !worker->monitored)
+        buf_deinit(lines);
+    else
+        buf_truncate(lines, 0);
+}

@@ -1,0 +1,175 @@
+/* A stream of requests is the same to the parser alone and to the parser behind the recogniser of repeated requests. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "resp_repeat.h"
+#include "rng.h"
+
+static const struct resp_limits limits = {.max_args = 100, .max_bulk = 500, .max_inline = 1000};
+
+/* What a stream comes to: the arguments of all commands, each with its length in front. */
+struct outcome {
+    char text[65536];
+    size_t len;
+    enum resp_status status; /* the last one */
+    unsigned commands, repeated;
+};
+
+static void add_slice(struct outcome *outcome, struct slice arg)
+{
+    outcome->len += (size_t)snprintf(outcome->text + outcome->len, 32, "%zu:", arg.len);
+    memcpy(outcome->text + outcome->len, arg.ptr, arg.len);
+    outcome->len += arg.len;
+}
+
+static void add_command(struct outcome *outcome, const struct resp_command *cmd)
+{
+    for (size_t i = 0; i < cmd->argc; i++)
+        add_slice(outcome, resp_arg(cmd, i));
+    outcome->text[outcome->len++] = '\n';
+    outcome->commands++;
+}
+
+/* Runs data[0..len), of which at first only `cut` bytes have arrived. */
+static void take(struct outcome *outcome, const char *data, size_t len, size_t cut, bool use_repeat)
+{
+    char *copy = malloc(len + 1); /* inline commands are changed in place */
+    struct resp_parser parser;
+    struct resp_args args = {0};
+    struct resp_repeat repeat = {0};
+    struct resp_command noted = {0};
+    struct slice noted_args[8];
+    size_t done = 0, have = cut;
+
+    memcpy(copy, data, len);
+    *outcome = (struct outcome){.status = RESP_NEED_MORE};
+    resp_parser_init(&parser);
+    for (;;) {
+        struct slice last;
+        size_t n = 0;
+        if (use_repeat && resp_parser_idle(&parser))
+            n = resp_repeat_match(&repeat, copy + done, have - done, limits.max_bulk, &last);
+        if (n) {
+            done += n;
+            for (size_t i = 0; i + 1 < noted.argc; i++)
+                add_slice(outcome, noted_args[i]);
+            add_slice(outcome, last);
+            outcome->text[outcome->len++] = '\n';
+            outcome->commands++;
+            outcome->repeated++;
+            continue;
+        }
+        struct resp_command cmd;
+        size_t consumed;
+        outcome->status = resp_parser_next(&parser, &args, &limits, 0, copy + done, have - done, &consumed, &cmd);
+        done += consumed;
+        if (outcome->status == RESP_COMMAND) {
+            add_command(outcome, &cmd);
+            resp_repeat_forget(&repeat);
+            if (cmd.argc <= 8) {
+                resp_repeat_note(&repeat, &cmd);
+                noted = cmd;
+                for (size_t i = 0; i < cmd.argc; i++)
+                    noted_args[i] = resp_arg(&cmd, i);
+            }
+        } else if (outcome->status == RESP_NEED_MORE && have < len) {
+            have = len;
+        } else {
+            break;
+        }
+    }
+    resp_parser_deinit(&parser);
+    resp_args_deinit(&args);
+    free(copy);
+}
+
+static void compare(const char *data, size_t len, size_t cut, unsigned *repeated)
+{
+    static struct outcome plain, with;
+    take(&plain, data, len, cut, false);
+    take(&with, data, len, cut, true);
+    cr_assert(plain.status == with.status && plain.commands == with.commands && plain.len == with.len &&
+                  memcmp(plain.text, with.text, plain.len) == 0,
+              "%.*s\n%u commands, status %d; with the recogniser %u, status %d", (int)len, data, plain.commands,
+              (int)plain.status, with.commands, (int)with.status);
+    *repeated += with.repeated;
+}
+
+static size_t random_request(struct rng *rng, char *out)
+{
+    static const char *const odd[] = {
+        "PING\r\n", "\r\n", "BF.ADD f \"x y\"\r\n", "*0\r\n", "*-1\r\n", "*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$003\r\nabc\r\n",
+        "*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$3\r\nabcXY", "*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$0\r\n\r\n",
+        "*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$3\rZabc\r\n", "*2\r\n$4\r\nECHO\r\n$1\r\nx\r\n", "*1\r\n$4\r\nPING\r\n",
+        "*3\r\n$6\r\nBF.ADD\r\n$01\r\nf\r\n$1\r\na\r\n",
+    };
+    if (rng_below(rng, 10) == 0)
+        return (size_t)sprintf(out, "%s", odd[rng_below(rng, sizeof(odd) / sizeof(*odd))]);
+    static const char *const names[] = {"f", "filter", "f2"};
+    static const char *const commands[] = {"$6\r\nBF.ADD", "$6\r\nbf.add", "$9\r\nBF.EXISTS"};
+    const char *name = names[rng_below(rng, 8) ? 0 : rng_below(rng, 3)];
+    const char *command = commands[rng_below(rng, 8) ? 0 : rng_below(rng, 3)];
+    size_t item = rng_below(rng, 10) ? 1 + rng_below(rng, 40) : rng_below(rng, 520);
+    size_t len = (size_t)sprintf(out, "*3\r\n%s\r\n$%zu\r\n%s\r\n$%zu\r\n", command, strlen(name), name, item);
+    for (size_t i = 0; i < item; i++)
+        out[len++] = "\r\n$*3ab"[rng_below(rng, 7)];
+    out[len++] = '\r';
+    out[len++] = '\n';
+    return len;
+}
+
+Test(resp_repeat, streams_are_the_same_with_and_without_it)
+{
+    static char stream[32768];
+    struct rng rng;
+    unsigned repeated = 0;
+
+    rng_init(&rng, 1);
+    for (unsigned round = 0; round < 3000; round++) {
+        size_t len = 0;
+        while (len < 2000)
+            len += random_request(&rng, stream + len);
+        compare(stream, len, rng_below(&rng, len + 1), &repeated);
+    }
+    cr_assert_gt(repeated, 20000, "%u", repeated); /* otherwise nothing has been tested */
+}
+
+Test(resp_repeat, every_cut_of_two_requests)
+{
+    static const char pair[] = "*3\r\n$9\r\nBF.EXISTS\r\n$6\r\nfilter\r\n$12\r\nitem:1234567\r\n"
+                               "*3\r\n$9\r\nBF.EXISTS\r\n$6\r\nfilter\r\n$3\r\nabc\r\n";
+    unsigned repeated = 0;
+    for (size_t cut = 0; cut < sizeof(pair); cut++)
+        compare(pair, sizeof(pair) - 1, cut, &repeated);
+    cr_assert_gt(repeated, 0);
+}
+
+/* What is taken as a repetition is never longer than the limit for an argument. */
+Test(resp_repeat, keeps_the_limit)
+{
+    char stream[4096];
+    unsigned repeated = 0;
+    for (size_t item = 495; item < 505; item++) {
+        int len = sprintf(stream, "*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$1\r\na\r\n*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$%zu\r\n", item);
+        memset(stream + len, 'x', item);
+        memcpy(stream + len + item, "\r\n", 2);
+        compare(stream, (size_t)len + item + 2, (size_t)len + item + 2, &repeated);
+    }
+    cr_assert_eq(repeated, 6);
+}
+
+/* Nothing beyond the bytes given is read: each stream in memory of exactly its size. */
+Test(resp_repeat, reads_nothing_beyond_the_end)
+{
+    static const char request[] = "*3\r\n$9\r\nBF.EXISTS\r\n$6\r\nfilter\r\n$3\r\nabc\r\n";
+    struct resp_repeat repeat = {request, sizeof(request) - 1 - 8};
+    struct slice last;
+    for (size_t len = 0; len < sizeof(request); len++) {
+        char *copy = malloc(len ? len : 1);
+        memcpy(copy, request, len);
+        cr_assert_eq(resp_repeat_match(&repeat, copy, len, 100, &last), len == sizeof(request) - 1 ? len : 0);
+        free(copy);
+    }
+}

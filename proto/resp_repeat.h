@@ -1,10 +1,11 @@
 /* resp_repeat: recognises a request that differs from the one before it in its last argument only, as the requests of a
- * pipeline do: "*3 $9 BF.EXISTS $6 filter $" byte for byte the same, then another length and another item. One comparison
- * instead of a parse, a look-up of the command and a look-up of the filter.
+ * pipeline do: "*3 $9 BF.EXISTS $6 filter $" byte for byte the same, then another length and another item. One
+ * comparison instead of a parse, a look-up of the command and a look-up of the filter.
  *
  * It only ever takes what resp_parser_next() would take in the same way; whatever is unusual it leaves to the parser.
  *
- * Lifetime: caller's storage; it points into the bytes of the request that was noted. Thread: any, on distinct objects. */
+ * Lifetime: caller's storage; it points into the bytes of the request that was noted. Thread: any, on distinct objects.
+ */
 #ifndef BLOOMERY_RESP_REPEAT_H
 #define BLOOMERY_RESP_REPEAT_H
 
@@ -26,8 +27,8 @@ static inline void resp_repeat_forget(struct resp_repeat *repeat)
     repeat->head = NULL;
 }
 
-/* Notes a command that resp_parser_next() has just returned and whose bytes will stay where they are. A command that was
- * sent inline or in an unusual spelling is not noted. */
+/* Notes a command that resp_parser_next() has just returned and whose bytes will stay where they are. A command that
+ * was sent inline or in an unusual spelling is not noted. */
 void resp_repeat_note(struct resp_repeat *repeat, const struct resp_command *cmd);
 
 /* Whether data[0..len) begins with a whole request of this kind: its bytes, and its last argument; 0 otherwise. Between

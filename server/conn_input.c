@@ -77,6 +77,11 @@ static size_t run_commands(struct conn *conn, char *data, size_t len)
         later = conn->pending.spans != NULL;
     }
     while (!later && conn_may_run(conn) && done < len) {
+        size_t repeated = dispatch_repeated(conn, data + done, len - done);
+        if (repeated) {
+            done += repeated;
+            continue;
+        }
         bool known = atomic_load_explicit(&conn->session.authenticated, memory_order_relaxed);
         struct resp_command cmd;
         size_t consumed = 0;

@@ -217,6 +217,13 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
  * eight bytes at a time, letters made lower case by setting their bit. */
 #define LOWER UINT64_C(0x2020202020202020)
 
+static void count_windowed(struct conn *conn, enum window_kind kind)
+{
+    struct worker *worker = conn->worker;
+    count_command(conn);
+    stats_add(&worker->stats.calls[kind == WINDOW_QUERY ? worker->counter_bf_exists : worker->counter_bf_add], 1);
+}
+
 static bool take_into_window(struct conn *conn, const struct resp_command *cmd)
 {
     struct worker *worker = conn->worker;
@@ -244,13 +251,24 @@ static bool take_into_window(struct conn *conn, const struct resp_command *cmd)
     } else {
         return false;
     }
-    count_command(conn);
-    stats_add(&worker->stats.calls[kind == WINDOW_QUERY ? worker->counter_bf_exists : worker->counter_bf_add], 1);
+    count_windowed(conn, kind);
     atomic_store_explicit(&conn->session.command, kind == WINDOW_QUERY ? "bf.exists" : "bf.add", memory_order_relaxed);
     window_push(worker, kind, conn, resp_arg(cmd, 1), resp_arg(cmd, 2));
     if (worker->monitored)
         monitor_feed(worker, &conn->session, NULL, cmd);
     return true;
+}
+
+size_t dispatch_repeated(struct conn *conn, const char *data, size_t len)
+{
+    struct worker *worker = conn->worker;
+    struct slice item;
+    size_t n = resp_repeat_match(&worker->window.repeat, data, len, worker->limits.max_bulk, &item);
+    if (n) {
+        window_push_repeated(worker, item);
+        count_windowed(conn, worker->window.ops[(worker->window.pushed - 1) & (WINDOW_SIZE - 1)].kind);
+    }
+    return n;
 }
 
 void dispatch_queued(struct conn *conn, const struct command *command, const struct resp_command *cmd)
@@ -317,8 +335,11 @@ static void drop_reply(struct conn *conn, size_t before)
 enum dispatch_result dispatch(struct conn *conn, const struct resp_command *cmd)
 {
     atomic_store_explicit(&conn->session.last_ms, conn->worker->now_ms, memory_order_relaxed);
-    if (take_into_window(conn, cmd))
+    if (take_into_window(conn, cmd)) {
+        resp_repeat_note(&conn->worker->window.repeat, cmd);
         return DISPATCH_DONE;
+    }
+    resp_repeat_forget(&conn->worker->window.repeat); /* what made it possible may be otherwise now */
     window_flush(conn->worker);
     conn_will_reply(conn);
     if (conn->session.subscribed)

@@ -70,7 +70,8 @@ static void advance(struct worker *worker, uint64_t look_lag, uint64_t probe_lag
         finish(worker, w->finished++);
 }
 
-void window_push(struct worker *worker, enum window_kind kind, struct conn *conn, struct slice name, struct slice item)
+/* The place of the next command. */
+static struct window_op *make_room(struct worker *worker, enum window_kind kind)
 {
     struct window *w = &worker->window;
     if (window_empty(w))
@@ -78,8 +79,19 @@ void window_push(struct worker *worker, enum window_kind kind, struct conn *conn
     w->since[kind]++;
     if (w->pushed - w->finished == WINDOW_SIZE)
         advance(worker, 0, 0, WINDOW_SIZE - 1);
+    return op_at(w, w->pushed);
+}
 
-    struct window_op *op = op_at(w, w->pushed);
+static void pushed(struct worker *worker)
+{
+    worker->window.pushed++;
+    advance(worker, WINDOW_LOOK, WINDOW_PROBE - WINDOW_LOOK, WINDOW_SIZE - WINDOW_PROBE);
+}
+
+void window_push(struct worker *worker, enum window_kind kind, struct conn *conn, struct slice name, struct slice item)
+{
+    struct window *w = &worker->window;
+    struct window_op *op = make_room(worker, kind);
     op->conn = conn;
     op->name = name;
     op->item = item;
@@ -91,8 +103,23 @@ void window_push(struct worker *worker, enum window_kind kind, struct conn *conn
         op->name_hash = registry_hash(worker->server->registry, name);
         registry_prefetch(worker->server->registry, op->name_hash);
     }
-    w->pushed++;
-    advance(worker, WINDOW_LOOK, WINDOW_PROBE - WINDOW_LOOK, WINDOW_SIZE - WINDOW_PROBE);
+    pushed(worker);
+}
+
+void window_push_repeated(struct worker *worker, struct slice item)
+{
+    struct window *w = &worker->window;
+    const struct window_op *before = op_at(w, w->pushed - 1);
+    struct window_op *op = make_room(worker, before->kind);
+    op->conn = before->conn;
+    op->name = before->name;
+    op->name_hash = before->name_hash;
+    op->item = item;
+    op->kind = before->kind;
+    op->same_filter = !window_empty(w);
+    if (!op->same_filter)
+        registry_prefetch(worker->server->registry, op->name_hash);
+    pushed(worker);
 }
 
 /* Shares the time since the window was last empty out among the commands that have gone through it. */

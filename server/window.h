@@ -23,6 +23,7 @@
 #include "bloom_filter.h"
 #include "registry.h"
 #include "resp_parse.h"
+#include "resp_repeat.h"
 
 #define WINDOW_SIZE  32 /* a power of two */
 #define WINDOW_LOOK  4
@@ -49,17 +50,22 @@ struct window {
     uint64_t chain_from;                       /* the first op of what was read last: see window_new_input() */
     uint64_t started_ns;                       /* when it was last empty and got an op (timing.h) */
     uint64_t since[2];                         /* ops of each kind taken in since */
+    struct resp_repeat repeat;                 /* the last command of this piece of input, if it was taken in */
     struct window_op ops[WINDOW_SIZE];
 };
 
 /* Takes a command in. Its slices must stay valid until it is finished: at the latest until window_flush(). */
 void window_push(struct worker *worker, enum window_kind kind, struct conn *conn, struct slice name, struct slice item);
 
+/* Takes in a command that equals the one taken in before it but for its item, and came in the same piece of input. */
+void window_push_repeated(struct worker *worker, struct slice item);
+
 /* To be called for each piece of input before its commands are pushed: they look filters up anew, and do not take over
  * what was found for commands that were sent earlier. In between, somebody else's DEL or RENAME may have been answered. */
 static inline void window_new_input(struct window *window)
 {
     window->chain_from = window->pushed;
+    resp_repeat_forget(&window->repeat);
 }
 
 /* Finishes all commands. Called before anything that must not overtake them or that ends the life of their slices. */

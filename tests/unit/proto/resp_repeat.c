@@ -100,9 +100,17 @@ static void compare(const char *data, size_t len, size_t cut, unsigned *repeated
 static size_t random_request(struct rng *rng, char *out)
 {
     static const char *const odd[] = {
-        "PING\r\n", "\r\n", "BF.ADD f \"x y\"\r\n", "*0\r\n", "*-1\r\n", "*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$003\r\nabc\r\n",
-        "*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$3\r\nabcXY", "*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$0\r\n\r\n",
-        "*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$3\rZabc\r\n", "*2\r\n$4\r\nECHO\r\n$1\r\nx\r\n", "*1\r\n$4\r\nPING\r\n",
+        "PING\r\n",
+        "\r\n",
+        "BF.ADD f \"x y\"\r\n",
+        "*0\r\n",
+        "*-1\r\n",
+        "*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$003\r\nabc\r\n",
+        "*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$3\r\nabcXY",
+        "*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$0\r\n\r\n",
+        "*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$3\rZabc\r\n",
+        "*2\r\n$4\r\nECHO\r\n$1\r\nx\r\n",
+        "*1\r\n$4\r\nPING\r\n",
         "*3\r\n$6\r\nBF.ADD\r\n$01\r\nf\r\n$1\r\na\r\n",
     };
     if (rng_below(rng, 10) == 0)
@@ -152,7 +160,8 @@ Test(resp_repeat, keeps_the_limit)
     char stream[4096];
     unsigned repeated = 0;
     for (size_t item = 495; item < 505; item++) {
-        int len = sprintf(stream, "*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$1\r\na\r\n*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$%zu\r\n", item);
+        int len = sprintf(
+            stream, "*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$1\r\na\r\n*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$%zu\r\n", item);
         memset(stream + len, 'x', item);
         memcpy(stream + len + item, "\r\n", 2);
         compare(stream, (size_t)len + item + 2, (size_t)len + item + 2, &repeated);

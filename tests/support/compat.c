@@ -30,6 +30,23 @@ static bool lists_file(const char *files, const char *file)
     return found != NULL && (found == files || found[-1] == ' ') && (found[2] == ' ' || found[2] == '\0');
 }
 
+static enum compat_kind kind_of(const char *reason)
+{
+    static const struct {
+        const char *beginning;
+        enum compat_kind kind;
+    } kinds[] = {
+        {"one number: ", COMPAT_ONE_NUMBER},
+        {"a dump: ", COMPAT_DUMP},
+        {"more words: ", COMPAT_MORE_WORDS},
+    };
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (strncmp(reason, kinds[i].beginning, strlen(kinds[i].beginning)) == 0)
+            return kinds[i].kind;
+    return COMPAT_ANY;
+}
+
 static void add_row(struct compat *compat, const char *command, size_t len, const char *reason, unsigned line)
 {
     bool prefix = len > 0 && command[len - 1] == '*';
@@ -41,9 +58,7 @@ static void add_row(struct compat *compat, const char *command, size_t len, cons
     *row = (struct compat_row){
         .command = strndup(command, len - prefix),
         .prefix = prefix,
-        .kind = strncmp(reason, "one number: ", 12) == 0 ? COMPAT_ONE_NUMBER
-                : strncmp(reason, "a dump: ", 8) == 0    ? COMPAT_DUMP
-                                                         : COMPAT_ANY,
+        .kind = kind_of(reason),
         .line = line,
     };
     cr_assert_not_null(row->command);

@@ -15,6 +15,7 @@ enum compat_kind {
     COMPAT_ANY,        /* the reply may be any other */
     COMPAT_ONE_NUMBER, /* reason "one number: ...": the same form, and one number in it is another */
     COMPAT_DUMP,       /* reason "a dump: ...": other bytes, iterators and numbers of chunks; the rest is the same */
+    COMPAT_MORE_WORDS, /* reason "more words: ...": the same error, ": " and an explanation */
 };
 
 struct compat_row {

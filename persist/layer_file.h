@@ -14,15 +14,17 @@
 #include "errbuf.h"
 #include "fsops.h"
 
-#define LAYER_IO_BYTES   (1u << 20) /* a piece */
+#define LAYER_IO_BYTES   (1u << 20) /* a piece: what is written or read at once, while another is being computed */
 #define LAYER_DIRECT_MIN (1u << 20) /* files from this size on bypass the page cache */
+#define LAYER_HELP_MIN   (8u << 20) /* files from this size on are computed and written (read) by two threads */
 
 struct layer_io {
     const struct fsops *fs;
     void (*wrote)(void *ctx, uint64_t bytes); /* may be NULL */
     void *wrote_ctx;
-    unsigned char *buf; /* LAYER_IO_BYTES, aligned to FS_BLOCK */
+    unsigned char *buf[2]; /* LAYER_IO_BYTES each, aligned to FS_BLOCK */
     XXH3_state_t *hash;
+    struct io_helper *helper; /* NULL until a large file needs it, and when there can be none */
 };
 
 enum layer_status {
@@ -30,7 +32,8 @@ enum layer_status {
     LAYER_UNUSABLE = 1, /* the file is not what it should be; the errbuf says how */
 };
 
-int layer_io_init(struct layer_io *io, const struct fsops *fs); /* 0 or -ENOMEM */
+/* 0 or -ENOMEM. Memory: two pieces, of which a small file touches only what it needs. */
+int layer_io_init(struct layer_io *io, const struct fsops *fs);
 void layer_io_deinit(struct layer_io *io);
 
 /* Writes the layer to `path`, replacing what is there; syncs it if `sync`. Others may add meanwhile. 0 or -errno; after an

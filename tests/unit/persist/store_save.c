@@ -1,5 +1,6 @@
 /* What a save does, and what it leaves alone. */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include <xxhash.h>
 
 #include "fault_fs.h"
+#include "layer_file.h"
 #include "name_code.h"
 #include "rig.h"
 #include "tmpdir.h"
@@ -79,11 +81,13 @@ Test(store_save, filters_of_all_kinds_come_back)
 Test(store_save, large_filters_come_back_with_and_without_direct_io)
 {
     struct bloom_shape shape = {.nwords = 300001, .k = 3, .variant = BLOOM_ME};
+    struct bloom_shape huge = {.nwords = LAYER_HELP_MIN / 8 + 200001, .k = 21, .variant = BLOOM_NA}; /* by two threads */
     struct fault_fs fault;
 
     rig_fill(rig_add(&rig, "large", &small, &shape), 0, 100);
+    rig_fill(rig_add(&rig, "huge", &small, &huge), 0, 100);
     save();
-    cr_assert_eq(summary.bytes, 8 + 8 * 300001);
+    cr_assert_eq(summary.bytes, 8 + 8 * 300001 + 8 + 8 * huge.nwords);
     assert_saved();
 
     store_close(store);
@@ -95,9 +99,52 @@ Test(store_save, large_filters_come_back_with_and_without_direct_io)
     cr_assert_eq(rig_digest(&other), rig_digest(&rig));
     rig_fill(rig_find(&other, "large"), 500, 1);
     rig_fill(rig_find(&rig, "large"), 500, 1);
+    rig_fill(rig_find(&other, "huge"), 500, 1);
+    rig_fill(rig_find(&rig, "huge"), 500, 1);
     cr_assert_eq(rig_save(&other, store, &summary, &err), 0, "%s", err.text);
     rig_deinit(&other);
     assert_saved();
+}
+
+/* Of the two threads either may find the error. */
+Test(store_save, an_error_in_the_middle_of_a_large_file_fails_the_save_or_quarantines_the_filter)
+{
+    static struct fault_fs fault; /* the store outlives the test by its tear-down */
+    struct bloom_shape huge = {.nwords = LAYER_HELP_MIN / 8 + 200001, .k = 21, .variant = BLOOM_NA};
+    int failed = 0, quarantined = 0;
+
+    for (size_t at = 1; at < 40; at += 3) {
+        store_close(store);
+        rig_deinit(&rig);
+        rig_init(&rig);
+        fault_fs_init(&fault, fsops_posix());
+        cr_assert_eq(rig_load(&rig, dir, &fault.ops, 1, &store, &err), 0);
+        if (!rig_find(&rig, "huge"))
+            rig_add(&rig, "huge", &small, &huge);
+        rig_fill(rig_find(&rig, "huge"), at, 1);
+        fault_fs_arm(&fault, at, FAULT_ERROR, -EIO, false);
+        failed += rig_save(&rig, store, &summary, &err) != 0;
+        fault.fail_at = 0;
+        if (rig_save(&rig, store, &summary, &err) != 0)
+            cr_assert_fail("%s", err.text);
+        uint64_t digest = rig_digest(&rig);
+        store_close(store);
+        rig_deinit(&rig);
+        rig_init(&rig);
+        fault_fs_init(&fault, fsops_posix());
+        fault_fs_arm(&fault, at, FAULT_ERROR, -EIO, false);
+        int rc = rig_load(&rig, dir, &fault.ops, 1, &store, &err);
+        cr_assert(rc == -EIO || rig.loaded.quarantined == 1 || rig_digest(&rig) == digest, "operation %zu", at);
+        quarantined += rc == 0 && rig.loaded.quarantined == 1;
+        if (rc == 0)
+            continue;
+        fault.fail_at = 0;
+        rig_deinit(&rig);
+        rig_init(&rig);
+        cr_assert_eq(rig_load(&rig, dir, &fault.ops, 1, &store, &err), 0, "%s", err.text);
+    }
+    cr_assert_gt(failed, 4);
+    cr_assert_gt(quarantined, 2);
 }
 
 Test(store_save, what_has_not_changed_is_not_written_again)

@@ -1,0 +1,223 @@
+/* bench_store: how fast one large filter is saved and loaded, beside what the disk does in the same run, and how long many
+ * small filters take. bench_store DIRECTORY [MEGABYTES [FILTERS]]
+ *
+ * One line per measurement: name, seconds, MB/s or filters/s. Files are removed at the end; the directory must not exist. */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "store.h"
+
+#define PIECE (4u << 20)
+
+static double now(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
+}
+
+static void demand(bool ok, const char *what)
+{
+    if (ok)
+        return;
+    fprintf(stderr, "bench_store: %s\n", what);
+    exit(1);
+}
+
+static void print_rate(const char *name, double seconds, double amount, const char *unit)
+{
+    printf("%-28s %8.3f s %10.0f %s\n", name, seconds, amount / seconds, unit);
+    fflush(stdout);
+}
+
+/* What the disk can do: aligned pieces past the page cache, and a plain sequential write. */
+static void bench_disk(const char *path, uint64_t bytes)
+{
+    unsigned char *buf = aligned_alloc(4096, PIECE);
+    const int flags[] = {O_DIRECT, 0};
+
+    demand(buf != NULL, "out of memory");
+    memset(buf, 0x5a, PIECE);
+    for (int i = 0; i < 2; i++) {
+        double start = now();
+        int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | flags[i], 0600);
+        demand(fd >= 0, "cannot create the file for the disk's own speed");
+        for (uint64_t done = 0; done < bytes; done += PIECE)
+            demand(write(fd, buf, PIECE) == PIECE, "cannot write");
+        demand(fdatasync(fd) == 0, "cannot sync");
+        print_rate(i == 0 ? "disk write, direct" : "disk write, plain", now() - start, (double)bytes / 1e6, "MB/s");
+        if (i == 0) {
+            start = now();
+            int in = open(path, O_RDONLY | O_DIRECT);
+            for (uint64_t done = 0; done < bytes; done += PIECE)
+                demand(read(in, buf, PIECE) == PIECE, "cannot read");
+            print_rate("disk read, direct", now() - start, (double)bytes / 1e6, "MB/s");
+            close(in);
+        }
+        close(fd);
+        unlink(path);
+    }
+    free(buf);
+}
+
+struct source {
+    struct bloom_filter **filters;
+    size_t count;
+    size_t at;
+    char name[32];
+};
+
+static int on_next(void *ctx, struct store_item *item)
+{
+    struct source *source = ctx;
+
+    if (source->at == source->count)
+        return 0;
+    int len = snprintf(source->name, sizeof(source->name), "filter:%zu", source->at);
+    *item = (struct store_item){.id = source->at + 1,
+                                .name = source->name,
+                                .name_len = (size_t)len,
+                                .filter = source->filters[source->at],
+                                .dirty = true};
+    source->at++;
+    return 1;
+}
+
+static void on_release(void *ctx, struct store_item *item)
+{
+    (void)ctx, (void)item;
+}
+
+static struct bloom_filter *make_filter(struct bloom_class *class)
+{
+    struct bloom_filter *filter = aligned_alloc(64, (bloom_filter_bytes(class) + 63) & ~(size_t)63);
+
+    demand(filter && bloom_filter_init(filter, class, NULL) == 0, "no memory for a filter");
+    return filter;
+}
+
+static void drop_filter(struct bloom_filter *filter)
+{
+    bloom_filter_deinit(filter);
+    free(filter);
+}
+
+static struct bloom_filter *on_alloc(void *ctx, const struct store_filter *info, struct bloom_class *class, void **user_out,
+                                     struct errbuf *err)
+{
+    (void)ctx, (void)info, (void)user_out, (void)err;
+    return make_filter(class);
+}
+
+static void on_loaded(void *ctx, const struct store_filter *info, struct bloom_filter *filter, void *user)
+{
+    (void)ctx, (void)info, (void)user;
+    drop_filter(filter);
+}
+
+static void on_discard(void *ctx, struct bloom_filter *filter, void *user)
+{
+    (void)ctx, (void)filter, (void)user;
+    demand(false, "a filter could not be loaded");
+}
+
+static void on_quarantined(void *ctx, const struct store_filter *info, const char *reason)
+{
+    (void)ctx, (void)info;
+    demand(false, reason);
+}
+
+static struct store *open_store(const char *dir)
+{
+    struct store *store;
+    struct errbuf err = {{0}};
+
+    demand(store_open(dir, NULL, &store, &err) == 0, err.text);
+    return store;
+}
+
+static void save(struct store *store, struct source *source, const char *name, double amount, const char *unit)
+{
+    struct store_source functions = {.next = on_next, .release = on_release, .ctx = source};
+    struct errbuf err = {{0}};
+    double start = now();
+
+    source->at = 0;
+    demand(store_save(store, &functions, NULL, &err) == 0, err.text);
+    print_rate(name, now() - start, amount, unit);
+}
+
+static void load(const char *dir, struct bloom_pool *pool, unsigned nthreads, const char *name, double amount,
+                 const char *unit)
+{
+    struct store_loader loader = {
+        .alloc = on_alloc, .loaded = on_loaded, .discard = on_discard, .quarantined = on_quarantined};
+    struct store *store = open_store(dir);
+    struct errbuf err = {{0}};
+    double start = now();
+
+    demand(store_load(store, pool, nthreads, &loader, NULL, &err) == 0, err.text);
+    print_rate(name, now() - start, amount, unit);
+    store_close(store);
+}
+
+/* Saves `count` filters of one class, twice, and loads them. The directory is empty afterwards. */
+static void bench_filters(const char *dir, const struct bloom_params *params, const struct bloom_shape *shape, size_t count,
+                          double amount, const char *unit)
+{
+    struct source source = {.filters = malloc(count * sizeof(*source.filters)), .count = count};
+    struct bloom_pool *pool;
+    struct bloom_class *class;
+    struct errbuf err = {{0}};
+    struct store *store = open_store(dir);
+
+    demand(source.filters && bloom_pool_create(&pool) == 0, "out of memory");
+    demand(bloom_class_get(pool, params, shape, &class, &err) == 0, err.text);
+    for (size_t i = 0; i < count; i++) {
+        struct bloom_layer_view view;
+        source.filters[i] = make_filter(class);
+        bloom_filter_layer(source.filters[i], 0, &view);
+        for (uint64_t w = 0; w < view.shape.nwords; w++)
+            atomic_store_explicit(&view.words[w], w * UINT64_C(0x9e3779b97f4a7c15) | 1, memory_order_relaxed);
+    }
+    save(store, &source, "first save", amount, unit);
+    save(store, &source, "second save", amount, unit);
+    for (size_t i = 0; i < count; i++)
+        drop_filter(source.filters[i]);
+    store_close(store);
+    load(dir, pool, 1, "load, 1 thread", amount, unit);
+    load(dir, pool, 2, "load, 2 threads", amount, unit);
+    store = open_store(dir);
+    source.count = 0;
+    save(store, &source, "removal", amount, unit);
+    store_close(store);
+    free(source.filters);
+    bloom_class_release(class);
+    bloom_pool_destroy(pool);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct bloom_params params = {.capacity = 100, .error_rate = 0.01, .expansion = 0};
+    uint64_t megabytes = argc > 2 ? strtoull(argv[2], NULL, 10) : 1200;
+    size_t filters = argc > 3 ? (size_t)strtoull(argv[3], NULL, 10) : 100000;
+    struct bloom_shape shape = {.nwords = megabytes * 125000, .k = 7, .variant = BLOOM_NA};
+    char path[4096];
+
+    demand(argc > 1, "usage: bench_store DIRECTORY [MEGABYTES [FILTERS]]");
+    store_close(open_store(argv[1]));
+    snprintf(path, sizeof(path), "%s/speed", argv[1]);
+    bench_disk(path, megabytes * 1000000 / PIECE * PIECE);
+    if (megabytes > 0)
+        bench_filters(argv[1], &params, &shape, 1, 1e-6 * (double)(8 * shape.nwords), "MB/s");
+    if (filters > 0)
+        bench_filters(argv[1], &params, NULL, filters, (double)filters, "filters/s");
+    snprintf(path, sizeof(path), "rm -r '%s'", argv[1]);
+    return system(path) == 0 ? 0 : 1;
+}

@@ -1,5 +1,5 @@
 /* alloc_countdown: makes an allocation of the code under test fail. For programs linked with --wrap=malloc,
- * --wrap=calloc, --wrap=realloc and --wrap=aligned_alloc; allocations inside shared libraries are not affected. Thread: one at a time. */
+ * --wrap=calloc, --wrap=realloc and, if it is used, --wrap=aligned_alloc; allocations inside shared libraries are not affected. Thread: one at a time. */
 #ifndef BLOOMERY_TEST_ALLOC_COUNTDOWN_H
 #define BLOOMERY_TEST_ALLOC_COUNTDOWN_H
 

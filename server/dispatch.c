@@ -200,10 +200,10 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
         return true;
     if (sliced)
         take_sliced_reply(conn);
-    if (!(conn->waits & CONN_WAITS_JOB)) /* otherwise the time ends when the job does */
-        timing_command(worker, command, cmd, &conn->session, took_ns);
     if (command->flags & CMD_ADMIN)
         timing_refresh(&worker->timing, server_config(worker->server)); /* it may have been CONFIG SET */
+    if (!(conn->waits & CONN_WAITS_JOB)) /* otherwise the time ends when the job does */
+        timing_command(worker, command, cmd, &conn->session, took_ns);
     if (worker->monitored)
         monitor_feed(worker, &conn->session, command, cmd);
     conn->wrote |= (command->flags & CMD_WRITE) != 0;

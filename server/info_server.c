@@ -162,15 +162,14 @@ static double percent(uint64_t part, uint64_t whole)
  * for its size: glibc would walk its free lists with its lock held, and other threads would wait for it. */
 void info_memory(struct info *info)
 {
-    static const char *const scripts[] = {"used_memory_lua", "used_memory_vm_eval", "used_memory_scripts_eval",
-                                          "number_of_cached_scripts", "number_of_functions", "number_of_libraries",
-                                          "used_memory_vm_functions", "used_memory_vm_total", "used_memory_functions",
-                                          "used_memory_scripts"};
+    static const char *const scripts[] = {"used_memory_vm_eval", "used_memory_scripts_eval", "number_of_cached_scripts",
+                                          "number_of_functions", "number_of_libraries", "used_memory_vm_functions",
+                                          "used_memory_functions"};
     static const char *const buffers[] = {"mem_not_counted_for_evict", "mem_replication_backlog",
                                           "mem_total_replication_buffers", "mem_clients_slaves"};
     uint64_t used = bloom_pool_bytes(info->server->pool), rss = info_resident_bytes();
     uint64_t peak = server_peak_bytes(info->server);
-    uint64_t index = registry_index_bytes(info->server->registry), total = info->clients.bytes + index;
+    uint64_t pending, freed, index = registry_index_bytes(info->server->registry), total = info->clients.bytes + index;
 
     info_line_bytes(info, "used_memory", used);
     info_line_bytes(info, "used_memory_rss", rss);
@@ -181,6 +180,9 @@ void info_memory(struct info *info)
     info_line(info, "used_memory_dataset:%" PRIu64, used);
     info_line(info, "used_memory_dataset_perc:%.2f%%", percent(used, used + total));
     info_line_bytes(info, "total_system_memory", (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE));
+    info_line_bytes(info, "used_memory_lua", 0);
+    info_line_bytes(info, "used_memory_vm_total", 0);
+    info_line_bytes(info, "used_memory_scripts", 0);
     info_zeros(info, scripts, LEN(scripts));
     info_line_bytes(info, "maxmemory", info->cfg->maxmemory);
     info_line(info, "maxmemory_policy:noeviction");
@@ -193,6 +195,9 @@ void info_memory(struct info *info)
     info_line(info, "mem_overhead_index:%" PRIu64, index);
     info_line(info, "mem_allocator:glibc-%s", gnu_get_libc_version());
     info_line(info, "active_defrag_running:0");
+    reclaimer_counts(info->server->reclaimer, &pending, &freed);
+    info_line(info, "lazyfree_pending_objects:%" PRIu64, pending);
+    info_line(info, "lazyfreed_objects:%" PRIu64, freed);
 }
 
 /* ---- cpu ------------------------------------------------------------------------------------------------------------- */

@@ -21,6 +21,7 @@ void info_persistence(struct info *info)
     info_line(info, "loading:0");
     info_line(info, "async_loading:0");
     info_zeros(info, forks, LEN(forks));
+    info_line(info, "current_fork_perc:0.00");
     info_line(info, "rdb_changes_since_last_save:%" PRIu64, saver.changes);
     info_line(info, "rdb_bgsave_in_progress:%d", saver.running);
     info_line(info, "rdb_last_save_time:%" PRId64, saver.last_save_unix);
@@ -95,6 +96,7 @@ void info_stats(struct info *info)
 
     traffic(info);
     info_zeros(info, before_hits, LEN(before_hits));
+    info_line(info, "expired_stale_perc:0.00");
     info_line(info, "keyspace_hits:%" PRIu64, stats_get(&stats->keyspace_hits));
     info_line(info, "keyspace_misses:%" PRIu64, stats_get(&stats->keyspace_misses));
     info_zeros(info, after_hits, LEN(after_hits));

@@ -195,6 +195,14 @@ void reclaimer_defer(struct reclaimer *r, int (*fn)(void *object), void *object)
         atomic_fetch_add_explicit(&r->given_up, 1, memory_order_relaxed);
 }
 
+void reclaimer_counts(struct reclaimer *r, uint64_t *waiting_out, uint64_t *freed_out)
+{
+    pthread_mutex_lock(&r->lock);
+    *waiting_out = r->queued - r->freed;
+    *freed_out = r->freed;
+    pthread_mutex_unlock(&r->lock);
+}
+
 void reclaimer_flush(struct reclaimer *r)
 {
     pthread_mutex_lock(&r->lock);

@@ -6,6 +6,8 @@
 #ifndef BLOOMERY_RCU_H
 #define BLOOMERY_RCU_H
 
+#include <stdint.h>
+
 struct reclaimer; /* frees removed objects in a thread of its own, after a grace period */
 
 /* Makes the calling thread a reader, online; and the reverse. */
@@ -30,6 +32,9 @@ void reclaimer_destroy(struct reclaimer *reclaimer);
  * Without memory to note it the object is given up: to lose its memory is better than to wait for readers here, one of
  * whom may be waiting for a lock that the caller holds. Thread: any. */
 void reclaimer_defer(struct reclaimer *reclaimer, int (*fn)(void *object), void *object);
+
+/* How many objects wait to be freed, and how many have been freed so far. Thread: any. */
+void reclaimer_counts(struct reclaimer *reclaimer, uint64_t *waiting_out, uint64_t *freed_out);
 
 /* Waits until everything deferred before the call has been freed (tests, shutdown). Not on a reader that is online. */
 void reclaimer_flush(struct reclaimer *reclaimer);

@@ -1,5 +1,6 @@
 #include "sleep.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,6 +64,14 @@ static void wake(struct worker *worker, struct sleeper *sleeper)
     free(sleeper);
 }
 
+/* While a connection waits its socket is not polled, and some sleep for ever: so somebody has to look. */
+static bool peer_is_gone(const struct conn *conn)
+{
+    struct pollfd fd = {.fd = conn->fd, .events = POLLRDHUP};
+
+    return poll(&fd, 1, 0) > 0 && (fd.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
 void sleepers_wake(struct worker *worker, bool all)
 {
     int64_t now_ms = worker->sleepers == NULL ? 0 : server_now_ms();
@@ -70,6 +79,8 @@ void sleepers_wake(struct worker *worker, bool all)
 
     while (*at != NULL) {
         struct sleeper *sleeper = *at;
+        if (!sleeper->conn->closing && peer_is_gone(sleeper->conn))
+            conn_close(sleeper->conn);
         if (all || sleeper->conn->closing || sleeper->until_ms <= now_ms) {
             *at = sleeper->next;
             wake(worker, sleeper);

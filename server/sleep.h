@@ -18,7 +18,7 @@ struct worker;
  * both protocols, and constant. `timed`: the time counts as the command's. The handler must not reply itself. */
 void command_sleep(struct command_ctx *ctx, int64_t ms, const char *reply, bool timed);
 
-/* Ends the sleeps that are over, and those whose connections are closing; all of them with `all`. */
+/* Ends the sleeps that are over, and those whose clients are gone; all of them with `all`. */
 void sleepers_wake(struct worker *worker, bool all);
 
 #endif

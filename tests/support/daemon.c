@@ -190,6 +190,10 @@ static bool try_start(struct daemon *daemon)
     snprintf(port, sizeof(port), "%d", daemon->port);
     memcpy(argv, fixed, sizeof(fixed));
     memcpy(argv + n, daemon->args, sizeof(daemon->args));
+    if (daemon->file[0] != '\0') { /* the first argument */
+        memmove(argv + 2, argv + 1, sizeof(argv) - 2 * sizeof(argv[0]));
+        argv[1] = daemon->file;
+    }
     daemon->pid = spawn(argv, null, errors);
     close(null);
     close(errors);

@@ -1,0 +1,318 @@
+/* INFO as exporters read it: every line, every section; and its field names against Redis's own. */
+#include <criterion/criterion.h>
+#include <ctype.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "client.h"
+#include "daemon.h"
+
+static struct daemon the_daemon;
+
+static void discard(void)
+{
+    daemon_discard(&the_daemon);
+}
+
+TestSuite(info, .fini = discard);
+
+#define MAX_LINES 1024
+
+/* An INFO, cut into lines. */
+struct info {
+    char text[128 * 1024];
+    char *section[MAX_LINES];
+    char *name[MAX_LINES];
+    char *value[MAX_LINES];
+    size_t n;
+    char *sections[64];
+    size_t nsections;
+};
+
+/* Cuts a text as exporters do: "# Section", "name:value", empty lines between sections; anything else fails. */
+static void info_parse(struct info *info, const char *text, size_t len)
+{
+    char *line = info->text, *section = NULL;
+
+    cr_assert_lt(len, sizeof(info->text));
+    memcpy(info->text, text, len);
+    info->text[len] = '\0';
+    info->n = info->nsections = 0;
+    while (*line != '\0') {
+        char *end = strstr(line, "\r\n"), *colon;
+        cr_assert_not_null(end, "a line without an end: %s", line);
+        *end = '\0';
+        if (strncmp(line, "# ", 2) == 0) {
+            section = info->sections[info->nsections++] = line + 2;
+        } else if (*line != '\0') {
+            colon = strchr(line, ':');
+            cr_assert_not_null(colon, "not name:value: %s", line);
+            cr_assert_not_null(section, "outside of all sections: %s", line);
+            *colon = '\0';
+            cr_assert_lt(info->n, MAX_LINES);
+            info->section[info->n] = section;
+            info->name[info->n] = line;
+            info->value[info->n++] = colon + 1;
+        }
+        line = end + 2;
+    }
+}
+
+static void info_get(struct info *info, redisContext *client, const char *command)
+{
+    redisReply *reply = redisCommand(client, command);
+
+    cr_assert_not_null(reply);
+    cr_assert_eq(reply->type, REDIS_REPLY_STRING);
+    info_parse(info, reply->str, reply->len);
+    freeReplyObject(reply);
+}
+
+static const char *info_value(const struct info *info, const char *name)
+{
+    for (size_t i = 0; i < info->n; i++) {
+        if (strcmp(info->name[i], name) == 0)
+            return info->value[i];
+    }
+    return NULL;
+}
+
+static bool is_number(const char *text)
+{
+    char *end;
+
+    strtod(text, &end);
+    return end != text && (*end == '\0' || strcmp(end, "%") == 0);
+}
+
+/* Texts by nature: everything else has to be a number. */
+static bool is_text_field(const char *name)
+{
+    static const char *const texts[] = {
+        "redis_version", "redis_git_sha1", "redis_build_id", "redis_mode", "bloomery_version", "os", "monotonic_clock",
+        "multiplexing_api", "atomicvar_api", "gcc_version", "process_supervised", "run_id", "executable", "config_file",
+        "listener0", "listener1", "worker_connections", "maxmemory_policy", "mem_allocator", "rdb_last_bgsave_status",
+        "aof_last_bgrewrite_status", "aof_last_write_status", "role", "master_failover_state", "master_replid",
+        "master_replid2", "module", "db0",
+    };
+    size_t len = strlen(name);
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        if (strcmp(name, texts[i]) == 0)
+            return true;
+    }
+    return (len > 6 && strcmp(name + len - 6, "_human") == 0) || strncmp(name, "cmdstat_", 8) == 0 ||
+           strncmp(name, "errorstat_", 10) == 0 || strncmp(name, "latency_percentiles_usec_", 25) == 0;
+}
+
+/* "a=1,b=2.5": names as given, numbers. */
+static void expect_pairs(const char *name, const char *value, const char *const *names, size_t n)
+{
+    char copy[512], *at = copy;
+
+    snprintf(copy, sizeof(copy), "%s", value);
+    for (size_t i = 0; i < n; i++) {
+        char *comma = strchr(at, ','), *equals;
+        if (comma != NULL)
+            *comma = '\0';
+        equals = strchr(at, '=');
+        cr_assert_not_null(equals, "%s:%s", name, value);
+        *equals = '\0';
+        cr_assert_str_eq(at, names[i], "%s:%s", name, value);
+        cr_assert(is_number(equals + 1), "%s:%s", name, value);
+        cr_assert((comma != NULL) == (i + 1 < n), "%s:%s", name, value);
+        at = comma + 1;
+    }
+}
+
+/* Some of everything, so that no section is empty. */
+static void work(redisContext *client)
+{
+    expect(client, "+OK", "BF.RESERVE small 0.01 10 NONSCALING");
+    expect(client, "+OK", "BF.RESERVE grows 0.01 10");
+    for (int i = 0; i < 30; i++)
+        client_number(client, "BF.ADD grows item%d", i);
+    for (int i = 0; i < 12; i++)
+        client_ask(client, "BF.ADD small item%d", i);
+    expect(client, ":1", "BF.EXISTS grows item1");
+    expect(client, ":0", "BF.EXISTS nosuch item1");
+    client_ask(client, "NOSUCH");
+    client_ask(client, "BF.ADD grows");
+}
+
+/* Each line is name:value, each value a number where one is due, no name comes twice, sections come in Redis's order. */
+DAEMON_TEST(the_daemon, info, an_exporter_can_read_it)
+{
+    static const char *const sections[] = {"Server", "Clients", "Memory", "Persistence", "Stats", "Replication", "CPU",
+                                           "Modules", "Commandstats", "Errorstats", "Latencystats", "Cluster", "Keyspace",
+                                           "bf"};
+    static const char *const command[] = {"calls", "usec", "usec_per_call", "rejected_calls", "failed_calls"};
+    static const char *const error[] = {"count"}, *const db[] = {"keys", "expires", "avg_ttl", "subexpiry"};
+    static const char *const latency[] = {"p50", "p99", "p99.9"};
+    static struct info info;
+    redisContext *client;
+
+    daemon_start(&the_daemon, NULL);
+    client = client_open(the_daemon.port);
+    work(client);
+    info_get(&info, client, "INFO everything");
+    cr_assert_eq(info.nsections, sizeof(sections) / sizeof(sections[0]));
+    for (size_t i = 0; i < info.nsections; i++)
+        cr_expect_str_eq(info.sections[i], sections[i]);
+    for (size_t i = 0; i < info.n; i++) {
+        const char *name = info.name[i], *value = info.value[i];
+        if (strncmp(name, "cmdstat_", 8) == 0)
+            expect_pairs(name, value, command, 5);
+        else if (strncmp(name, "errorstat_", 10) == 0)
+            expect_pairs(name, value, error, 1);
+        else if (strncmp(name, "latency_percentiles_usec_", 25) == 0)
+            expect_pairs(name, value, latency, 3);
+        else if (strcmp(name, "db0") == 0)
+            expect_pairs(name, value, db, 4);
+        else if (!is_text_field(name))
+            cr_expect(is_number(value), "%s:%s is no number", name, value);
+        for (const char *c = name; *c != '\0'; c++)
+            cr_expect(isalnum((unsigned char)*c) || strchr("_.|-", *c) != NULL, "%s", name);
+        for (size_t j = 0; j < i; j++)
+            cr_expect_str_neq(name, info.name[j]);
+    }
+    redisFree(client);
+}
+
+static long long number(const struct info *info, const char *name)
+{
+    const char *value = info_value(info, name);
+
+    cr_assert_not_null(value, "%s is missing", name);
+    return strtoll(value, NULL, 10);
+}
+
+/* The values are those of what was done. */
+DAEMON_TEST(the_daemon, info, values_are_true)
+{
+    static struct info info;
+    redisContext *client;
+
+    daemon_start(&the_daemon, NULL);
+    client = client_open(the_daemon.port);
+    work(client);
+    info_get(&info, client, "INFO everything");
+    cr_expect_eq(number(&info, "bf_filters"), 2);
+    cr_expect_eq(number(&info, "bf_layers"), 3, "the growing one has two");
+    cr_expect_eq(number(&info, "bf_grown"), 1);
+    cr_expect_eq(number(&info, "bf_capacity"), 10 + 10 + 20);
+    cr_expect_eq(number(&info, "bf_full_filters"), 1);
+    cr_expect_eq(number(&info, "bf_items"), number(&info, "bf_items_added"));
+    cr_expect_eq(number(&info, "bf_items_added") + number(&info, "bf_items_present") + number(&info, "bf_adds_refused_full"),
+                 42);
+    cr_expect_geq(number(&info, "bf_adds_refused_full"), 1);
+    cr_expect_eq(number(&info, "bf_query_hits"), 1);
+    cr_expect_eq(number(&info, "bf_query_misses"), 1);
+    cr_expect_eq(number(&info, "keyspace_hits"), 1);
+    cr_expect_eq(number(&info, "keyspace_misses"), 1);
+    cr_expect_eq(number(&info, "bf_bits"), 8 * number(&info, "bf_bytes"));
+    cr_expect_eq(number(&info, "used_memory"), number(&info, "bf_bytes"));
+    cr_expect_geq(number(&info, "used_memory_peak"), number(&info, "used_memory"));
+    cr_expect_gt(strtod(info_value(&info, "bf_predicted_error_rate"), NULL), 0.0005);
+    cr_expect_lt(strtod(info_value(&info, "bf_predicted_error_rate_max"), NULL), 0.011);
+    cr_expect_eq(number(&info, "tcp_port"), the_daemon.port);
+    cr_expect_eq(number(&info, "process_id"), the_daemon.pid);
+    cr_expect_eq(number(&info, "connected_clients"), 1);
+    cr_expect_eq(number(&info, "unknown_commands"), 1);
+    cr_expect_eq(strlen(info_value(&info, "redis_build_id")), 40, "the linker's");
+    cr_expect_geq(number(&info, "total_reads_processed"), 44);
+    redisFree(client);
+}
+
+/* Sections by name, several at a time, in any case; what there is none of is empty. */
+DAEMON_TEST(the_daemon, info, sections_can_be_chosen)
+{
+    static struct info info;
+    redisContext *client;
+
+    daemon_start(&the_daemon, NULL);
+    client = client_open(the_daemon.port);
+    info_get(&info, client, "INFO");
+    cr_expect_eq(info.nsections, 12);
+    cr_expect_null(info_value(&info, "cmdstat_info"));
+    info_get(&info, client, "INFO default");
+    cr_expect_eq(info.nsections, 12);
+    info_get(&info, client, "INFO all");
+    cr_expect_eq(info.nsections, 13, "all but the modules");
+    info_get(&info, client, "INFO everything");
+    cr_expect_eq(info.nsections, 14);
+    info_get(&info, client, "INFO cpu SERVER nosuch cpu");
+    cr_expect_eq(info.nsections, 2);
+    cr_expect_str_eq(info.sections[0], "Server");
+    info_get(&info, client, "INFO commandstats default");
+    cr_expect_eq(info.nsections, 13);
+    expect(client, "\"\"", "INFO nosuch");
+    expect(client, "\"# Keyspace\\x0d\\x0a\"", "INFO keyspace");
+    redisFree(client);
+}
+
+/* ---- against Redis --------------------------------------------------------------------------------------------------- */
+
+/* The fields that docs/INFO.md says are left out: the first column of its last table, in backticks. */
+static bool left_out(const char *document, const char *name)
+{
+    char row[192];
+
+    snprintf(row, sizeof(row), "\n| `%s` |", name);
+    return strstr(document, row) != NULL;
+}
+
+static char *read_text(const char *path)
+{
+    static char text[64 * 1024];
+    FILE *file = fopen(path, "r");
+
+    cr_assert_not_null(file, "%s", path);
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    fclose(file);
+    return text;
+}
+
+/* Every field of redis-server 7.0 is there, in the same section, or listed in docs/INFO.md with the reason why not; and what
+ * is listed there is not there. */
+DAEMON_TEST(the_daemon, info, fields_are_redis_ones)
+{
+    static struct info info;
+    char line[128], section[64] = "", *document = read_text(BLOOMERY_DOCS_DIR "/INFO.md");
+    redisContext *client;
+    size_t missing = 0;
+
+    cr_assert_not_null(document);
+    daemon_start(&the_daemon, NULL);
+    client = client_open(the_daemon.port);
+    work(client);
+    info_get(&info, client, "INFO everything");
+    FILE *list = fopen(BLOOMERY_GOLDEN_DIR "/info/redis-7.0.fields", "r");
+    cr_assert_not_null(list);
+    size_t fields = 0;
+    while (fgets(line, sizeof(line), list) != NULL) {
+        line[strcspn(line, "\r\n")] = '\0';
+        if (line[0] == '#' && line[1] == ' ') {
+            snprintf(section, sizeof(section), "%.60s", line + 2);
+            continue;
+        }
+        if (line[0] == '\0')
+            continue;
+        fields++;
+        bool there = false, elsewhere = info_value(&info, line) != NULL;
+        for (size_t i = 0; i < info.n; i++)
+            there |= strcmp(info.name[i], line) == 0 && strcmp(info.section[i], section) == 0;
+        if (there == left_out(document, line)) {
+            fprintf(stderr, "%s: %s %s\n", section, line, there ? "is there, and listed as left out"
+                                              : elsewhere ? "is in another section" : "is neither there nor listed");
+            missing++;
+        }
+    }
+    fclose(list);
+    cr_assert_gt(fields, 150);
+    cr_assert_eq(missing, 0);
+    redisFree(client);
+}

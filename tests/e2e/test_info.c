@@ -281,7 +281,8 @@ static char *read_text(const char *path)
 DAEMON_TEST(the_daemon, info, fields_are_redis_ones)
 {
     static struct info info;
-    char line[128], section[64] = "", *document = read_text(BLOOMERY_DOCS_DIR "/INFO.md");
+    char line[128], section[64] = "";
+    const char *document = strstr(read_text(BLOOMERY_DOCS_DIR "/INFO.md"), "## Fields of Redis 7.0 that are left out");
     redisContext *client;
     size_t missing = 0;
 

@@ -463,7 +463,7 @@ int dump_load_chunk(struct dump_load *load, struct bloom_filter *filter, int64_t
                     bool *complete_out, struct errbuf *err)
 {
     const struct dump_plan *plan = &load->plan;
-    const unsigned char *content = (const unsigned char *)data + HEAD_BYTES;
+    const unsigned char *content;
     struct frame frame;
     uint64_t offset;
 
@@ -486,6 +486,7 @@ int dump_load_chunk(struct dump_load *load, struct bloom_filter *filter, int64_t
     if (check_iterator(&load->place, iterator, err) != DUMP_OK)
         return DUMP_BAD;
 
+    content = (const unsigned char *)data + HEAD_BYTES;
     *complete_out = frame.kind == KIND_END;
     if (frame.kind == KIND_DATA) {
         data_bytes(plan, frame.number, &offset);
@@ -519,12 +520,13 @@ void dump_write_whole(const struct dump_plan *plan, const struct bloom_filter *f
 
 int dump_read_plan(const void *data, size_t len, struct dump_plan *plan_out, struct errbuf *err)
 {
-    const unsigned char *content = (const unsigned char *)data + HEAD_BYTES;
+    const unsigned char *content;
     struct frame frame;
     int rc = read_frame(data, len, &frame, err);
 
     if (rc != DUMP_OK)
         return rc;
+    content = (const unsigned char *)data + HEAD_BYTES;
     if (frame.kind != KIND_WHOLE || frame.identity != 0 || frame.number != 0 || frame.count != 1 || frame.chain != 0) {
         errbuf_set(err, "this is a chunk of BF.SCANDUMP, for BF.LOADCHUNK");
         return DUMP_BAD;

@@ -125,6 +125,7 @@ static void begin_load(struct command_job *job, struct slice name, int64_t itera
         half_loads_drop(job->server->half_loads, load);
         return;
     }
+    bloom_filter_expect_fill(entry_filter(entry));
     load->entry = entry;
     if (half_loads_keep(job->server->half_loads, load, server_now_ms())) {
         reply_status(&job->reply, "OK");

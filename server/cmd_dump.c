@@ -121,6 +121,7 @@ static void restore_filter(struct command_job *job, const struct job_args *args,
     struct entry *entry;
     if (!content_prepare(job, args->argv[1], &plan->params, plan->shapes, plan->nlayers, &entry))
         return;
+    bloom_filter_expect_fill(entry_filter(entry));
     dump_read_whole(plan, args->argv[3].ptr, entry_filter(entry));
     int status = content_publish(job->server, entry, &publication, &err);
     if (status == REGISTRY_OK) {
@@ -222,6 +223,7 @@ static void copy_entry(struct command_job *job, struct entry *source, struct sli
         return;
     if (content_prepare_like(job, to, filter, nlayers, &copy)) {
         rcu_reader_offline();
+        bloom_filter_expect_fill(entry_filter(copy));
         copy_bits(entry_filter(copy), filter, nlayers);
         rcu_reader_online();
         int status = content_publish(job->server, copy, &publication, &err);

@@ -1,0 +1,157 @@
+/* Dumps of filters. Checksums are put right first, so that what lies behind them is reached. The first byte chooses: a piece
+ * (DUMP), a header, or a chunk that follows a header. What is accepted is the same bytes when it is written again. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "check.h"
+#include "dump.h"
+
+#define MAX_BYTES (1u << 20) /* larger filters are not made here */
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static struct bloom_filter *make(struct bloom_pool *pool, const struct dump_plan *plan)
+{
+    struct bloom_class *class;
+    struct errbuf err = {""};
+
+    if (plan->bytes > MAX_BYTES || bloom_class_get(pool, &plan->params, &plan->shapes[0], &class, &err) != 0)
+        return NULL;
+    struct bloom_filter *filter = malloc(bloom_filter_bytes(class));
+    CHECK(filter && bloom_filter_init(filter, class, &err) == 0);
+    bloom_class_release(class);
+    for (unsigned i = 1; i < plan->nlayers; i++) {
+        if (bloom_filter_append_layer(filter, &plan->shapes[i], &err) != 0) {
+            bloom_filter_deinit(filter);
+            free(filter);
+            return NULL;
+        }
+    }
+    return filter;
+}
+
+static void drop(struct bloom_filter *filter)
+{
+    if (filter)
+        bloom_filter_deinit(filter);
+    free(filter);
+}
+
+static void sign(uint8_t *bytes, size_t len)
+{
+    XXH128_canonical_t sum;
+
+    if (len < DUMP_FRAME_BYTES)
+        return;
+    XXH128_canonicalFromHash(&sum, XXH3_128bits(bytes, len - 16));
+    memcpy(bytes + len - 16, sum.digest, 16);
+}
+
+static void try_whole(struct bloom_pool *pool, const uint8_t *bytes, size_t len)
+{
+    struct dump_plan plan;
+    struct errbuf err = {""};
+    int rc = dump_read_plan(bytes, len, &plan, &err);
+
+    CHECK((rc == DUMP_OK) == (err.text[0] == '\0'));
+    struct bloom_filter *filter = rc == DUMP_OK ? make(pool, &plan) : NULL;
+    if (filter) {
+        struct dump_plan again;
+        uint8_t *written = malloc(len);
+
+        CHECK(written != NULL);
+        dump_read_whole(&plan, bytes, filter);
+        dump_plan_of(filter, bloom_filter_nlayers(filter), &again);
+        CHECK(dump_whole_bytes(&again) == len);
+        dump_write_whole(&again, filter, written);
+        memcpy(written + 64, bytes + 64, 8); /* the nonce */
+        sign(written, len);
+        CHECK(memcmp(written, bytes, len) == 0);
+        free(written);
+    }
+    drop(filter);
+}
+
+static void try_header(struct bloom_pool *pool, const uint8_t *bytes, size_t len)
+{
+    struct dump_load load;
+    struct errbuf err = {""};
+    uint32_t chain = 0;
+
+    if (len >= 16)
+        memcpy(&chain, bytes + len - 16, 4);
+    for (unsigned nlayers = 1; nlayers <= 2; nlayers++) {
+        struct dump_place place = {.nlayers = nlayers, .next = 1, .chain = chain & 0x7fffff};
+
+        err.text[0] = '\0';
+        int rc = dump_load_begin(&load, dump_iterator(&place), bytes, len, &err);
+        CHECK((rc == DUMP_OK) == (err.text[0] == '\0'));
+        struct bloom_filter *filter = rc == DUMP_OK ? make(pool, &load.plan) : NULL;
+        drop(filter);
+    }
+}
+
+/* Bytes in the place of chunk 1 or 2 of a dump that began well. */
+static void try_chunk(struct bloom_pool *pool, uint8_t *bytes, size_t len, uint32_t index)
+{
+    struct dump_plan plan = {.params = {100, 0.01, 2}, .nlayers = 1, .shapes = {{4, 5, BLOOM_NA}}, .bytes = 32};
+    struct bloom_filter *filter = make(pool, &plan);
+    struct dump_place place = {.nlayers = 1};
+    struct dump_load load;
+    struct errbuf err = {""};
+    uint8_t chunk[256];
+    bool complete = false;
+    uint32_t chain = 0;
+
+    CHECK(filter != NULL);
+    dump_write_chunk(&plan, filter, 3, 4, &place, chunk);
+    CHECK(dump_load_begin(&load, dump_iterator(&place), chunk, dump_chunk_bytes(&plan, 0), &err) == DUMP_OK);
+    if (index == 2) {
+        dump_write_chunk(&plan, filter, 3, 4, &place, chunk);
+        CHECK(dump_load_chunk(&load, filter, dump_iterator(&place), chunk, dump_chunk_bytes(&plan, 1), &complete, &err) ==
+              DUMP_OK);
+    }
+    if (len >= DUMP_FRAME_BYTES) {
+        memcpy(bytes + 24, &place.chain, 4); /* no fuzzer guesses it */
+        sign(bytes, len);
+        memcpy(&chain, bytes + len - 16, 4);
+    }
+    place = (struct dump_place){.nlayers = 1, .next = index + 1, .chain = chain & 0x7fffff};
+    int rc = dump_load_chunk(&load, filter, dump_iterator(&place), bytes, len, &complete, &err);
+    CHECK((rc == DUMP_OK) == (err.text[0] == '\0'));
+    CHECK(rc == DUMP_OK || rc == DUMP_BAD);
+    CHECK(rc != DUMP_OK || complete == (index == 2));
+    CHECK(bloom_filter_items(filter) <= bloom_filter_capacity(filter));
+    drop(filter);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct bloom_pool *pool;
+
+    if (size < 1 || size > MAX_BYTES)
+        return 0;
+    CHECK(bloom_pool_create(&pool) == 0);
+    size_t len = size - 1;
+    uint8_t *bytes = malloc(len > 0 ? len : 1);
+    CHECK(bytes != NULL);
+    memcpy(bytes, data + 1, len);
+    if (data[0] & 0x80)
+        sign(bytes, len);
+    switch (data[0] & 3) {
+    case 0:
+        try_whole(pool, bytes, len);
+        break;
+    case 1:
+        try_header(pool, bytes, len);
+        break;
+    default:
+        try_chunk(pool, bytes, len, (data[0] & 3) - 1u);
+        break;
+    }
+    free(bytes);
+    bloom_pool_destroy(pool);
+    return 0;
+}

@@ -1,0 +1,295 @@
+/* Unions: every item of every source, counts between the largest and the sum, nothing above its capacity unasked. And plans:
+ * what is said of a filter that is not made is what it is when it is made. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bloom_merge.h"
+#include "bloom_plan.h"
+#include "rng.h"
+
+static struct bloom_pool *pool;
+static struct rng rng;
+
+static void setup(void)
+{
+    cr_assert_eq(bloom_pool_create(&pool), 0);
+    rng_init(&rng, 99);
+}
+
+static void teardown(void)
+{
+    bloom_pool_destroy(pool);
+}
+
+TestSuite(bloom_merge, .init = setup, .fini = teardown);
+TestSuite(bloom_plan, .init = setup, .fini = teardown);
+
+static struct bloom_filter *filter_shaped(uint64_t capacity, double rate, uint32_t expansion,
+                                          const struct bloom_shape *shape)
+{
+    struct bloom_params params = {capacity, rate, expansion};
+    struct bloom_class *class;
+    struct errbuf err = {""};
+
+    cr_assert_eq(bloom_class_get(pool, &params, shape, &class, &err), 0, "%s", err.text);
+    struct bloom_filter *filter = malloc(bloom_filter_bytes(class));
+    cr_assert_eq(bloom_filter_init(filter, class, &err), 0, "%s", err.text);
+    bloom_class_release(class);
+    return filter;
+}
+
+static struct bloom_filter *filter_new(uint64_t capacity, double rate, uint32_t expansion)
+{
+    return filter_shaped(capacity, rate, expansion, NULL);
+}
+
+static void filter_free(struct bloom_filter *filter)
+{
+    bloom_filter_deinit(filter);
+    free(filter);
+}
+
+static struct bloom_hash item(uint64_t n)
+{
+    struct rng bits;
+
+    rng_init(&bits, n);
+    uint64_t h1 = rng_next(&bits);
+    return (struct bloom_hash){h1, rng_next(&bits)};
+}
+
+static void add(struct bloom_filter *filter, uint64_t first, uint64_t end)
+{
+    for (uint64_t n = first; n < end; n++)
+        bloom_filter_add(filter, item(n), NULL);
+}
+
+static bool has(const struct bloom_filter *filter, uint64_t first, uint64_t end)
+{
+    for (uint64_t n = first; n < end; n++) {
+        if (!bloom_filter_query(filter, item(n)))
+            return false;
+    }
+    return true;
+}
+
+static int unite(struct bloom_filter *dst, struct bloom_filter *const *sources, size_t n, bool overfull,
+                 struct errbuf *err)
+{
+    struct bloom_union counts = {{0}, {0}};
+
+    for (size_t i = 0; i < n; i++) {
+        unsigned nlayers = bloom_filter_nlayers(sources[i]);
+
+        cr_assert_eq(bloom_filter_append_like(dst, sources[i], nlayers, err), 0, "%s", err->text);
+        bloom_filter_or(dst, sources[i], nlayers, &counts);
+    }
+    return bloom_filter_count_union(dst, &counts, overfull, err);
+}
+
+/* Chains of different length: layer by layer, and the count is close to the number of distinct items. */
+Test(bloom_merge, a_union_has_every_item_of_every_source)
+{
+    struct bloom_filter *sources[3] = {filter_new(1000, 0.001, 2), filter_new(1000, 0.001, 2), filter_new(1000, 0.001, 2)};
+    struct bloom_filter *dst = filter_new(1000, 0.001, 2);
+    struct errbuf err = {""};
+
+    add(sources[0], 0, 300);
+    add(sources[1], 200, 500);   /* 100 in common */
+    add(sources[2], 0, 300);     /* the same as the first */
+    cr_assert_eq(unite(dst, sources, 3, false, &err), BLOOM_OK, "%s", err.text);
+    cr_assert(has(dst, 0, 500));
+    cr_assert(bloom_filter_items(dst) > 480 && bloom_filter_items(dst) < 520, "%llu",
+              (unsigned long long)bloom_filter_items(dst));
+    for (size_t i = 0; i < 3; i++)
+        filter_free(sources[i]);
+    filter_free(dst);
+}
+
+/* The count is never below that of a source, nor above the sum, nor above the capacity: disjoint, equal, empty. */
+Test(bloom_merge, counts_stay_within_their_bounds)
+{
+    for (unsigned round = 0; round < 200; round++) {
+        uint64_t capacity = 20 + rng_below(&rng, 300), a = rng_below(&rng, capacity / 2), b = rng_below(&rng, capacity / 2);
+        uint64_t shift = rng_below(&rng, capacity);
+        struct bloom_filter *sources[2] = {filter_new(capacity, 0.01, 0), filter_new(capacity, 0.01, 0)};
+        struct bloom_filter *dst = filter_new(capacity, 0.01, 0);
+        struct errbuf err = {""};
+
+        add(sources[0], 0, a);
+        add(sources[1], shift, shift + b);
+        uint64_t ca = bloom_filter_items(sources[0]), cb = bloom_filter_items(sources[1]);
+        cr_assert_eq(unite(dst, sources, 2, false, &err), BLOOM_OK, "%s", err.text);
+        uint64_t items = bloom_filter_items(dst);
+        cr_assert(items >= (ca > cb ? ca : cb) && items <= ca + cb && items <= capacity);
+        cr_assert(has(dst, 0, a) && has(dst, shift, shift + b));
+        filter_free(sources[0]);
+        filter_free(sources[1]);
+        filter_free(dst);
+    }
+}
+
+/* Two full filters of different items make one that is twice too full: refused with the numbers, or done when asked for;
+ * the count is the capacity then. A full one with its own copy is not too full. */
+Test(bloom_merge, more_than_the_capacity_is_refused)
+{
+    struct bloom_filter *sources[2] = {filter_new(1000, 0.01, 0), filter_new(1000, 0.01, 0)};
+    struct bloom_filter *dst = filter_new(1000, 0.01, 0), *copy = filter_new(1000, 0.01, 0);
+    struct bloom_filter *same[2] = {sources[0], sources[0]};
+    struct errbuf err = {""};
+
+    add(sources[0], 0, 1100); /* the last ones are refused */
+    add(sources[1], 5000, 6100);
+    cr_assert_eq(bloom_filter_items(sources[0]), 1000);
+    cr_assert_eq(unite(dst, sources, 2, false, &err), BLOOM_REFUSED);
+    cr_assert(strstr(err.text, "1000"), "%s", err.text);
+    cr_assert_eq(bloom_filter_items(dst), 0);
+    cr_assert_eq(unite(dst, sources, 2, true, &err), BLOOM_OK);
+    cr_assert_eq(bloom_filter_items(dst), 1000);
+    cr_assert_eq(bloom_filter_add(dst, item(9999), NULL), BLOOM_FULL);
+    cr_assert_eq(unite(copy, same, 2, false, &err), BLOOM_OK, "%s", err.text);
+    cr_assert_eq(bloom_filter_items(copy), 1000);
+    filter_free(sources[0]);
+    filter_free(sources[1]);
+    filter_free(dst);
+    filter_free(copy);
+}
+
+/* What differs is named. */
+Test(bloom_merge, what_differs_is_said)
+{
+    struct bloom_shape shape = {16, 5, BLOOM_NA}, more_hashes = {16, 6, BLOOM_NA}, more_words = {17, 5, BLOOM_NA};
+    struct bloom_shape other_order = {16, 5, BLOOM_KA};
+    struct bloom_filter *model = filter_shaped(100, 0.01, 2, &shape);
+    struct {
+        struct bloom_filter *filter;
+        const char *word;
+    } cases[] = {
+        {filter_shaped(101, 0.01, 2, &shape), "capacities"},     {filter_shaped(100, 0.02, 2, &shape), "error rates"},
+        {filter_shaped(100, 0.01, 0, &shape), "expansion"},      {filter_shaped(100, 0.01, 2, &more_hashes), "hash"},
+        {filter_shaped(100, 0.01, 2, &more_words), "sizes"},     {filter_shaped(100, 0.01, 2, &other_order), "layouts"},
+    };
+    struct errbuf err = {""};
+
+    cr_assert_eq(bloom_filter_same_layout(model, model, &err), BLOOM_OK);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        cr_assert_eq(bloom_filter_same_layout(model, cases[i].filter, &err), BLOOM_REFUSED);
+        cr_assert(strstr(err.text, cases[i].word), "%s", err.text);
+        filter_free(cases[i].filter);
+    }
+    filter_free(model);
+}
+
+/* One thread, each side: an add to the older one is in both, and the second add of it is answered PRESENT on either. */
+Test(bloom_merge, twins_share_their_adds)
+{
+    struct bloom_filter *older = filter_new(100, 1e-6, 2), *younger = filter_new(100, 1e-6, 2);
+    struct bloom_filter *other = filter_new(100, 1e-6, 2);
+
+    cr_assert(bloom_twins_begin(pool, &(struct bloom_twins){.older = older, .younger = younger}));
+    cr_assert_not(bloom_twins_begin(pool, &(struct bloom_twins){.older = younger, .younger = other}));
+    for (uint64_t n = 0; n < 1000; n += 2) {
+        cr_assert_eq(bloom_filter_add(older, item(n), NULL), BLOOM_ADDED);
+        cr_assert_eq(bloom_filter_add(younger, item(n), NULL), BLOOM_PRESENT);
+        cr_assert_eq(bloom_filter_add(younger, item(n + 1), NULL), BLOOM_ADDED);
+        cr_assert_eq(bloom_filter_add(older, item(n + 1), NULL), BLOOM_PRESENT);
+    }
+    cr_assert(has(younger, 0, 1000));
+    cr_assert_eq(bloom_filter_items(younger), 1000);
+    bloom_twins_end(pool, older);
+    cr_assert_eq(bloom_filter_add(older, item(5000), NULL), BLOOM_ADDED);
+    cr_assert_not(bloom_filter_query(younger, item(5000)));
+    filter_free(older);
+    filter_free(younger);
+    filter_free(other);
+}
+
+/* A younger one that cannot count another item has it all the same. */
+Test(bloom_merge, a_full_twin_keeps_what_was_acknowledged)
+{
+    struct bloom_filter *older = filter_new(100, 0.01, 0), *younger = filter_new(100, 0.01, 0);
+
+    bloom_filter_set_items(younger, 0, 100);
+    cr_assert(bloom_twins_begin(pool, &(struct bloom_twins){.older = older, .younger = younger}));
+    add(older, 0, 80);
+    bloom_twins_end(pool, older);
+    cr_assert(has(younger, 0, 80));
+    cr_assert_eq(bloom_filter_items(younger), 100);
+    filter_free(older);
+    filter_free(younger);
+}
+
+/* A limited number of pairs; each place can be used again. */
+Test(bloom_merge, pairs_are_limited)
+{
+    struct bloom_filter *filters[2 * BLOOM_MAX_TWINS + 2];
+
+    for (size_t i = 0; i < 2 * BLOOM_MAX_TWINS + 2; i++)
+        filters[i] = filter_new(10, 0.1, 2);
+    for (unsigned round = 0; round < 3; round++) {
+        for (size_t i = 0; i < BLOOM_MAX_TWINS; i++)
+            cr_assert(bloom_twins_begin(pool, &(struct bloom_twins){.older = filters[2 * i], .younger = filters[2 * i + 1]}));
+        cr_assert_not(bloom_twins_begin(pool, &(struct bloom_twins){.older = filters[2 * BLOOM_MAX_TWINS],
+                                                                   .younger = filters[2 * BLOOM_MAX_TWINS + 1]}));
+        for (size_t i = 0; i < BLOOM_MAX_TWINS; i++)
+            bloom_twins_end(pool, filters[2 * i]);
+    }
+    for (size_t i = 0; i < 2 * BLOOM_MAX_TWINS + 2; i++)
+        filter_free(filters[i]);
+}
+
+/* ---- plans ----------------------------------------------------------------------------------------------------------- */
+
+/* For filters of any kind: layers, bits, hash counts and memory are those of the filter that is then made and filled. */
+Test(bloom_plan, a_plan_is_the_filter_that_is_made)
+{
+    static const struct {
+        uint64_t capacity;
+        double rate;
+        uint32_t expansion;
+        uint64_t items;
+    } cases[] = {{100, 0.01, 2, 0}, {100, 0.01, 2, 5000}, {3000, 0.001, 0, 3000}, {5, 0.3, 1, 60}, {1, 1e-6, 4, 100}};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct bloom_params params = {cases[i].capacity, cases[i].rate, cases[i].expansion};
+        struct bloom_filter *filter = filter_new(cases[i].capacity, cases[i].rate, cases[i].expansion);
+        struct bloom_plan plan;
+        struct errbuf err = {""};
+
+        cr_assert_eq(bloom_plan(&params, cases[i].items, &plan, &err), BLOOM_OK, "%s", err.text);
+        for (uint64_t n = 0; bloom_filter_items(filter) < cases[i].items; n++)
+            bloom_filter_add(filter, item(n), NULL);
+        cr_assert_eq(plan.nlayers, bloom_filter_nlayers(filter), "case %zu", i);
+        cr_assert_eq(plan.capacity, bloom_filter_capacity(filter));
+        cr_assert_eq(plan.memory, bloom_filter_memory(filter));
+        cr_assert(plan.predicted_rate > 0 && plan.predicted_rate <= cases[i].rate * 1.01, "%g", plan.predicted_rate);
+        for (unsigned l = 0; l < plan.nlayers; l++) {
+            struct bloom_layer_view view;
+
+            bloom_filter_layer(filter, l, &view);
+            cr_assert_eq(plan.layers[l].nwords, view.shape.nwords);
+            cr_assert_eq(plan.layers[l].k, view.shape.k);
+            cr_assert_eq(plan.layers[l].capacity, view.capacity);
+            cr_assert_eq(plan.layers[l].error_rate, view.error_rate);
+        }
+        filter_free(filter);
+    }
+}
+
+/* What cannot be is refused with a reason; what needs terabytes can be planned. */
+Test(bloom_plan, limits)
+{
+    struct bloom_plan plan;
+    struct errbuf err = {""};
+
+    cr_assert_eq(bloom_plan(&(struct bloom_params){100, 0.01, 0}, 101, &plan, &err), BLOOM_REFUSED);
+    cr_assert(strstr(err.text, "100"), "%s", err.text);
+    cr_assert_eq(bloom_plan(&(struct bloom_params){10, 0.1, 1}, 10 * 64 + 1, &plan, &err), BLOOM_REFUSED);
+    cr_assert(strstr(err.text, "64 layers"), "%s", err.text);
+    cr_assert_eq(bloom_plan(&(struct bloom_params){100, 1e-300, 2}, 0, &plan, &err), BLOOM_REFUSED);
+    cr_assert_eq(bloom_plan(&(struct bloom_params){UINT64_MAX, 0.01, 2}, 0, &plan, &err), BLOOM_REFUSED);
+    cr_assert_eq(bloom_plan(&(struct bloom_params){1000000000, 1e-7, 2}, 0, &plan, &err), BLOOM_OK, "%s", err.text);
+    cr_assert_gt(plan.memory, UINT64_C(4) << 30);
+    cr_assert_eq(bloom_pool_bytes(pool), 0);
+}

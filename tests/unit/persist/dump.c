@@ -1,0 +1,484 @@
+/* Dumps: what goes out comes in again bit by bit, and nothing else comes in. The chunks of dumps are damaged, repeated,
+ * left out, exchanged and made up at random; only the right ones in the right order make a filter. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "dump.h"
+#include "rng.h"
+
+static struct bloom_pool *pool;
+static struct rng rng;
+
+static void setup(void)
+{
+    cr_assert_eq(bloom_pool_create(&pool), 0);
+    rng_init(&rng, 4711);
+}
+
+static void teardown(void)
+{
+    bloom_pool_destroy(pool);
+}
+
+TestSuite(dump, .init = setup, .fini = teardown);
+
+static struct bloom_filter *filter_of(const struct bloom_params *params, const struct bloom_shape *shapes, unsigned nlayers)
+{
+    struct bloom_class *class;
+    struct errbuf err = {""};
+
+    cr_assert_eq(bloom_class_get(pool, params, shapes, &class, &err), 0, "%s", err.text);
+    struct bloom_filter *filter = malloc(bloom_filter_bytes(class));
+    cr_assert_eq(bloom_filter_init(filter, class, &err), 0, "%s", err.text);
+    bloom_class_release(class);
+    for (unsigned i = 1; i < nlayers; i++)
+        cr_assert_eq(bloom_filter_append_layer(filter, &shapes[i], &err), 0, "%s", err.text);
+    return filter;
+}
+
+static struct bloom_filter *filled(uint64_t capacity, double rate, uint32_t expansion, unsigned items)
+{
+    struct bloom_params params = {capacity, rate, expansion};
+    struct bloom_filter *filter = filter_of(&params, NULL, 1);
+
+    for (unsigned i = 0; i < items; i++)
+        bloom_filter_add(filter, (struct bloom_hash){rng_next(&rng), rng_next(&rng)}, NULL);
+    return filter;
+}
+
+static void filter_free(struct bloom_filter *filter)
+{
+    bloom_filter_deinit(filter);
+    free(filter);
+}
+
+static bool same(const struct bloom_filter *a, const struct bloom_filter *b)
+{
+    if (bloom_filter_nlayers(a) != bloom_filter_nlayers(b) ||
+        memcmp(bloom_filter_params(a), bloom_filter_params(b), sizeof(struct bloom_params)) != 0)
+        return false;
+    for (unsigned i = 0; i < bloom_filter_nlayers(a); i++) {
+        struct bloom_layer_view va, vb;
+
+        bloom_filter_layer(a, i, &va);
+        bloom_filter_layer(b, i, &vb);
+        if (va.shape.nwords != vb.shape.nwords || va.shape.k != vb.shape.k || va.shape.variant != vb.shape.variant ||
+            va.items != vb.items || memcmp((void *)va.words, (void *)vb.words, va.shape.nwords * 8) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* ---- chunks ---------------------------------------------------------------------------------------------------------- */
+
+struct chunk {
+    int64_t iterator;
+    size_t len;
+    unsigned char *bytes;
+};
+
+struct chunks {
+    struct chunk *items;
+    size_t count;
+};
+
+/* A dump as a client gets it: each chunk asked for with the iterator that came with the one before. */
+static struct chunks dump(const struct bloom_filter *filter, uint64_t identity)
+{
+    struct chunks chunks = {NULL, 0};
+    struct dump_plan plan;
+    int64_t iterator = 0;
+    struct dump_place place = {.nlayers = bloom_filter_nlayers(filter)};
+
+    for (;;) {
+        if (iterator != 0)
+            cr_assert(dump_place_from(iterator, &place));
+        dump_plan_of(filter, place.nlayers, &plan);
+        if (place.next == dump_chunks(&plan))
+            return chunks;
+        size_t len = dump_chunk_bytes(&plan, place.next);
+        unsigned char *bytes = malloc(len);
+        cr_assert(len <= DUMP_CHUNK_MAX || place.next == 0);
+        dump_write_chunk(&plan, filter, identity, rng_next(&rng), &place, bytes);
+        iterator = dump_iterator(&place);
+        cr_assert(iterator > 0 && iterator < (INT64_C(1) << 53));
+        chunks.items = realloc(chunks.items, (chunks.count + 1) * sizeof(*chunks.items));
+        chunks.items[chunks.count++] = (struct chunk){iterator, len, bytes};
+    }
+}
+
+static void chunks_free(struct chunks *chunks)
+{
+    for (size_t i = 0; i < chunks->count; i++)
+        free(chunks->items[i].bytes);
+    free(chunks->items);
+}
+
+/* Loads a sequence of chunks. The filter if all were taken and the last one completed it; otherwise NULL. */
+static struct bloom_filter *load(const struct chunk *chunks, size_t count, struct errbuf *err)
+{
+    struct bloom_filter *filter = NULL;
+    struct dump_load dump_load;
+    bool complete = false;
+
+    for (size_t i = 0; i < count; i++) {
+        int rc;
+
+        if (i == 0) {
+            rc = dump_load_begin(&dump_load, chunks[i].iterator, chunks[i].bytes, chunks[i].len, err);
+            if (rc == DUMP_OK)
+                filter = filter_of(&dump_load.plan.params, dump_load.plan.shapes, dump_load.plan.nlayers);
+        } else if (complete) {
+            rc = DUMP_BAD; /* the server has published the filter by now */
+            errbuf_set(err, "too many");
+        } else {
+            rc = dump_load_chunk(&dump_load, filter, chunks[i].iterator, chunks[i].bytes, chunks[i].len, &complete, err);
+        }
+        if (rc != DUMP_OK) {
+            cr_assert_neq(err->text[0], '\0');
+            if (filter)
+                filter_free(filter);
+            return NULL;
+        }
+    }
+    if (!complete && filter) {
+        filter_free(filter);
+        errbuf_set(err, "not complete");
+        return NULL;
+    }
+    return filter;
+}
+
+/* Filters of every form go out and come in the same: one word, many layers, several chunks, each variant, a fixed size. */
+Test(dump, chunks_make_the_same_filter_again)
+{
+    static const struct {
+        uint64_t capacity;
+        double rate;
+        uint32_t expansion;
+        unsigned items;
+    } cases[] = {{1, 0.1, 0, 1}, {10, 0.01, 2, 1000}, {1000000, 0.001, 2, 20000}, {100, 0.01, 0, 200}, {5, 0.2, 1, 150}};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct bloom_filter *filter = filled(cases[i].capacity, cases[i].rate, cases[i].expansion, cases[i].items);
+        struct chunks chunks = dump(filter, 77);
+        struct errbuf err = {""};
+        struct bloom_filter *again = load(chunks.items, chunks.count, &err);
+
+        cr_assert(again, "%s", err.text);
+        cr_assert(same(filter, again), "case %zu", i);
+        filter_free(again);
+        chunks_free(&chunks);
+        filter_free(filter);
+    }
+}
+
+/* A filter of other shapes and order of the hash (imported from an older Cassandra). */
+Test(dump, shapes_and_variants_are_kept)
+{
+    struct bloom_params params = {1000, 0.05, 3};
+    struct bloom_shape shapes[2] = {{70, 3, BLOOM_KA}, {1000, 21, BLOOM_KA}};
+    struct bloom_filter *filter = filter_of(&params, shapes, 2);
+    struct errbuf err = {""};
+
+    for (unsigned i = 0; i < 500; i++)
+        bloom_filter_add(filter, (struct bloom_hash){rng_next(&rng), rng_next(&rng)}, NULL);
+    struct chunks chunks = dump(filter, 1);
+    struct bloom_filter *again = load(chunks.items, chunks.count, &err);
+    cr_assert(again && same(filter, again), "%s", err.text);
+    filter_free(again);
+    chunks_free(&chunks);
+    filter_free(filter);
+}
+
+/* Adds and growth between two chunks: the dump has everything that was there when it began. */
+Test(dump, adds_meanwhile_do_no_harm)
+{
+    struct bloom_filter *filter = filled(400000, 0.01, 2, 0);
+    struct bloom_hash before[1000];
+    struct chunk items[32];
+    struct dump_plan plan;
+    struct dump_place place = {.nlayers = 1};
+    struct errbuf err = {""};
+    size_t count = 0;
+
+    for (size_t i = 0; i < 1000; i++) {
+        before[i] = (struct bloom_hash){rng_next(&rng), rng_next(&rng)};
+        bloom_filter_add(filter, before[i], NULL);
+    }
+    dump_plan_of(filter, 1, &plan);
+    while (place.next < dump_chunks(&plan)) {
+        size_t len = dump_chunk_bytes(&plan, place.next);
+
+        cr_assert_lt(count, 32);
+        items[count].bytes = malloc(len);
+        items[count].len = len;
+        dump_write_chunk(&plan, filter, 9, count, &place, items[count].bytes);
+        items[count++].iterator = dump_iterator(&place);
+        for (unsigned i = 0; i < 150000; i++)
+            bloom_filter_add(filter, (struct bloom_hash){rng_next(&rng), rng_next(&rng)}, NULL);
+    }
+    cr_assert_gt(bloom_filter_nlayers(filter), 1);
+    struct bloom_filter *again = load(items, count, &err);
+    cr_assert(again, "%s", err.text);
+    cr_assert_eq(bloom_filter_nlayers(again), 1);
+    for (size_t i = 0; i < 1000; i++)
+        cr_assert(bloom_filter_query(again, before[i]));
+    cr_assert_eq(bloom_filter_items(again), 400000); /* of the layer that was full by then */
+    filter_free(again);
+    for (size_t i = 0; i < count; i++)
+        free(items[i].bytes);
+    filter_free(filter);
+}
+
+/* Any sequence of chunks of several dumps, some of them damaged, that is not exactly one dump from beginning to end, makes
+ * no filter. */
+Test(dump, only_the_right_chunks_in_the_right_order)
+{
+    struct bloom_filter *filter = filled(300000, 0.01, 2, 310000);
+    struct chunks dumps[3] = {dump(filter, 5), dump(filter, 5), dump(filter, 6)};
+    unsigned loaded = 0, refused = 0;
+
+    cr_assert_gt(dumps[0].count, 3);
+    for (unsigned round = 0; round < 4000; round++) {
+        struct chunk sequence[16];
+        size_t count = dumps[0].count;
+        bool right = true;
+        unsigned char *damaged = NULL;
+        struct errbuf err = {""};
+
+        memcpy(sequence, dumps[0].items, count * sizeof(sequence[0]));
+        switch (rng_below(&rng, 8)) {
+        case 0: /* from another dump of this filter, or of another one */
+            for (size_t i = rng_below(&rng, count), from = 1 + rng_below(&rng, 2); i < count; i++)
+                sequence[i] = dumps[from].items[i];
+            right = memcmp(sequence, dumps[1].items, count * sizeof(sequence[0])) == 0 ||
+                    memcmp(sequence, dumps[2].items, count * sizeof(sequence[0])) == 0;
+            break;
+        case 1: { /* exchanged */
+            size_t a = rng_below(&rng, count), b = rng_below(&rng, count);
+            struct chunk c = sequence[a];
+            sequence[a] = sequence[b];
+            sequence[b] = c;
+            right = a == b;
+            break;
+        }
+        case 2: { /* left out */
+            size_t at = rng_below(&rng, count);
+            memmove(&sequence[at], &sequence[at + 1], (count - at - 1) * sizeof(sequence[0]));
+            count--;
+            right = false;
+            break;
+        }
+        case 3: { /* repeated */
+            size_t at = rng_below(&rng, count);
+            memmove(&sequence[at + 1], &sequence[at], (count - at) * sizeof(sequence[0]));
+            count++;
+            right = false;
+            break;
+        }
+        case 4: { /* with another iterator */
+            sequence[rng_below(&rng, count)].iterator ^= INT64_C(1) << rng_below(&rng, 64);
+            right = false;
+            break;
+        }
+        case 5:
+        case 6: { /* a bit flipped, or cut, or longer */
+            struct chunk *c = &sequence[rng_below(&rng, count)];
+            damaged = malloc(c->len + 1);
+            memcpy(damaged, c->bytes, c->len);
+            damaged[c->len] = 0;
+            c->bytes = damaged;
+            if (rng_below(&rng, 3) == 0)
+                c->len = rng_below(&rng, 2) ? c->len + 1 : rng_below(&rng, c->len);
+            else
+                damaged[rng_below(&rng, rng_below(&rng, 2) ? c->len : 64 < c->len ? 64 : c->len)] ^=
+                    (unsigned char)(1u << rng_below(&rng, 8));
+            right = false;
+            break;
+        }
+        default:
+            break;
+        }
+        struct bloom_filter *again = load(sequence, count, &err);
+        cr_assert_eq(again != NULL, right, "round %u: %s", round, err.text);
+        if (again) {
+            cr_assert(same(filter, again));
+            filter_free(again);
+        }
+        right ? loaded++ : refused++;
+        free(damaged);
+    }
+    cr_assert_gt(loaded, 400);
+    cr_assert_gt(refused, 2000);
+    for (size_t i = 0; i < 3; i++)
+        chunks_free(&dumps[i]);
+    filter_free(filter);
+}
+
+/* Signs a chunk that was tampered with, as anybody can. */
+static void sign(unsigned char *bytes, size_t len)
+{
+    XXH128_canonical_t sum;
+
+    XXH128_canonicalFromHash(&sum, XXH3_128bits(bytes, len - 16));
+    memcpy(bytes + len - 16, sum.digest, 16);
+}
+
+/* A header that was made up, with a right checksum: every field that no filter can have is refused. */
+Test(dump, made_up_headers_are_refused)
+{
+    struct bloom_filter *filter = filled(100, 0.01, 2, 1000);
+    struct chunks chunks = dump(filter, 5);
+    unsigned char *header = chunks.items[0].bytes;
+    size_t len = chunks.items[0].len;
+    static const struct {
+        size_t offset;
+        unsigned width;
+        uint64_t value;
+    } fields[] = {
+        {4, 1, 2},                  /* version */
+        {5, 1, 'D'},                /* kind */
+        {6, 1, 1},                  /* reserved */
+        {16, 4, 1},                 /* number */
+        {20, 4, 99},                /* count */
+        {24, 4, 1},                 /* digest of what came before */
+        {28, 4, 1},                 /* reserved */
+        {32, 8, 0},                 /* capacity */
+        {40, 8, 0},                 /* rate 0 */
+        {40, 8, 0x7ff8000000000000}, /* rate NaN */
+        {40, 8, 0x3ff0000000000000}, /* rate 1 */
+        {48, 4, 32769},             /* expansion */
+        {48, 4, 0},                 /* a fixed filter of several layers */
+        {52, 4, 0},                 /* layers */
+        {52, 4, 65},
+        {52, 4, 0xffffffff},
+        {52, 4, 1},                 /* fewer layers than bytes */
+        {56, 8, 8},                 /* bytes */
+        {56, 8, UINT64_MAX},
+        {72, 8, 0},                 /* words of layer 0 */
+        {72, 8, UINT64_C(1) << 31},
+        {72, 8, UINT64_MAX},
+        {80, 1, 0},                 /* k */
+        {80, 1, 22},
+        {81, 1, 3},                 /* variant */
+        {81, 1, 1},                 /* another variant than the other layers */
+        {82, 1, 1},                 /* reserved */
+    };
+    struct dump_load dump_load;
+    struct errbuf err;
+
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        unsigned char *bad = malloc(len);
+
+        memcpy(bad, header, len);
+        memcpy(bad + fields[i].offset, &fields[i].value, fields[i].width);
+        sign(bad, len);
+        err.text[0] = '\0';
+        cr_assert_eq(dump_load_begin(&dump_load, chunks.items[0].iterator, bad, len, &err), DUMP_BAD, "field %zu", i);
+        cr_assert_neq(err.text[0], '\0');
+        free(bad);
+    }
+    chunks_free(&chunks);
+    filter_free(filter);
+}
+
+/* The last chunk says how many items each layer has: not more than its capacity. */
+Test(dump, made_up_counts_are_refused)
+{
+    struct bloom_filter *filter = filled(100, 0.01, 2, 250);
+    struct chunks chunks = dump(filter, 5);
+    struct chunk *last = &chunks.items[chunks.count - 1];
+    uint64_t counts[2] = {100, 201};
+    struct errbuf err = {""};
+
+    cr_assert_eq(bloom_filter_nlayers(filter), 2);
+    memcpy(last->bytes + 32, counts, sizeof(counts));
+    sign(last->bytes, last->len);
+    memcpy(&last->iterator, last->bytes + last->len - 16, 4);
+    last->iterator = (last->iterator & 0x7fffff) | (chunks.items[chunks.count - 2].iterator & ~INT64_C(0x7fffff));
+    last->iterator += INT64_C(1) << 23;
+    cr_assert_null(load(chunks.items, chunks.count, &err));
+    cr_assert(strstr(err.text, "capacity"), "%s", err.text);
+    chunks_free(&chunks);
+    filter_free(filter);
+}
+
+/* ---- one piece ------------------------------------------------------------------------------------------------------- */
+
+Test(dump, one_piece_makes_the_same_filter_again)
+{
+    struct bloom_filter *filter = filled(10, 0.01, 2, 3000);
+    struct dump_plan plan, read;
+    struct errbuf err = {""};
+
+    dump_plan_of(filter, bloom_filter_nlayers(filter), &plan);
+    size_t len = dump_whole_bytes(&plan);
+    unsigned char *bytes = malloc(len);
+    dump_write_whole(&plan, filter, bytes);
+    cr_assert_eq(dump_read_plan(bytes, len, &read, &err), DUMP_OK, "%s", err.text);
+    struct bloom_filter *again = filter_of(&read.params, read.shapes, read.nlayers);
+    dump_read_whole(&read, bytes, again);
+    cr_assert(same(filter, again));
+    filter_free(again);
+
+    for (unsigned round = 0; round < 2000; round++) {
+        size_t at = rng_below(&rng, len);
+        unsigned char bit = (unsigned char)(1u << rng_below(&rng, 8));
+
+        bytes[at] ^= bit;
+        cr_assert_neq(dump_read_plan(bytes, len, &read, &err), DUMP_OK, "byte %zu", at);
+        bytes[at] ^= bit;
+        cr_assert_neq(dump_read_plan(bytes, rng_below(&rng, len), &read, &err), DUMP_OK);
+    }
+    free(bytes);
+    filter_free(filter);
+}
+
+/* A chunk is no piece, a piece is no chunk, and RedisBloom's dumps are recognised. */
+Test(dump, other_bytes_are_told_apart)
+{
+    struct bloom_filter *filter = filled(100, 0.01, 2, 10);
+    struct chunks chunks = dump(filter, 1);
+    struct dump_plan plan;
+    struct dump_load dump_load;
+    unsigned char bytes[1024], theirs[73] = {0}, module[40] = {7, 0x81};
+    struct errbuf err = {""};
+
+    cr_assert_eq(dump_read_plan(chunks.items[0].bytes, chunks.items[0].len, &plan, &err), DUMP_BAD);
+    cr_assert(strstr(err.text, "BF.LOADCHUNK"));
+    dump_plan_of(filter, 1, &plan);
+    cr_assert_leq(dump_whole_bytes(&plan), sizeof(bytes));
+    dump_write_whole(&plan, filter, bytes);
+    cr_assert_eq(dump_load_begin(&dump_load, 1, bytes, dump_whole_bytes(&plan), &err), DUMP_BAD);
+    cr_assert(strstr(err.text, "RESTORE"));
+    theirs[8] = 1; /* one filter in it */
+    cr_assert_eq(dump_load_begin(&dump_load, 1, theirs, sizeof(theirs), &err), DUMP_FOREIGN);
+    cr_assert(strstr(err.text, "RedisBloom"));
+    cr_assert_eq(dump_read_plan(module, sizeof(module), &plan, &err), DUMP_FOREIGN);
+    cr_assert(strstr(err.text, "RedisBloom"));
+    cr_assert_eq(dump_load_begin(&dump_load, 1, "garbage", 7, &err), DUMP_FOREIGN);
+    cr_assert_not(strstr(err.text, "RedisBloom"));
+    cr_assert_eq(dump_load_begin(&dump_load, 1, NULL, 0, &err), DUMP_FOREIGN);
+    chunks_free(&chunks);
+    filter_free(filter);
+}
+
+/* Iterators are positive, fit a double, and no other number is one. */
+Test(dump, iterators)
+{
+    struct dump_place place = {.nlayers = 64, .next = (1u << 24) - 1, .chain = (1u << 23) - 1}, back;
+
+    cr_assert_eq(dump_iterator(&place), (INT64_C(1) << 53) - 1);
+    cr_assert(dump_place_from(dump_iterator(&place), &back));
+    cr_assert(back.nlayers == 64 && back.next == place.next && back.chain == place.chain);
+    cr_assert_not(dump_place_from(0, &back));
+    cr_assert_not(dump_place_from(1, &back));
+    cr_assert_not(dump_place_from(-1, &back));
+    cr_assert_not(dump_place_from(INT64_MIN, &back));
+    cr_assert_not(dump_place_from(INT64_C(1) << 53 | 1 << 23, &back));
+    cr_assert(dump_place_from(1 << 23, &back));
+    cr_assert(back.nlayers == 1 && back.next == 1 && back.chain == 0);
+}

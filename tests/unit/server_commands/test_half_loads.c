@@ -1,0 +1,120 @@
+/* The list of loads under way: one owner for each, a second chunk spoils it, pauses end it, there is a limit. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "half_loads.h"
+#include "rcu.h"
+
+static struct bloom_pool *pool;
+static struct reclaimer *reclaimer;
+static struct registry *registry;
+static struct half_loads *loads;
+
+static void setup(void)
+{
+    cr_assert_eq(bloom_pool_create(&pool), 0);
+    cr_assert_eq(reclaimer_create(&reclaimer), 0);
+    cr_assert_eq(registry_create(&registry, pool, reclaimer), 0);
+    cr_assert_eq(half_loads_create(&loads), 0);
+}
+
+/* The pool checks that all filters are gone. */
+static void teardown(void)
+{
+    half_loads_destroy(loads, registry);
+    registry_destroy(registry);
+    reclaimer_destroy(reclaimer);
+    bloom_pool_destroy(pool);
+}
+
+TestSuite(half_loads, .init = setup, .fini = teardown);
+
+static struct slice text(const char *s)
+{
+    return (struct slice){s, strlen(s)};
+}
+
+static struct half_load *begin(const char *name)
+{
+    struct bloom_params params = {100, 0.01, 2};
+    struct bloom_class *class;
+    struct half_load *load;
+    struct errbuf err = {""};
+
+    cr_assert_eq(half_loads_add(loads, text(name), &load), HALF_LOADS_OK);
+    cr_assert_eq(bloom_class_get(pool, &params, NULL, &class, &err), 0);
+    cr_assert_eq(registry_prepare(registry, text(name), class, false, &load->entry, &err), REGISTRY_OK);
+    bloom_class_release(class);
+    return load;
+}
+
+static void end(struct half_load *load)
+{
+    registry_abandon(registry, load->entry);
+    half_loads_drop(loads, load);
+}
+
+Test(half_loads, one_owner_at_a_time)
+{
+    struct half_load *load = begin("a"), *other;
+
+    cr_assert_eq(half_loads_take(loads, text("b"), &other), HALF_LOADS_NONE);
+    cr_assert(half_loads_keep(loads, load, 5));
+    cr_assert_eq(half_loads_take(loads, text("a"), &other), HALF_LOADS_OK);
+    cr_assert_eq(other, load);
+    cr_assert_eq(half_loads_take(loads, text("a"), &other), HALF_LOADS_BUSY);
+    cr_assert_not(half_loads_keep(loads, load, 6), "a second chunk came meanwhile");
+    end(load);
+    cr_assert_eq(half_loads_take(loads, text("a"), &other), HALF_LOADS_NONE);
+    cr_assert_eq(half_loads_count(loads), 0);
+    cr_assert_null(registry_lookup(registry, text("a")));
+}
+
+Test(half_loads, a_second_beginning_spoils_the_first)
+{
+    struct half_load *load = begin("a"), *other;
+
+    cr_assert_eq(half_loads_add(loads, text("a"), &other), HALF_LOADS_BUSY);
+    cr_assert_not(half_loads_keep(loads, load, 5));
+    end(load);
+}
+
+/* Those that wait too long are dropped, those that are being worked on are not; and their memory is given back. */
+Test(half_loads, pauses_end_a_load)
+{
+    struct half_load *old = begin("old"), *young = begin("young"), *busy = begin("busy"), *other;
+
+    cr_assert(half_loads_keep(loads, old, 1000));
+    cr_assert(half_loads_keep(loads, young, 2000));
+    uint64_t bytes = bloom_pool_bytes(pool);
+    half_loads_expire(loads, registry, 1000);
+    cr_assert_eq(half_loads_count(loads), 3);
+    half_loads_expire(loads, registry, 1001);
+    cr_assert_eq(half_loads_count(loads), 2);
+    reclaimer_flush(reclaimer);
+    cr_assert_eq(bloom_pool_bytes(pool), bytes / 3 * 2);
+    cr_assert_eq(half_loads_take(loads, text("old"), &other), HALF_LOADS_NONE);
+    cr_assert_eq(half_loads_take(loads, text("young"), &other), HALF_LOADS_OK);
+    half_loads_expire(loads, registry, INT64_MAX);
+    cr_assert_eq(half_loads_count(loads), 2);
+    end(busy);
+    end(young);
+}
+
+Test(half_loads, the_number_is_limited)
+{
+    struct half_load *last = NULL, *other;
+    char name[16];
+
+    for (int i = 0; i < HALF_LOADS_MAX; i++) {
+        snprintf(name, sizeof(name), "%d", i);
+        last = begin(name);
+        if (i < HALF_LOADS_MAX - 1)
+            cr_assert(half_loads_keep(loads, last, i));
+    }
+    cr_assert_eq(half_loads_add(loads, text("one more"), &other), HALF_LOADS_FULL);
+    end(last);
+    other = begin("one more");
+    cr_assert(half_loads_keep(loads, other, 0)); /* teardown drops the rest */
+}

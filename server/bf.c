@@ -53,7 +53,7 @@ struct bloom_params bf_default_params(const struct server *server)
 /* As registry_create_filter(); the filter has its time from its first moment on. */
 static int create_expiring(struct bf_call *call, struct bloom_class *class, int64_t expires_ms, struct errbuf *err)
 {
-    struct registry_publication how = {.only_new = true, .expires_ms = expires_ms};
+    struct registry_publication how = {.only_new = true, .empty = true, .expires_ms = expires_ms};
     struct entry *made;
     int status = registry_prepare(call->server->registry, call->name, class, false, &made, err);
     if (status != REGISTRY_OK)
@@ -77,10 +77,8 @@ bool bf_create(struct bf_call *call, const struct bloom_params *params, int64_t 
         status = expires_ms == 0 ? registry_create_filter(call->server->registry, call->name, 0, class, &call->entry, &err)
                                  : create_expiring(call, class, expires_ms, &err);
         bloom_class_release(class);
-        if (status == REGISTRY_OK) {
-            stats_add(&call->stats->changes, 1);
+        if (status == REGISTRY_OK)
             return true;
-        }
         if (status == REGISTRY_EXISTS) {
             *existed_out = true;
             return true;

@@ -166,8 +166,8 @@ static void restore_job(struct command_job *job)
     }
     int64_t expires_ms = restore.ttl == 0 ? 0 : restore.absolute ? restore.ttl : now + restore.ttl;
     if (expires_ms != 0 && expires_ms <= now) { /* it has expired already, and what it would have replaced is gone */
-        if (restore.replace && registry_delete(job->server->registry, args->argv[1]) == REGISTRY_OK)
-            atomic_fetch_add_explicit(&job->server->job_changes, 1, memory_order_relaxed);
+        if (restore.replace)
+            registry_delete(job->server->registry, args->argv[1]);
         reply_status(&job->reply, "OK");
         return;
     }

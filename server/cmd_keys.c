@@ -32,10 +32,7 @@ static bool is_there(struct command_ctx *ctx, struct slice name)
 
 static bool delete_one(struct command_ctx *ctx, struct slice name)
 {
-    if (registry_delete(ctx->server->registry, name) != REGISTRY_OK)
-        return false;
-    stats_add(&ctx->stats->changes, 1);
-    return true;
+    return registry_delete(ctx->server->registry, name) == REGISTRY_OK;
 }
 
 void cmd_exists(struct command_ctx *ctx)
@@ -82,9 +79,7 @@ static int rename_key(struct command_ctx *ctx, bool only_new)
     } else if (entry) {
         status = registry_rename(ctx->server->registry, command_arg(ctx, 1), command_arg(ctx, 2), only_new, &err);
     }
-    if (status == REGISTRY_OK)
-        stats_add(&ctx->stats->changes, 1);
-    else if (status == REGISTRY_NOT_FOUND)
+    if (status == REGISTRY_NOT_FOUND)
         reply_error(ctx->reply, "ERR no such key");
     else if (status == REGISTRY_REFUSED)
         reply_errorf(ctx->reply, "ERR %s", err.text);
@@ -308,7 +303,6 @@ static void flush_job(struct command_job *job)
         reply_error(&job->reply, "ERR out of memory");
         return;
     }
-    atomic_fetch_add_explicit(&job->server->job_changes, removed, memory_order_relaxed);
     reply_status(&job->reply, "OK");
 }
 

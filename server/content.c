@@ -91,10 +91,9 @@ int content_publish(struct server *server, struct entry *entry, const struct con
                     struct errbuf *err)
 {
     (void)err;
-    int status = registry_publish(server->registry, entry, &publication->how);
-    if (status == REGISTRY_OK)
-        atomic_fetch_add_explicit(&server->job_changes, 1, memory_order_relaxed);
-    return status;
+    struct registry_publication how = publication->how;
+    how.empty = publication->empty;
+    return registry_publish(server->registry, entry, &how);
 }
 
 /* ---- finding --------------------------------------------------------------------------------------------------------- */

@@ -45,7 +45,7 @@ struct content_publication {
                         * that id before or after the exchange must apply them to this one. */
 };
 
-/* Publishes a prepared filter and counts the change. REGISTRY_OK: done. REGISTRY_EXISTS, REGISTRY_CHANGED, -ENOMEM, or
+/* Publishes a prepared filter. REGISTRY_OK: done. REGISTRY_EXISTS, REGISTRY_CHANGED, -ENOMEM, or
  * another -errno with the reason in `err`: nothing has changed and the entry is still the caller's. */
 int content_publish(struct server *server, struct entry *entry, const struct content_publication *publication,
                     struct errbuf *err);

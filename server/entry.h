@@ -1,9 +1,11 @@
-/* entry: what a name in the registry stands for. Internal to the registry (registry.c, registry_walk.c).
+/* entry: what a name in the registry stands for. Internal to the registry.
  *
  * One allocation: the header (struct entry, registry.h), the name, padding to 8, and then, by kind: a bloom_filter; the
- * reason why a filter could not be loaded; or, in an alias, a pointer to the entry that owns the filter. A rename makes
- * an alias instead of moving anything, because others may be adding to the filter at that moment; the owner's own name
- * is then out of use, and the two are freed together. */
+ * reason why a filter could not be loaded; or, in an alias, a pointer to the entry that owns the filter, and when that
+ * expires. A rename makes an alias instead of moving anything, because others may be adding to the filter at that moment;
+ * the owner's own name is then out of use, and the two are freed together. A filter that is to expire gets an alias under
+ * its own name, so that those that are not pay nothing. The entry in the registry's table, owner or alias, is called the
+ * holder of the name. */
 #ifndef BLOOMERY_ENTRY_H
 #define BLOOMERY_ENTRY_H
 
@@ -28,10 +30,27 @@ static inline void *entry_body(const struct entry *entry)
     return (char *)(entry + 1) + (((size_t)entry->name_len + 7) & ~(size_t)7);
 }
 
+struct alias {
+    struct entry *owner;
+    _Atomic int64_t expires_ms; /* 0: never */
+    uint32_t place;             /* in the expiry heap, from 1 on; 0: not in it */
+};
+
+/* Of an entry that is one. */
+static inline struct alias *entry_alias(const struct entry *entry)
+{
+    return entry_body(entry);
+}
+
 /* The entry that owns the filter: itself, or the target of an alias. */
 static inline struct entry *entry_owner(struct entry *entry)
 {
-    return entry->kind == ENTRY_ALIAS ? *(struct entry **)entry_body(entry) : entry;
+    return entry->kind == ENTRY_ALIAS ? entry_alias(entry)->owner : entry;
+}
+
+static inline int64_t entry_expires_ms(const struct entry *holder)
+{
+    return holder->kind == ENTRY_ALIAS ? atomic_load_explicit(&entry_alias(holder)->expires_ms, memory_order_acquire) : 0;
 }
 
 /* Keeps an entry alive beyond RCU. To be called while it is certainly in the registry (under its mutex). */

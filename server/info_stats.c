@@ -30,7 +30,7 @@ void info_persistence(struct info *info)
     info_line(info, "rdb_current_bgsave_time_sec:%" PRId64, saver.running_ms < 0 ? -1 : saver.running_ms / 1000);
     info_line(info, "rdb_saves:%" PRIu64, saver.saves);
     info_line(info, "rdb_last_cow_size:0");
-    info_line(info, "rdb_last_load_keys_expired:0");
+    info_line(info, "rdb_last_load_keys_expired:%zu", atomic_load_explicit(&info->server->load_expired, memory_order_relaxed));
     info_line(info, "rdb_last_load_keys_loaded:%zu", info->server->loaded_filters);
     if (saver.last_error[0] != '\0')
         info_line(info, "last_save_error:%s", saver.last_error);
@@ -81,8 +81,8 @@ static void traffic(struct info *info)
 
 void info_stats(struct info *info)
 {
-    static const char *const before_hits[] = {"sync_full", "sync_partial_ok", "sync_partial_err", "expired_keys",
-                                              "expired_time_cap_reached_count", "expire_cycle_cpu_milliseconds",
+    static const char *const replicas[] = {"sync_full", "sync_partial_ok", "sync_partial_err"};
+    static const char *const before_hits[] = {"expired_time_cap_reached_count", "expire_cycle_cpu_milliseconds",
                                               "evicted_keys", "evicted_clients", "total_eviction_exceeded_time",
                                               "current_eviction_exceeded_time"};
     static const char *const after_hits[] = {"pubsub_channels", "pubsub_patterns", "pubsubshard_channels",
@@ -95,6 +95,8 @@ void info_stats(struct info *info)
     const struct stats *stats = &info->stats;
 
     traffic(info);
+    info_zeros(info, replicas, LEN(replicas));
+    info_line(info, "expired_keys:%" PRIu64, stats_get(&stats->expired));
     info_zeros(info, before_hits, LEN(before_hits));
     info_line(info, "expired_stale_perc:0.00");
     info_line(info, "keyspace_hits:%" PRIu64, stats_get(&stats->keyspace_hits));
@@ -162,8 +164,10 @@ void info_latencystats(struct info *info)
 
 void info_keyspace(struct info *info)
 {
+    struct registry_expiry expiry;
+    registry_expiry(info->server->registry, &expiry);
     size_t n = registry_count(info->server->registry);
 
     if (n > 0)
-        info_line(info, "db0:keys=%zu,expires=0,avg_ttl=0,subexpiry=0", n);
+        info_line(info, "db0:keys=%zu,expires=%zu,avg_ttl=%" PRId64 ",subexpiry=0", n, expiry.count, expiry.avg_ttl_ms);
 }

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "exclusive.h"
+#include "effects.h"
+#include "expirer.h"
 #include "half_loads.h"
 #include "huge_pages.h"
 #include "load.h"
@@ -134,7 +136,11 @@ static int serve(struct server *server, struct main_loop *ml)
     if (!status)
         status = pubsub_create(&server->pubsub, nthreads, push_wake, server);
     if (!status)
+        effects_attach(server);
+    if (!status)
         status = start_workers(server, nthreads);
+    if (!status)
+        status = expirer_create(&server->expirer, server->registry);
     if (status)
         return complain("cannot start threads", strerror(-status));
     if (main_loop_listen(ml, &err) != 0)
@@ -180,6 +186,7 @@ static int run(struct server *server)
     else
         status = serve(server, &ml);
 
+    expirer_destroy(server->expirer); /* while those are there who are told of what it does */
     stop_workers(server);
     char *pidfile = strdup(server_config(server)->pidfile); /* the settings may be others by now */
     main_loop_deinit(&ml);

@@ -1,4 +1,4 @@
-/* registry: the filters of the server by name, shared by all workers.
+/* registry: the filters of the server by name, shared by all workers, and when they expire.
  *
  * Look-ups take no lock and write nothing; the caller is inside an RCU read section (rcu.h) and what it finds stays alive
  * until that ends. Changes (create, delete, rename, clear) take one mutex; they are atomic for readers: a rename never
@@ -9,6 +9,10 @@
  * that the cache misses of pipelined look-ups can be overlapped (registry_prefetch), because it takes 11 to 21 bytes per
  * filter instead of 32 and more, and because a sweep in the order of hashes gives SCAN a cursor that survives resizing
  * and never returns a name twice.
+ *
+ * A filter that has expired is gone for everybody at that moment: look-ups compare its time with the clock, and a change
+ * that meets it removes it first. Its memory is given back by registry_expire_due(), which the expirer's thread calls
+ * (expirer.h). A filter that never expires costs nothing for all that.
  *
  * Thread rule: look-ups and scans: any thread in an RCU read section. Changes: any thread. */
 #ifndef BLOOMERY_REGISTRY_H
@@ -70,12 +74,17 @@ static inline struct entry *registry_lookup(const struct registry *registry, str
     return registry_find(registry, registry_hash(registry, name), name);
 }
 
+/* The same, and when it expires: Unix time in ms, 0: never. */
+struct entry *registry_find_expiry(const struct registry *registry, uint64_t hash, struct slice name,
+                                   int64_t *expires_ms_out);
+
 /* Keeps the filter of that name alive beyond RCU, for work that takes long: until registry_unpin(), whatever is deleted.
  * NULL: no such filter. Takes the mutex. Thread: any, online. */
 struct entry *registry_pin(struct registry *registry, struct slice name);
 void registry_unpin(struct entry *entry);
 
-size_t registry_count(const struct registry *registry);       /* filters, quarantined ones included */
+size_t registry_count(const struct registry *registry);       /* filters, quarantined ones included, and those that have
+                                                               * expired but are not removed yet */
 size_t registry_quarantined(const struct registry *registry);
 uint64_t registry_index_bytes(const struct registry *registry); /* memory of the table of names; names and entries not counted */
 
@@ -88,6 +97,7 @@ enum registry_status {
     REGISTRY_REFUSED = 3,     /* a name that is too long; the errbuf says so */
     REGISTRY_LIMIT = 4,       /* a limit of the pool's memory; the errbuf says which and what would be needed */
     REGISTRY_CHANGED = 5,     /* the name stands for another filter than was expected, or for none */
+    REGISTRY_UNCHANGED = 6,   /* a condition was not met: nothing has been done */
 };
 
 /* Makes an empty filter of the class under the name. REGISTRY_OK, _EXISTS, _REFUSED, _LIMIT or -ENOMEM. `id` 0 takes the next. */
@@ -102,9 +112,11 @@ int registry_prepare(struct registry *registry, struct slice name, struct bloom_
 
 struct registry_publication {
     bool only_new;         /* REGISTRY_EXISTS if the name is taken; otherwise who has it is replaced, deleted at that moment */
+    bool empty;            /* no bit is set in it: the effect is that of a creation, not of one with contents */
     uint64_t expected_id;  /* REGISTRY_CHANGED unless this filter has the name; 0: whoever */
     int64_t expires_ms;    /* Unix time; 0: never */
     bool keep_expiry;      /* instead: that of the filter which is replaced */
+    const void *payload;   /* handed on to the effect */
 };
 
 /* Puts a prepared filter under its name, at one moment. REGISTRY_OK: the registry owns it. Otherwise (_EXISTS, _CHANGED,
@@ -123,37 +135,59 @@ int registry_create_quarantined(struct registry *registry, struct slice name, ui
 /* Removes the filter; its memory is freed later, off the loops. REGISTRY_OK or _NOT_FOUND. */
 int registry_delete(struct registry *registry, struct slice name);
 
-/* Moves the filter to another name, replacing what is there unless `only_new`. REGISTRY_OK, _NOT_FOUND, _EXISTS (only_new),
- * _REFUSED (name too long) or -ENOMEM. Renaming to the same name is OK and does nothing. */
+/* Moves the filter to another name, replacing what is there unless `only_new`; it expires when it would have. REGISTRY_OK,
+ * _NOT_FOUND, _EXISTS (only_new), _REFUSED (name too long) or -ENOMEM. Renaming to the same name is OK and does nothing. */
 int registry_rename(struct registry *registry, struct slice from, struct slice to, bool only_new, struct errbuf *err);
 
 /* Removes all filters at one moment; the memory is freed later, off the loops. 0 or -ENOMEM (nothing was removed). Takes
  * about 0.1 us per filter: not on a loop. */
 int registry_clear(struct registry *registry, size_t *removed_out);
 
-/* ---- walking --------------------------------------------------------------------------------------------------------------- */
+/* ---- expiry ---------------------------------------------------------------------------------------------------------------- */
 
-/* Calls `visit` for the names from `cursor` on (0: the beginning) until at least `count` have been visited, and returns the
+#define REGISTRY_EXPIRE_NX 1u /* only if it has no time yet */
+#define REGISTRY_EXPIRE_XX 2u /* only if it has one */
+#define REGISTRY_EXPIRE_GT 4u /* only if the new time is later; never is the latest */
+#define REGISTRY_EXPIRE_LT 8u /* only if the new time is earlier */
+
+/* Lets the filter expire at this time (> 0, Unix time in ms), if all `conditions` are met; a time that has passed deletes
+ * it. REGISTRY_OK, _NOT_FOUND, _UNCHANGED or -ENOMEM. */
+int registry_expire(struct registry *registry, struct slice name, int64_t expires_ms, unsigned conditions);
+
+/* Lets it never expire. REGISTRY_OK, _NOT_FOUND or _UNCHANGED (it had no time). */
+int registry_persist(struct registry *registry, struct slice name);
+
+/* Removes filters that have expired, earliest first, until there is none, `max` have been removed or about 20 us have
+ * passed, for the mutex is held. Returns how many; in next_ms_out (may be NULL) when the next one is due, 0: none will be. */
+size_t registry_expire_due(struct registry *registry, size_t max, int64_t *next_ms_out);
+
+/* Waits until a filter may be due or registry_expire_stop() was called; returns whether it was not. Thread: the expirer. */
+bool registry_expire_wait(struct registry *registry);
+void registry_expire_stop(struct registry *registry);
+
+struct registry_expiry {
+    size_t count;       /* filters that have a time */
+    int64_t avg_ttl_ms; /* of those, what is left on average; 0 if there are none */
+};
+void registry_expiry(struct registry *registry, struct registry_expiry *expiry_out);
+
+/* For tests: another clock than the system's, Unix time in ms. NULL: the system's. Before other threads use the registry. */
+void registry_set_clock(struct registry *registry, int64_t (*now_ms)(void));
+
+/* ---- scanning --------------------------------------------------------------------------------------------------------------- */
+
+/* Calls `visit` for the names from `cursor` on (0: the beginning) until at least `count` have been met, and returns the
  * cursor to go on with, 0 at the end. A filter that exists throughout a whole sweep is visited exactly once, whatever is
- * created, deleted or renamed meanwhile. The name is valid during the call. */
+ * created, deleted or renamed meanwhile; one that has expired is not. The name is valid during the call. */
 uint64_t registry_scan(const struct registry *registry, uint64_t cursor, size_t count,
                        void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx);
 
-/* A walk for saving. It yields every filter that exists at its end, kept alive until released even when it is deleted
- * meanwhile. What changes behind the walk's back follows as further items: a filter renamed is yielded again under its new
- * name, one that is deleted is yielded as gone (whether it had been yielded or not). The last item with an id is the one that holds. One walk
- * at a time; any thread, not in an RCU read section. */
-struct registry_item {
-    uint64_t id;
-    struct entry *entry;    /* NULL: the filter with this id is gone */
-    struct slice name;      /* valid until released */
-    bool dirty;             /* changed since it was last yielded; noted as clean now */
-    struct entry *holder;   /* internal */
-};
-void registry_walk_begin(struct registry *registry);
-int registry_walk_next(struct registry *registry, struct registry_item *item_out);    /* 1, 0 at the end, -ENOMEM */
-void registry_walk_release(struct registry *registry, struct registry_item *item);
-void registry_walk_end(struct registry *registry); /* also before the end; unreleased items must be released first */
+/* One of the filters, each as likely as any other. `random` is a state that the caller has seeded. The name is valid until
+ * the reader goes offline. false: in a bounded number of attempts none was met, as in a registry with few filters, or with
+ * many that have expired: sweep it instead. */
+bool registry_random(const struct registry *registry, uint64_t *random, struct slice *name_out);
+
+/* ---- numbers --------------------------------------------------------------------------------------------------------------- */
 
 uint64_t registry_next_id(const struct registry *registry); /* the id that the next filter will get */
 void registry_set_next_id(struct registry *registry, uint64_t id);

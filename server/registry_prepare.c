@@ -29,42 +29,58 @@ int registry_prepare(struct registry *r, struct slice name, struct bloom_class *
     return REGISTRY_OK;
 }
 
-static int publish_locked(struct registry *r, struct entry *entry, const struct registry_publication *how,
-                          struct entry **replaced_out)
+/* Under the mutex. `alias` is there if the filter may have a time; it is used only if it has. */
+static int publish_locked(struct registry *r, struct entry *entry, const struct registry_publication *how, struct entry *alias)
 {
     struct slice name = entry_created_name(entry);
     uint64_t hash = registry_hash(r, name);
-    struct entry *holder;
-    _Atomic uint64_t *slot = registry_slot(r, hash, name, &holder);
+    struct entry *replaced;
+    _Atomic uint64_t *slot = registry_slot(r, hash, name, &replaced);
 
     if (slot && how->only_new)
         return REGISTRY_EXISTS;
-    if (how->expected_id != 0 && (!slot || entry_owner(holder)->id != how->expected_id))
+    if (how->expected_id != 0 && (!slot || entry_owner(replaced)->id != how->expected_id))
         return REGISTRY_CHANGED;
-    if (slot) {
-        slot_replace(slot, hash, entry);
-        registry_note_removed(r, entry_owner(holder));
-        walk_note_gone(r, entry_owner(holder));
-        *replaced_out = holder;
-    } else if (!shard_insert(registry_shard(r, hash), &r->env, hash, entry)) {
+    int64_t expires_ms = !how->keep_expiry ? how->expires_ms : slot ? entry_expires_ms(replaced) : 0;
+    struct entry *holder = expires_ms ? alias : entry;
+    if (expires_ms && !registry_reserve_expiry(r))
         return -ENOMEM;
+    if (expires_ms) {
+        entry_alias(alias)->owner = entry;
+        atomic_store_explicit(&entry_alias(alias)->expires_ms, expires_ms, memory_order_relaxed);
     }
+    if (slot)
+        slot_replace(slot, hash, holder);
+    else if (!shard_insert(registry_shard(r, hash), &r->env, hash, holder))
+        return -ENOMEM;
     registry_note_added(r, entry);
-    walk_note_added(r, hash, entry);
+    walk_note_added(r, hash, holder);
+    registry_tell(r, &(struct registry_effect){.kind = how->empty ? REGISTRY_CREATED : REGISTRY_LOADED,
+                                               .id = entry->id,
+                                               .name = name,
+                                               .replaced_id = slot ? entry_owner(replaced)->id : 0,
+                                               .expires_ms = expires_ms,
+                                               .entry = entry,
+                                               .payload = how->payload});
+    if (slot)
+        registry_drop(r, replaced);
+    if (expires_ms)
+        registry_put_expiry(r, alias, expires_ms);
     return REGISTRY_OK;
 }
 
 int registry_publish(struct registry *r, struct entry *entry, const struct registry_publication *how)
 {
-    struct entry *replaced = NULL;
+    struct entry *alias = NULL;
+    if ((how->expires_ms || how->keep_expiry) && !(alias = registry_alias(entry_created_name(entry), NULL)))
+        return -ENOMEM;
 
-    if (how->expires_ms != 0)
-        return -ENOTSUP;
     pthread_mutex_lock(&r->lock);
-    int status = publish_locked(r, entry, how, &replaced);
+    int status = publish_locked(r, entry, how, alias);
+    bool used = status == REGISTRY_OK && alias && entry_alias(alias)->owner;
     pthread_mutex_unlock(&r->lock);
-    if (replaced)
-        reclaimer_defer(r->env.reclaimer, entry_reclaim, replaced);
+    if (!used)
+        free(alias);
     return status;
 }
 

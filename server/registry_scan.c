@@ -20,7 +20,7 @@ struct sweep {
     const struct registry *registry;
     const struct table *table;
     uint64_t from;        /* positions before this one have been visited */
-    size_t visited;
+    size_t met;
     void (*visit)(void *ctx, struct slice name, struct entry *entry);
     void *ctx;
 };
@@ -41,8 +41,9 @@ static void sweep_homes(struct sweep *s, uint64_t home, uint64_t end)
         uint64_t entry_home = table_home(s->table, hash);
         if (entry_home < home || entry_home >= end || hash_position(hash) < s->from)
             continue;
-        s->visit(s->ctx, name, entry_owner(slot_entry(slot)));
-        s->visited++;
+        if (!registry_is_over(s->registry, slot_entry(slot)))
+            s->visit(s->ctx, name, entry_owner(slot_entry(slot)));
+        s->met++; /* also if it has expired: a million of those must not make one call long */
     }
 }
 
@@ -68,8 +69,50 @@ uint64_t registry_scan(const struct registry *r, uint64_t cursor, size_t count,
         s.from = shard_position(shard) + (end << shift);
         if (end == size)
             shard++;
-        if (s.visited >= count)
+        if (s.met >= count)
             return shard < SHARD_COUNT ? s.from : 0;
     }
     return 0;
+}
+
+/* ---- one at random ------------------------------------------------------------------------------------------------------ */
+
+#define RANDOM_ATTEMPTS  1000 /* a few microseconds */
+#define RANDOM_MIN_COUNT 64   /* with fewer filters most shards are empty */
+
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+/* A place is chosen out of as many in each shard, however large its table is, until there is somebody in it: so that
+ * everybody is as likely. Tables have at most 8/3 as many slots as entries, or the fewest possible; after deletions up to
+ * eight times as many, and then each shard is as likely, which have about as many names each. */
+bool registry_random(const struct registry *r, uint64_t *random, struct slice *name_out)
+{
+    size_t count = registry_count(r);
+    if (count < RANDOM_MIN_COUNT)
+        return false;
+    uint32_t bits = TABLE_MIN_BITS;
+    while (bits < HOME_BITS_MAX && (UINT64_C(1) << bits) < 4 * (count / SHARD_COUNT))
+        bits++;
+    for (unsigned i = 0; i < RANDOM_ATTEMPTS; i++) {
+        uint64_t place = next_random(random);
+        const struct table *table = atomic_load_explicit(&r->shards[hash_shard(place)], memory_order_acquire);
+        if (!table)
+            continue;
+        uint64_t range = table->bits > bits ? table_mask(table) : (UINT64_C(1) << bits) - 1;
+        place &= range;
+        if (place > table_mask(table))
+            continue;
+        uint64_t slot = atomic_load_explicit(&table->slots[place], memory_order_acquire);
+        if (!slot_holds_entry(slot) || registry_is_over(r, slot_entry(slot)))
+            continue;
+        *name_out = entry_name(slot_entry(slot));
+        return true;
+    }
+    return false;
 }

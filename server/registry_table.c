@@ -6,8 +6,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define TABLE_MIN_BITS 3 /* a cache line of slots */
-
 uint64_t name_hash(uint64_t seed, struct slice name)
 {
     return XXH3_64bits_withSeed(name.ptr, name.len, seed);

@@ -13,6 +13,7 @@
 
 #define SHARD_BITS    12
 #define SHARD_COUNT   (1u << SHARD_BITS)
+#define TABLE_MIN_BITS 3                              /* a cache line of slots */
 #define HOME_BITS_MAX 36                              /* 64 - SHARD_BITS - 16 */
 #define SLOT_EMPTY    UINT64_C(0)
 #define SLOT_DELETED  UINT64_C(1)

@@ -46,7 +46,11 @@ static void queue_drop(struct walk_queue *queue)
 static void note_entry(struct registry *r, struct walk_queue *queue, struct entry *holder)
 {
     struct entry *owner = entry_owner(holder);
-    struct registry_item item = {.id = owner->id, .entry = owner, .name = entry_name(holder), .holder = holder};
+    struct registry_item item = {.id = owner->id,
+                                 .entry = owner,
+                                 .name = entry_name(holder),
+                                 .expires_ms = entry_expires_ms(holder),
+                                 .holder = holder};
     if (!queue_push(queue, item)) {
         r->walk.failed = true;
         return;
@@ -67,8 +71,8 @@ void walk_note_added(struct registry *r, uint64_t hash, struct entry *holder)
         note_entry(r, &r->walk.late, holder);
 }
 
-/* Noted wherever it happened: an earlier name of the filter may be among the late items already. */
-void walk_note_renamed(struct registry *r, struct entry *holder)
+/* Noted wherever it happened: an earlier state of the filter may be among the late items already. */
+void walk_note_changed(struct registry *r, struct entry *holder)
 {
     if (r->walk.active)
         note_entry(r, &r->walk.late, holder);
@@ -107,7 +111,8 @@ void walk_note_cleared(struct registry *r, const struct table *table)
 
 static void note_taken(struct registry *r, struct entry *holder)
 {
-    note_entry(r, &r->walk.taken, holder);
+    if (!registry_is_over(r, holder))
+        note_entry(r, &r->walk.taken, holder);
 }
 
 void registry_walk_begin(struct registry *r)
@@ -115,6 +120,23 @@ void registry_walk_begin(struct registry *r)
     pthread_mutex_lock(&r->lock);
     r->walk = (struct walk){.active = true};
     pthread_mutex_unlock(&r->lock);
+}
+
+void registry_walk_on_freeze(struct registry *r, void (*fn)(void *ctx), void *ctx)
+{
+    pthread_mutex_lock(&r->lock);
+    r->walk.on_freeze = fn;
+    r->walk.on_freeze_ctx = ctx;
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void walk_freeze(struct walk *walk)
+{
+    if (!walk->active)
+        return;
+    walk->active = false;
+    if (walk->on_freeze)
+        walk->on_freeze(walk->on_freeze_ctx);
 }
 
 /* The next item under the mutex, or false when there is none for now. */
@@ -128,7 +150,7 @@ static bool walk_take(struct registry *r, struct registry_item *item_out)
     }
     struct walk_queue *queue = &walk->taken;
     if (queue->next == queue->count) {
-        walk->active = false; /* frozen */
+        walk_freeze(walk);
         queue = &walk->late;
     }
     if (walk->failed || queue->next == queue->count)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "registry_walk.h"
 #include "server.h"
 #include "store.h"
 
@@ -53,6 +54,7 @@ static int source_next(void *ctx, struct store_item *item_out)
         .name_len = item->name.len,
         .filter = item->entry ? entry_filter(item->entry) : NULL,
         .dirty = item->dirty,
+        .expires_ms = item->expires_ms,
         .quarantined = item->entry && !entry_filter(item->entry),
         .user = item,
     };

@@ -64,6 +64,7 @@ static void sum_all(struct server *server, struct stats *sum_out)
 {
     memset(sum_out, 0, sizeof(*sum_out));
     stats_sum(sum_out, &server->main_stats);
+    stats_sum(sum_out, &server->effect_stats);
     for (unsigned i = 0; i < server->nworkers; i++)
         stats_sum(sum_out, &server->workers[i]->stats);
 }
@@ -171,7 +172,7 @@ void server_monitors_deinit(struct server *server)
 
 uint64_t server_changes(struct server *server)
 {
-    uint64_t sum = stats_get(&server->main_stats.changes) + stats_get(&server->job_changes);
+    uint64_t sum = stats_get(&server->main_stats.changes) + stats_get(&server->effect_stats.changes);
     for (unsigned i = 0; i < server->nworkers; i++)
         sum += stats_get(&server->workers[i]->stats.changes);
     return sum;

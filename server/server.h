@@ -24,6 +24,7 @@
 
 struct exclusive;
 struct half_loads;
+struct expirer;
 struct histogram;
 struct latency;
 struct huge_pages;
@@ -54,6 +55,7 @@ struct server {
     struct pubsub *pubsub;
     _Atomic int publishers_wait;        /* 1: a worker has clients that wait for their messages to be delivered (push.c) */
     struct saver *saver;
+    struct expirer *expirer;
     struct huge_pages *huge_pages;
     struct worker **workers;
     unsigned nworkers;
@@ -63,7 +65,7 @@ struct server {
     struct stats main_stats;            /* counters of the main thread */
     _Atomic int large_jobs;             /* content_large_begin() */
     struct half_loads *half_loads;      /* filters that BF.LOADCHUNK is loading */
-    _Atomic uint64_t job_changes;       /* changes made by deferred commands, in threads of the pool */
+    struct stats effect_stats;          /* counters of effects (effects.h), under the registry's mutex */
     struct main_loop *main_loop;        /* of the main thread: listening, signals, timers, shutdown */
     struct store *store;                /* the data directory, opened */
 
@@ -87,6 +89,7 @@ struct server {
     pthread_mutex_t bf_totals_lock;
     struct bf_totals bf_totals;         /* the last result; under its lock */
     size_t loaded_filters;              /* at the start */
+    _Atomic size_t load_expired;        /* filters of the data directory that had expired by then */
     int port;                           /* TCP port that is listened on, 0 if none */
     int64_t started_ms;                 /* monotonic */
     int64_t started_unix_ms;

@@ -14,6 +14,7 @@
 struct version {
     uint64_t id;
     uint64_t items;
+    int64_t expires_ms;
 };
 
 struct watched {
@@ -175,18 +176,22 @@ void transaction_queue(struct conn *conn, const struct command *command, const s
 
 static struct version version_of(const struct server *server, struct slice name)
 {
-    struct entry *entry = registry_lookup(server->registry, name);
+    const struct registry *registry = server->registry;
+    struct version version = {0};
+    struct entry *entry = registry_find_expiry(registry, registry_hash(registry, name), name, &version.expires_ms);
     if (!entry)
-        return (struct version){0};
+        return version;
     struct bloom_filter *filter = entry_filter(entry);
-    return (struct version){.id = entry->id, .items = filter ? bloom_filter_items(filter) : 0};
+    version.id = entry->id;
+    version.items = filter ? bloom_filter_items(filter) : 0;
+    return version;
 }
 
 static bool touched(const struct server *server, const struct transaction *tx)
 {
     for (const struct watched *w = tx->watched; w; w = w->next) {
         struct version now = version_of(server, (struct slice){w->name, w->len});
-        if (now.id != w->version.id || now.items != w->version.items)
+        if (now.id != w->version.id || now.items != w->version.items || now.expires_ms != w->version.expires_ms)
             return true;
     }
     return false;

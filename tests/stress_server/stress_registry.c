@@ -11,6 +11,7 @@
 
 #include "rcu.h"
 #include "registry.h"
+#include "registry_walk.h"
 
 #define STABLE  64
 #define CHURN   512

@@ -6,6 +6,7 @@
 
 #include "rcu.h"
 #include "registry.h"
+#include "registry_walk.h"
 
 static struct bloom_pool *pool;
 static struct reclaimer *reclaimer;

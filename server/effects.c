@@ -1,0 +1,23 @@
+#include "effects.h"
+
+#include "registry_effect.h"
+#include "server.h"
+
+/* The registry's mutex makes this the counters' only writer at any moment. */
+static void count_effect(struct stats *stats, const struct registry_effect *effect)
+{
+    stats_add(&stats->changes, effect->kind == REGISTRY_CLEARED ? effect->count : 1);
+    if (effect->kind == REGISTRY_EXPIRED)
+        stats_add(&stats->expired, 1);
+}
+
+static void on_effect(void *ctx, const struct registry_effect *effect)
+{
+    struct server *server = ctx;
+    count_effect(&server->effect_stats, effect);
+}
+
+void effects_attach(struct server *server)
+{
+    registry_on_effect(server->registry, on_effect, server);
+}

@@ -1,0 +1,232 @@
+/* When filters expire: the clock, the heap, and what changes a time. */
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "registry_internal.h"
+
+#define DUE_TIME_NS  20000            /* as long as this the mutex is held to remove what is due */
+#define WAIT_MAX_MS  (60 * 60 * 1000) /* far times are looked at again after an hour */
+
+/* ---- the clock --------------------------------------------------------------------------------------------------------- */
+
+static int64_t clock_ms(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+int64_t registry_now_ms(const struct registry *r)
+{
+    return r->now_ms ? r->now_ms() : clock_ms(CLOCK_REALTIME);
+}
+
+/* The clock is read before the time, and registry_expire() changes the time before it reads the clock: so a filter whose
+ * time is put off is either gone for nobody, or for that command as well. */
+bool registry_time_is_over(const struct registry *r, const struct alias *alias)
+{
+    if (atomic_load_explicit(&alias->expires_ms, memory_order_relaxed) == 0)
+        return false;
+    int64_t now = r->now_ms ? r->now_ms() : clock_ms(CLOCK_REALTIME_COARSE);
+    atomic_thread_fence(memory_order_acquire);
+    int64_t expires_ms = atomic_load_explicit(&alias->expires_ms, memory_order_acquire);
+    return expires_ms != 0 && expires_ms <= now;
+}
+
+void registry_set_clock(struct registry *r, int64_t (*now_ms)(void))
+{
+    r->now_ms = now_ms;
+}
+
+/* ---- the heap ---------------------------------------------------------------------------------------------------------- */
+
+struct entry *registry_alias(struct slice name, struct entry *owner)
+{
+    struct entry *alias = entry_alloc(ENTRY_ALIAS, name, sizeof(struct alias));
+    if (alias)
+        entry_alias(alias)->owner = owner;
+    return alias;
+}
+
+void registry_note_due(struct registry *r)
+{
+    int64_t due = 0, before = atomic_load_explicit(&r->next_due_ms, memory_order_relaxed);
+    expiry_heap_first(&r->expiring, &due);
+    if (due == before)
+        return;
+    atomic_store_explicit(&r->next_due_ms, due, memory_order_relaxed);
+    if (due != 0 && (before == 0 || due < before))
+        pthread_cond_signal(&r->due_changed);
+}
+
+bool registry_reserve_expiry(struct registry *r)
+{
+    return expiry_heap_reserve(&r->expiring);
+}
+
+void registry_put_expiry(struct registry *r, struct entry *alias, int64_t expires_ms)
+{
+    if (expires_ms)
+        expiry_heap_put(&r->expiring, alias, expires_ms);
+    else
+        expiry_heap_remove(&r->expiring, alias);
+    registry_note_due(r);
+}
+
+void registry_expiry(struct registry *r, struct registry_expiry *expiry_out)
+{
+    pthread_mutex_lock(&r->lock);
+    size_t count = r->expiring.count;
+    unsigned __int128 sum = r->expiring.sum_ms;
+    pthread_mutex_unlock(&r->lock);
+    int64_t left = count ? (int64_t)(sum / count) - registry_now_ms(r) : 0;
+    *expiry_out = (struct registry_expiry){.count = count, .avg_ttl_ms = left > 0 ? left : 0};
+}
+
+/* ---- setting a time ---------------------------------------------------------------------------------------------------- */
+
+static bool conditions_met(unsigned conditions, int64_t current_ms, int64_t expires_ms)
+{
+    if ((conditions & REGISTRY_EXPIRE_NX) && current_ms)
+        return false;
+    if ((conditions & REGISTRY_EXPIRE_XX) && !current_ms)
+        return false;
+    if ((conditions & REGISTRY_EXPIRE_GT) && (!current_ms || expires_ms <= current_ms))
+        return false;
+    return !(conditions & REGISTRY_EXPIRE_LT) || !current_ms || expires_ms < current_ms;
+}
+
+/* Gives the filter in the slot another time, 0 for none. */
+static int change_time(struct registry *r, uint64_t hash, _Atomic uint64_t *slot, struct entry *holder, int64_t expires_ms)
+{
+    struct entry *owner = entry_owner(holder);
+    if (expires_ms && !registry_reserve_expiry(r))
+        return -ENOMEM;
+    if (holder == owner) {
+        struct entry *alias = registry_alias(entry_name(owner), owner);
+        if (!alias)
+            return -ENOMEM;
+        atomic_store_explicit(&entry_alias(alias)->expires_ms, expires_ms, memory_order_relaxed);
+        slot_replace(slot, hash, alias);
+        holder = alias;
+    } else {
+        int64_t old_ms = atomic_exchange(&entry_alias(holder)->expires_ms, expires_ms);
+        atomic_thread_fence(memory_order_seq_cst);
+        if (old_ms && old_ms <= registry_now_ms(r)) { /* a reader may have found it gone: registry_time_is_over() */
+            registry_remove(r, hash, slot, REGISTRY_EXPIRED);
+            return REGISTRY_NOT_FOUND;
+        }
+    }
+    registry_put_expiry(r, holder, expires_ms);
+    walk_note_changed(r, holder);
+    registry_tell(r, &(struct registry_effect){.kind = REGISTRY_EXPIRY,
+                                               .id = owner->id,
+                                               .name = entry_name(holder),
+                                               .expires_ms = expires_ms,
+                                               .entry = owner});
+    return REGISTRY_OK;
+}
+
+int registry_expire(struct registry *r, struct slice name, int64_t expires_ms, unsigned conditions)
+{
+    uint64_t hash = registry_hash(r, name);
+    struct entry *holder;
+    int status = REGISTRY_NOT_FOUND;
+
+    pthread_mutex_lock(&r->lock);
+    _Atomic uint64_t *slot = registry_slot(r, hash, name, &holder);
+    if (slot && !conditions_met(conditions, entry_expires_ms(holder), expires_ms)) {
+        status = REGISTRY_UNCHANGED;
+    } else if (slot && expires_ms <= registry_now_ms(r)) {
+        registry_remove(r, hash, slot, REGISTRY_DELETED);
+        status = REGISTRY_OK;
+    } else if (slot) {
+        status = change_time(r, hash, slot, holder, expires_ms);
+    }
+    pthread_mutex_unlock(&r->lock);
+    return status;
+}
+
+int registry_persist(struct registry *r, struct slice name)
+{
+    uint64_t hash = registry_hash(r, name);
+    struct entry *holder;
+    int status = REGISTRY_NOT_FOUND;
+
+    pthread_mutex_lock(&r->lock);
+    _Atomic uint64_t *slot = registry_slot(r, hash, name, &holder);
+    if (slot)
+        status = entry_expires_ms(holder) ? change_time(r, hash, slot, holder, 0) : REGISTRY_UNCHANGED;
+    pthread_mutex_unlock(&r->lock);
+    return status;
+}
+
+/* ---- removing what is due ---------------------------------------------------------------------------------------------- */
+
+static int64_t monotonic_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* The name that expires first, if it is due. */
+static bool remove_first(struct registry *r, int64_t now_ms)
+{
+    int64_t due;
+    struct entry *holder = expiry_heap_first(&r->expiring, &due), *found;
+    if (!holder || due > now_ms)
+        return false;
+    struct slice name = entry_name(holder);
+    return !registry_slot(r, registry_hash(r, name), name, &found); /* which removes it, finding that it is over */
+}
+
+size_t registry_expire_due(struct registry *r, size_t max, int64_t *next_ms_out)
+{
+    size_t removed = 0;
+    int64_t now = registry_now_ms(r), due = atomic_load_explicit(&r->next_due_ms, memory_order_relaxed);
+    if (due != 0 && due <= now) {
+        pthread_mutex_lock(&r->lock);
+        int64_t end = monotonic_ns() + DUE_TIME_NS;
+        while (removed < max && remove_first(r, now)) {
+            removed++;
+            if (removed % 4 == 0 && monotonic_ns() >= end)
+                break;
+        }
+        due = atomic_load_explicit(&r->next_due_ms, memory_order_relaxed);
+        pthread_mutex_unlock(&r->lock);
+    }
+    if (next_ms_out)
+        *next_ms_out = due;
+    return removed;
+}
+
+bool registry_expire_wait(struct registry *r)
+{
+    pthread_mutex_lock(&r->lock);
+    while (!r->expire_stop) {
+        int64_t due = atomic_load_explicit(&r->next_due_ms, memory_order_relaxed), now = registry_now_ms(r);
+        if (due == 0) {
+            pthread_cond_wait(&r->due_changed, &r->lock);
+            continue;
+        }
+        if (due <= now)
+            break;
+        if (due - now > WAIT_MAX_MS)
+            due = now + WAIT_MAX_MS;
+        struct timespec until = {.tv_sec = due / 1000, .tv_nsec = due % 1000 * 1000000};
+        pthread_cond_timedwait(&r->due_changed, &r->lock, &until);
+    }
+    bool go_on = !r->expire_stop;
+    pthread_mutex_unlock(&r->lock);
+    return go_on;
+}
+
+void registry_expire_stop(struct registry *r)
+{
+    pthread_mutex_lock(&r->lock);
+    r->expire_stop = true;
+    pthread_cond_signal(&r->due_changed);
+    pthread_mutex_unlock(&r->lock);
+}

@@ -1,8 +1,10 @@
-/* Saves while other threads add: what an add has been answered for before a save began is in that save. */
+/* Saves while other threads add, and while one writes single filters that come and go: what an add has been answered for
+ * before a save began is in that save, and of the filters that went nothing is left. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "rig.h"
 #include "tmpdir.h"
@@ -12,7 +14,7 @@
 #define NFILTERS 3
 
 static struct rig rig;
-static atomic_bool stop;
+static atomic_bool stop, stop_writing;
 static _Atomic uint64_t acknowledged[NADDERS]; /* items 0 .. n - 1 of this thread have been added */
 
 static void demand(bool ok, const char *what)
@@ -42,6 +44,35 @@ static void *add(void *arg)
     return NULL;
 }
 
+struct writer {
+    struct rig rig;
+    struct store *store;
+    uint64_t written;
+};
+
+/* Filters that are discarded, or published and deleted at once. Their ids are none of the others'. */
+static void *write_and_drop(void *arg)
+{
+    struct writer *writer = arg;
+    struct rig_filter *filter = &writer->rig.filters[0];
+
+    for (uint64_t id = 1000 + writer->written; !atomic_load(&stop_writing); id++) {
+        struct store_item item = {.id = id, .name = id % 3 ? filter->name : "a", .filter = filter->filter};
+        struct store_record record;
+        struct errbuf err = {{0}};
+
+        item.name_len = strlen(item.name);
+        demand(store_write(writer->store, &item, &record, &err) == 0, err.text);
+        free(record.text);
+        if (id % 2)
+            store_published(writer->store, id);
+        else
+            store_discard(writer->store, id);
+        writer->written++;
+    }
+    return NULL;
+}
+
 static void check(const char *dir, const uint64_t before[NADDERS])
 {
     struct store *store;
@@ -50,7 +81,7 @@ static void check(const char *dir, const uint64_t before[NADDERS])
 
     rig_init(&loaded);
     demand(rig_load(&loaded, dir, NULL, 2, &store, &err) == 0, err.text);
-    demand(loaded.count == NFILTERS && loaded.loaded.quarantined == 0, loaded.reports);
+    demand(loaded.count == NFILTERS && loaded.loaded.quarantined + loaded.loaded.foreign == 0, loaded.reports);
     for (size_t f = 0; f < NFILTERS; f++) {
         for (size_t thread = 0; thread < NADDERS; thread++) {
             for (uint64_t i = 0; i < before[thread]; i++)
@@ -70,13 +101,17 @@ int main(void)
     };
     char dir[TMPDIR_SIZE];
     char name[2] = "a";
-    pthread_t adders[NADDERS];
+    pthread_t adders[NADDERS], writer_thread;
+    struct writer writer;
     struct store *store;
     struct errbuf err = {{0}};
 
     tmpdir_create(dir);
     rig_init(&rig);
     demand(rig_load(&rig, dir, NULL, 1, &store, &err) == 0, err.text);
+    rig_init(&writer.rig);
+    writer.written = 0;
+    rig_fill(rig_add(&writer.rig, "come and gone", &params[2], NULL), 0, 100);
     for (size_t f = 0; f < NFILTERS; f++, name[0]++)
         rig_add(&rig, name, &params[f], NULL);
     for (size_t thread = 0; thread < NADDERS; thread++)
@@ -87,7 +122,18 @@ int main(void)
             before[thread] = atomic_load_explicit(&acknowledged[thread], memory_order_acquire);
         for (size_t f = 0; f < NFILTERS; f++)
             rig.filters[f].dirty = true;
+        writer.store = store;
+        atomic_store(&stop_writing, false);
+        demand(pthread_create(&writer_thread, NULL, write_and_drop, &writer) == 0, "no thread");
         demand(rig_save(&rig, store, NULL, &err) == 0, err.text);
+        demand(rig_save(&rig, store, NULL, &err) == 0, err.text);
+        atomic_store(&stop_writing, true);
+        pthread_join(writer_thread, NULL);
+        demand(rig_save(&rig, store, NULL, &err) == 0, err.text);
+        demand(dir_count(tmp_path(dir, "filters").text) == NFILTERS, "directories of filters that are gone");
+        for (size_t f = 0; f < NFILTERS; f++)
+            demand(dir_count(tmp_path(dir, "filters/%c", (char)('a' + f)).text) <= bloom_filter_nlayers(rig.filters[f].filter),
+                   "files of filters that are gone");
         store_close(store);
         check(dir, before);
         struct store_options options = rig_options(&rig, NULL);
@@ -98,7 +144,9 @@ int main(void)
         pthread_join(adders[thread], NULL);
     store_close(store);
     rig_deinit(&rig);
+    rig_deinit(&writer.rig);
     tmpdir_remove(dir);
-    printf("%d saves, %llu items\n", NSAVES, (unsigned long long)acknowledged[0]);
+    printf("%d saves, %llu items, %llu filters written\n", 3 * NSAVES, (unsigned long long)acknowledged[0],
+           (unsigned long long)writer.written);
     return 0;
 }

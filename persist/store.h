@@ -181,7 +181,7 @@ struct store_save_summary {
  *
  * Adds may go on: what is saved of a filter contains every item whose add had returned when the filter was yielded. A
  * layer's item count is read after its bits and never below what they hold: it may count items that were added while they
- * were written. Memory beyond the index: one buffer of 1 MB. */
+ * were written. Memory whatever the filters' size: two pieces of 1 MB, and 40 bytes per filter. */
 int store_save(struct store *store, const struct store_source *source, struct store_save_summary *summary_out,
                struct errbuf *err) __attribute__((warn_unused_result));
 

@@ -1,0 +1,230 @@
+/* What the server does with commands once they are in memory: parser, dispatch, window, registry, filter, replies; no
+ * socket. One worker, then two, on one filter: how far a second core helps, and that queries write nothing shared.
+ *
+ * Real workers run it on their loops' threads, each with a connection of its own and its own stretch of requests, in
+ * pieces of 64 commands. Prints million commands per second of CPU time, summed over the workers, and the ratio to one
+ * worker. By CPU time, so that other processes do not count; both workers run at the same time all the same.
+ *
+ * bench_commands [seconds]: default 1 per figure. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "conn.h"
+#include "dispatch.h"
+#include "exclusive.h"
+#include "monitor.h"
+#include "push.h"
+#include "rng.h"
+#include "worker.h"
+
+#define WORKERS  2
+#define PIECES   2048
+#define PIECE    64 /* commands */
+#define LOADED   1000000
+#define ROUNDS   5
+
+static const struct row {
+    const char *name;
+    const char *capacity;
+    unsigned adds; /* of 100 commands; the others are queries */
+    bool hits;
+} rows[] = {
+    {"queries, present, 1.2 MB", "1000000", 0, true},   {"queries, absent, 1.2 MB", "1000000", 0, false},
+    {"queries, present, 120 MB", "100000000", 0, true}, {"adds of new items, 120 MB", "100000000", 100, false},
+    {"1 add in 100, 1.2 MB", "10000000", 1, true},      {"1 add in 10, 1.2 MB", "10000000", 10, true},
+    {"1 add in 10, 120 MB", "100000000", 10, true},
+};
+
+/* What one worker has to do, and has done. */
+struct lane {
+    struct conn *conn;
+    char *requests;
+    size_t starts[PIECES + 1]; /* of the pieces */
+    uint64_t commands;
+    double cpu;
+};
+
+static struct server server;
+static struct lane lanes[WORKERS];
+static pthread_barrier_t start_line, finish_line;
+static double seconds = 1;
+
+static double clock_seconds(clockid_t clock)
+{
+    struct timespec ts;
+    clock_gettime(clock, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+/* ---- requests -------------------------------------------------------------------------------------------------------- */
+
+static void make_requests(struct lane *lane, const struct row *row, uint64_t seed)
+{
+    struct rng rng;
+    size_t len = 0;
+    rng_init(&rng, seed);
+    lane->requests = realloc(lane->requests, PIECES * PIECE * 64);
+    for (size_t i = 0; i < PIECES * PIECE; i++) {
+        bool add = rng_below(&rng, 100) < row->adds;
+        unsigned long long item = add ? rng_next(&rng) : rng_below(&rng, LOADED) + (row->hits ? 0 : LOADED);
+        if (i % PIECE == 0)
+            lane->starts[i / PIECE] = len;
+        len += (size_t)sprintf(lane->requests + len, "*3\r\n%s\r\n$4\r\nhere\r\n$16\r\n%016llx\r\n",
+                               add ? "$6\r\nBF.ADD" : "$9\r\nBF.EXISTS", item);
+    }
+    lane->starts[PIECES] = len;
+}
+
+/* Runs data[0..len) as conn_input.c does. */
+static void run_piece(struct conn *conn, char *data, size_t len)
+{
+    struct worker *worker = conn->worker;
+    size_t done = 0;
+    window_new_input(&worker->window);
+    while (done < len) {
+        struct resp_command cmd;
+        size_t n = dispatch_repeated(conn, data + done, len - done);
+        if (n == 0 && resp_parser_next(&conn->parser, &worker->args, &worker->limits, 0, data + done, len - done, &n,
+                                       &cmd) == RESP_COMMAND)
+            dispatch(conn, &cmd);
+        done += n;
+    }
+}
+
+static void run_text(struct conn *conn, const char *text)
+{
+    char copy[256];
+    strcpy(copy, text);
+    run_piece(conn, copy, strlen(copy));
+    window_flush(conn->worker);
+    if (buf_head(&conn->out)[0] == '-')
+        fprintf(stderr, "%s: %.*s\n", text, (int)buf_len(&conn->out), buf_head(&conn->out));
+    buf_truncate(&conn->out, 0);
+}
+
+/* ---- on the workers' threads ------------------------------------------------------------------------------------------ */
+
+static void open_lane(struct worker *worker, void *arg)
+{
+    struct lane *lane = arg;
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0 && conn_open(worker, pair[0]) == 0)
+        lane->conn = worker->conns;
+    pthread_barrier_wait(&finish_line);
+}
+
+static void prepare(struct worker *worker, void *arg)
+{
+    const struct row *row = arg;
+    struct conn *conn = lanes[worker->index].conn;
+    char text[128];
+    conn_will_reply(conn);
+    run_text(conn, "DEL here\r\n");
+    snprintf(text, sizeof(text), "BF.RESERVE here 0.01 %s NONSCALING\r\n", row->capacity);
+    run_text(conn, text);
+    for (unsigned i = 0; i < (row->hits ? LOADED : 10000); i++) {
+        snprintf(text, sizeof(text), "BF.ADD here %016x\r\n", row->hits ? i : i + 0x10000000);
+        run_text(conn, text);
+    }
+    while (bloom_pool_settle(server.pool) != BLOOM_SETTLED_NOTHING) /* as a thread would do in a while */
+        ;
+    pthread_barrier_wait(&finish_line);
+}
+
+static void drive(struct worker *worker, void *arg)
+{
+    struct lane *lane = arg;
+    struct conn *conn = lane->conn;
+    size_t piece = 0;
+    conn_will_reply(conn);
+    lane->commands = 0;
+    pthread_barrier_wait(&start_line);
+    double cpu = clock_seconds(CLOCK_THREAD_CPUTIME_ID), end = clock_seconds(CLOCK_MONOTONIC) + seconds;
+    while (clock_seconds(CLOCK_MONOTONIC) < end) {
+        for (unsigned i = 0; i < 16; i++, piece = (piece + 1) % PIECES) {
+            run_piece(conn, lane->requests + lane->starts[piece], lane->starts[piece + 1] - lane->starts[piece]);
+            window_flush(worker);
+            buf_truncate(&conn->out, 0);
+            lane->commands += PIECE;
+        }
+    }
+    lane->cpu = clock_seconds(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    pthread_barrier_wait(&finish_line);
+}
+
+/* ---- the table -------------------------------------------------------------------------------------------------------- */
+
+/* Has `n` workers run it at the same time; the caller waits. */
+static void on_workers(unsigned n, void (*run)(struct worker *worker, void *arg), void *arg, size_t step)
+{
+    pthread_barrier_init(&start_line, NULL, n);
+    pthread_barrier_init(&finish_line, NULL, n + 1);
+    for (unsigned i = 0; i < n; i++)
+        if (worker_post(server.workers[i], run, (char *)arg + i * step) != 0)
+            exit(1);
+    pthread_barrier_wait(&finish_line);
+}
+
+static double measure(const struct row *row, unsigned n, unsigned round)
+{
+    double sum = 0;
+    for (unsigned i = 0; i < n; i++)
+        make_requests(&lanes[i], row, 1000 * round + 10 * n + i);
+    on_workers(1, prepare, (void *)(uintptr_t)row, 0);
+    on_workers(n, drive, lanes, sizeof(lanes[0]));
+    for (unsigned i = 0; i < n; i++)
+        sum += (double)lanes[i].commands / lanes[i].cpu;
+    return sum / 1e6;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void start_server(void)
+{
+    static struct config config;
+    struct errbuf err = {""};
+    if (config_init(&config) != 0 || log_init(&server.log, NULL, LOG_LEVEL_WARNING, &err) != 0 ||
+        bloom_pool_create(&server.pool) != 0 || reclaimer_create(&server.reclaimer) != 0 ||
+        registry_create(&server.registry, server.pool, server.reclaimer) != 0 || sessions_create(&server.sessions) != 0 ||
+        server_monitors_init(&server) != 0 || exclusive_create(&server.exclusive) != 0 ||
+        pubsub_create(&server.pubsub, WORKERS, push_wake, &server) != 0)
+        exit(1);
+    pthread_mutex_init(&server.config_lock, NULL);
+    pthread_mutex_init(&server.stats_lock, NULL);
+    atomic_store(&server.config, &config);
+    server.workers = calloc(WORKERS, sizeof(*server.workers));
+    for (unsigned i = 0; i < WORKERS; i++, server.nworkers++)
+        if (worker_start(&server.workers[i], &server, i) != 0)
+            exit(1);
+    on_workers(WORKERS, open_lane, lanes, sizeof(lanes[0]));
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        seconds = atof(argv[1]);
+    start_server();
+    printf("%-28s %10s %10s %8s   million commands/s of CPU time, median of %d\n", "one filter", "1 worker", "2 workers",
+           "ratio", ROUNDS);
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        double one[ROUNDS], two[ROUNDS];
+        for (unsigned round = 0; round < ROUNDS; round++) {
+            one[round] = measure(&rows[r], 1, round);
+            two[round] = measure(&rows[r], 2, round);
+        }
+        qsort(one, ROUNDS, sizeof(one[0]), by_value);
+        qsort(two, ROUNDS, sizeof(two[0]), by_value);
+        printf("%-28s %10.2f %10.2f %8.2f\n", rows[r].name, one[ROUNDS / 2], two[ROUNDS / 2], two[ROUNDS / 2] / one[ROUNDS / 2]);
+        fflush(stdout);
+    }
+    _exit(0); /* the workers are still running; nothing is worth tidying up */
+}

@@ -286,6 +286,7 @@ static void run_queue(struct conn *conn)
     }
     window_flush(conn->worker);
     conn->in_exec = false;
+    atomic_store_explicit(&conn->session.command, "exec", memory_order_relaxed);
 }
 
 /* One command is by itself as isolated as any; more, or a comparison before them, need everybody else to stand still. */

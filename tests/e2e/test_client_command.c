@@ -1,0 +1,240 @@
+/* CLIENT: what one connection can do to itself and to others. Replies to wrong arguments are recorded (test_corpus.c). */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "wire.h"
+
+static struct daemon the_daemon;
+
+static void start(void)
+{
+    const char *const args[] = {"--threads", "3", NULL};
+    daemon_start(&the_daemon, args);
+}
+
+static void discard(void)
+{
+    daemon_discard(&the_daemon);
+}
+
+TestSuite(client_command, .init = start, .fini = discard, .timeout = 300);
+
+static bool is_gone(redisContext *c)
+{
+    return client_ask(c, "PING")[0] == '(';
+}
+
+/* The value of a field in the line of CLIENT LIST about connection `id`; "" if there is no such line. */
+static const char *field(redisContext *asker, long long id, const char *name)
+{
+    static char value[256];
+    char key[64];
+    redisReply *reply = redisCommand(asker, "CLIENT LIST ID %lld", id);
+    cr_assert(reply && reply->type == REDIS_REPLY_STRING);
+    snprintf(key, sizeof(key), " %s=", name);
+    const char *at = strstr(reply->str, key);
+    value[0] = '\0';
+    if (at)
+        sscanf(at + strlen(key), "%255[^ \n]", value);
+    freeReplyObject(reply);
+    return value;
+}
+
+/* Each filter of KILL finds whom it names, on all workers, and nobody else; all given filters have to fit. */
+DAEMON_TEST(the_daemon, client_command, kill_by_every_filter)
+{
+    redisContext *me = client_open(the_daemon.port);
+    long long my_id = client_number(me, "CLIENT ID");
+    for (int i = 0; i < 5; i++) {
+        redisContext *victim = client_open(the_daemon.port), *other = client_open(the_daemon.port);
+        long long id = client_number(victim, "CLIENT ID");
+        char addr[256], laddr[256];
+        expect(other, "+PONG", "PING"); /* it has arrived */
+        strcpy(addr, field(me, id, "addr"));
+        strcpy(laddr, field(me, id, "laddr"));
+        switch (i) {
+        case 0:
+            expect(me, "+OK", "CLIENT KILL %s", addr);
+            expect(me, "-ERR No such client", "CLIENT KILL %s", addr);
+            break;
+        case 1:
+            expect(me, ":1", "CLIENT KILL ID %lld", id);
+            expect(me, ":0", "CLIENT KILL ID %lld", id);
+            break;
+        case 2:
+            expect(me, ":1", "CLIENT KILL ADDR %s TYPE normal USER default SKIPME yes", addr);
+            break;
+        case 3:
+            expect(me, ":0", "CLIENT KILL ID %lld LADDR 1.2.3.4:5", id);
+            expect(me, ":0", "CLIENT KILL ID %lld TYPE pubsub", id);
+            expect(me, ":0", "CLIENT KILL ID %lld MAXAGE 1000000", id);
+            expect(me, ":1", "CLIENT KILL ID %lld LADDR %s", id, laddr);
+            break;
+        default:
+            expect(me, ":2", "CLIENT KILL LADDR %s", laddr); /* both, but not me */
+            cr_expect(is_gone(other));
+            break;
+        }
+        cr_expect_str_eq(field(me, id, "addr"), "", "killed, and still listed");
+        cr_expect(is_gone(victim), "%d", i);
+        if (i < 4)
+            expect(other, "+PONG", "PING");
+        redisFree(victim);
+        redisFree(other);
+    }
+    expect(me, ":0", "CLIENT KILL ID %lld", my_id); /* SKIPME is the default */
+    expect(me, ":1", "CLIENT KILL ID %lld SKIPME no", my_id); /* replied before the end */
+    cr_expect(is_gone(me));
+    redisFree(me);
+}
+
+/* A client can be killed while a command of it is away, while it waits for EXEC or a pause, or does not read. */
+DAEMON_TEST(the_daemon, client_command, kill_in_any_state)
+{
+    static const char *const states[] = {"KEYS *\r\nKEYS *\r\n", "MULTI\r\nPING\r\nPING\r\nEXEC\r\n", "BF.ADD f x\r\n",
+                                         "*3\r\n$6\r\nBF.ADD\r\n$1\r\n"};
+    redisContext *me = client_open(the_daemon.port);
+    for (int i = 0; i < 40; i++) {
+        struct wire wire;
+        wire_open(&wire, the_daemon.port);
+        wire_send_text(&wire, "CLIENT ID\r\n");
+        long long id = atoll(wire_text(&wire) + 1);
+        expect(me, "+OK", "CLIENT PAUSE %d WRITE", i % 4 == 2 ? 60000 : 0);
+        cr_assert(wire_send_text(&wire, states[i % 4]));
+        expect(me, ":1", "CLIENT KILL ID %lld", id);
+        expect(me, "+OK", "CLIENT UNPAUSE");
+        const char *reply;
+        do
+            reply = wire_text(&wire);
+        while (reply[0] != '(');
+        cr_expect_str_eq(reply, "(closed)");
+        wire_close(&wire);
+    }
+    redisFree(me);
+}
+
+/* PAUSE WRITE holds writes, EXECs with writes among them, and nothing else; on all workers from its reply on; and they run
+ * when it ends, in order. */
+DAEMON_TEST(the_daemon, client_command, pause_writes)
+{
+    redisContext *me = client_open(the_daemon.port);
+    struct wire wires[6];
+    expect(me, ":1", "BF.ADD f before");
+    for (int i = 0; i < 6; i++) {
+        wire_open(&wires[i], the_daemon.port);
+        wire_ask(&wires[i], "PING");
+    }
+    expect(me, "+OK", "CLIENT PAUSE 1000000 WRITE");
+    for (int i = 0; i < 6; i++) {
+        char text[256];
+        snprintf(text, sizeof(text), i % 2 ? "BF.ADD f x%d\r\nBF.EXISTS f x%d\r\nPING\r\n"
+                                           : "MULTI\r\nPING\r\nEXEC\r\nDEL f%d\r\nBF.EXISTS f x%d\r\nPING\r\n", i, i);
+        cr_assert(wire_send_text(&wires[i], text));
+        if (i % 2 == 0) {
+            cr_expect_str_eq(wire_text(&wires[i]), "+OK");
+            cr_expect_str_eq(wire_text(&wires[i]), "+QUEUED");
+            cr_expect_str_eq(wire_text(&wires[i]), "[+PONG]");
+        }
+    }
+    expect(me, ":1", "BF.CARD f"); /* reading goes on */
+    expect(me, "+OK", "CLIENT PAUSE 10 WRITE"); /* makes it neither shorter ... */
+    for (int i = 0; i < 6; i++)
+        cr_expect_str_eq(field(me, client_number(me, "CLIENT ID") + 1 + i, "cmd"), i % 2 ? "ping" : "exec", "%d", i);
+    expect(me, ":1", "BF.CARD f");
+    expect(me, "+OK", "CLIENT UNPAUSE");
+    for (int i = 0; i < 6; i++) {
+        cr_expect_str_eq(wire_text(&wires[i]), i % 2 ? ":1" : ":0");
+        cr_expect_str_eq(wire_text(&wires[i]), i % 2 ? ":1" : ":0");
+        cr_expect_str_eq(wire_text(&wires[i]), "+PONG");
+        wire_close(&wires[i]);
+    }
+    expect(me, ":4", "BF.CARD f");
+    redisFree(me);
+}
+
+/* PAUSE holds every command until its time is over; an inline command with quotes, too, is run as it was sent. */
+DAEMON_TEST(the_daemon, client_command, pause_ends_by_itself)
+{
+    struct wire a, b;
+    wire_open(&a, the_daemon.port);
+    wire_open(&b, the_daemon.port);
+    wire_ask(&b, "PING");
+    struct timespec began, ended;
+    clock_gettime(CLOCK_MONOTONIC, &began);
+    cr_expect_str_eq(wire_ask(&a, "CLIENT PAUSE 300"), "+OK");
+    cr_assert(wire_send_text(&b, "ECHO \"a\\x41\\\"\\n b\"\r\nBF.ADD f x\r\nEXISTS f\r\n"));
+    cr_expect_str_eq(wire_text(&b), "\"aA\"\\x0a b\"");
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    cr_expect_geq((ended.tv_sec - began.tv_sec) * 1000 + (ended.tv_nsec - began.tv_nsec) / 1000000, 300);
+    cr_expect_str_eq(wire_text(&b), ":1");
+    cr_expect_str_eq(wire_text(&b), ":1");
+    wire_close(&a);
+    wire_close(&b);
+}
+
+/* REPLY OFF and SKIP leave out exactly the replies they are about, those of the window and of deferred commands too. */
+DAEMON_TEST(the_daemon, client_command, replies_off)
+{
+    struct wire wire;
+    wire_open(&wire, the_daemon.port);
+    cr_assert(wire_send_text(&wire, "PING 1\r\nCLIENT REPLY SKIP\r\nBF.ADD f a\r\nBF.EXISTS f a\r\n"
+                                    "CLIENT REPLY SKIP\r\nKEYS *\r\nKEYS *\r\n"
+                                    "CLIENT REPLY OFF\r\nBF.ADD f b\r\nBF.MADD f c d\r\nKEYS *\r\nNOSUCH\r\nCLIENT REPLY SKIP\r\n"
+                                    "MULTI\r\nBF.ADD f e\r\nEXEC\r\nCLIENT REPLY ON\r\nBF.CARD f\r\n"
+                                    "CLIENT REPLY OFF\r\nPING 2\r\nRESET\r\nPING 3\r\n"));
+    static const char *const expected[] = {"\"1\"", ":1", "[\"f\"]", "+OK", ":5", "+RESET", "\"3\""};
+    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
+        cr_expect_str_eq(wire_text(&wire), expected[i], "%zu", i);
+    wire_close(&wire);
+}
+
+/* What CLIENT LIST says of a connection is true. */
+DAEMON_TEST(the_daemon, client_command, the_list_tells_the_truth)
+{
+    redisContext *me = client_open(the_daemon.port);
+    struct wire wire;
+    wire_open(&wire, the_daemon.port);
+    wire_send_text(&wire, "CLIENT ID\r\n");
+    long long id = atoll(wire_text(&wire) + 1);
+    cr_expect_str_eq(field(me, id, "flags"), "N");
+    cr_expect_str_eq(field(me, id, "multi"), "-1");
+    wire_ask(&wire, "WATCH a b c");
+    cr_expect_str_eq(field(me, id, "watch"), "3");
+    wire_ask(&wire, "MULTI");
+    cr_expect_str_eq(field(me, id, "multi"), "0");
+    wire_ask(&wire, "BF.ADD f x");
+    wire_ask(&wire, "PING");
+    cr_expect_str_eq(field(me, id, "multi"), "2");
+    cr_expect_str_eq(field(me, id, "flags"), "x");
+    cr_expect_gt(atoi(field(me, id, "multi-mem")), 50);
+    wire_ask(&wire, "EXEC");
+    cr_expect_str_eq(field(me, id, "multi"), "-1");
+    cr_expect_str_eq(field(me, id, "watch"), "0");
+    cr_expect_str_eq(field(me, id, "multi-mem"), "0");
+    cr_expect_str_eq(field(me, id, "cmd"), "exec");
+    wire_ask(&wire, "CLIENT NO-EVICT on");
+    wire_ask(&wire, "CLIENT NO-TOUCH on");
+    cr_expect_str_eq(field(me, id, "flags"), "eT");
+    wire_ask(&wire, "HELLO 3 SETNAME somebody");
+    cr_expect_str_eq(field(me, id, "name"), "somebody");
+    cr_expect_str_eq(field(me, id, "resp"), "3");
+    cr_expect_str_eq(wire_ask(&wire, "RESET"), "+RESET");
+    cr_expect_str_eq(field(me, id, "flags"), "N");
+    cr_expect_str_eq(field(me, id, "name"), "");
+    cr_expect_str_eq(field(me, id, "resp"), "2");
+    cr_expect_str_eq(client_ask(me, "CLIENT LIST TYPE pubsub"), "\"\"");
+    cr_expect_str_eq(client_ask(me, "CLIENT LIST TYPE replica"), "\"\"");
+    redisReply *reply = redisCommand(me, "CLIENT LIST TYPE normal");
+    int lines = 0;
+    for (const char *at = reply->str; (at = strchr(at, '\n')); at++)
+        lines++;
+    cr_expect_eq(lines, 2);
+    freeReplyObject(reply);
+    wire_close(&wire);
+    redisFree(me);
+}

@@ -1,0 +1,430 @@
+/* MULTI, EXEC, DISCARD, WATCH: what Redis promises about them. The replies themselves are compared with recorded ones in
+ * test_corpus.c, long random sequences with a model in test_pipeline.c. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "wire.h"
+
+static struct daemon the_daemon;
+
+static void start(void)
+{
+    const char *const args[] = {"--threads", "3", NULL};
+    daemon_start(&the_daemon, args);
+}
+
+static void discard(void)
+{
+    daemon_discard(&the_daemon);
+}
+
+TestSuite(transactions, .init = start, .fini = discard, .timeout = 300);
+
+/* Every way a filter can change under WATCH makes EXEC reply null; what only looks, or changes others, does not. */
+DAEMON_TEST(the_daemon, transactions, watch_sees_every_change)
+{
+    static const struct {
+        const char *change;
+        bool touches;
+    } cases[] = {
+        {"BF.ADD w new%d", true},         {"BF.ADD w old", false},
+        {"BF.MADD w old new-b%d", true},  {"BF.EXISTS w old", false},
+        {"BF.INFO w", false},             {"BF.ADD other x%d", false},
+        {"DEL w", true},                  {"RENAME other w", true},
+        {"RENAME w elsewhere", true},     {"FLUSHALL", true},
+        {"BF.RESERVE w 0.01 10", false},  {"BF.INSERT w CAPACITY 10 ITEMS i%d", true},
+        {"UNLINK w", true},               {"RENAME other third", false},
+    };
+    redisContext *a = client_open(the_daemon.port), *b = client_open(the_daemon.port);
+    for (int i = 0; i < (int)(sizeof(cases) / sizeof(cases[0])); i++) {
+        expect(b, "+OK", "FLUSHALL");
+        expect(b, ":1", "BF.ADD w old");
+        expect(b, ":1", "BF.ADD other o");
+        expect(a, "+OK", "WATCH unrelated w");
+        freeReplyObject(redisCommand(b, cases[i].change, i));
+        expect(a, "+OK", "MULTI");
+        expect(a, "+QUEUED", "PING");
+        expect(a, "+QUEUED", "BF.EXISTS other o");
+        const char *reply = client_ask(a, "EXEC");
+        cr_expect_eq(strcmp(reply, "nil") == 0, cases[i].touches, "%s: EXEC replied %s", cases[i].change, reply);
+    }
+    redisFree(a);
+    redisFree(b);
+}
+
+/* A watched filter that grows by other clients' adds has changed, too. */
+DAEMON_TEST(the_daemon, transactions, watch_sees_growth)
+{
+    redisContext *a = client_open(the_daemon.port), *b = client_open(the_daemon.port);
+    expect(b, "+OK", "BF.RESERVE g 0.001 10");
+    expect(a, "+OK", "WATCH g");
+    for (int i = 0; i < 100; i++)
+        client_ask(b, "BF.ADD g %d", i);
+    expect(b, "[:4]", "BF.INFO g FILTERS");
+    expect(a, "+OK", "MULTI");
+    expect(a, "+QUEUED", "BF.ADD g mine");
+    expect(a, "nil", "EXEC");
+    redisFree(a);
+    redisFree(b);
+}
+
+/* EXEC, DISCARD, UNWATCH and RESET end a WATCH; a null is *-1 in RESP2 and _ in RESP3. */
+DAEMON_TEST(the_daemon, transactions, watches_end)
+{
+    static const char *const ends[] = {"UNWATCH", "MULTI;EXEC", "MULTI;DISCARD", "RESET"};
+    redisContext *b = client_open(the_daemon.port);
+    struct wire wire;
+    wire_open(&wire, the_daemon.port);
+    for (size_t i = 0; i < 4; i++) {
+        char text[64], *rest = text, *word;
+        wire_ask(&wire, "WATCH w");
+        expect(b, ":1", "BF.ADD w x%d", (int)i);
+        strcpy(text, ends[i]);
+        if (strcmp(ends[i], "MULTI;EXEC") == 0) {
+            wire_ask(&wire, "MULTI");
+            cr_expect_str_eq(wire_ask(&wire, "EXEC"), "nil");
+        } else {
+            while ((word = strsep(&rest, ";")))
+                wire_ask(&wire, word);
+        }
+        cr_expect_str_eq(wire_ask(&wire, "MULTI"), "+OK");
+        wire_ask(&wire, "PING");
+        cr_expect_str_eq(wire_ask(&wire, "EXEC"), "[+PONG]", "after %s", ends[i]);
+    }
+    wire_ask(&wire, "HELLO 3");
+    wire_ask(&wire, "WATCH w");
+    expect(b, ":1", "BF.ADD w more");
+    wire_ask(&wire, "MULTI");
+    wire_ask(&wire, "PING");
+    struct lines lines = {0};
+    wire_send_text(&wire, "EXEC\r\n");
+    cr_assert_eq(wire_reply(&wire, WIRE_PATIENCE_MS, &lines), WIRE_OK);
+    cr_assert_eq(lines.count, 1);
+    cr_expect_str_eq(lines.items[0], "_");
+    lines_deinit(&lines);
+    wire_close(&wire);
+    redisFree(b);
+}
+
+/* What is refused while queueing makes EXEC refuse everything: unknown commands and subcommands, arity, what may not be in a
+ * transaction. What fails when it runs does not stop the rest. */
+DAEMON_TEST(the_daemon, transactions, errors_in_the_queue_and_when_it_runs)
+{
+    static const char *const refused[] = {"NOSUCH", "BF.ADD f", "CONFIG NOSUCH", "CLIENT", "SAVE", "SHUTDOWN NOSAVE",
+                                          "CLIENT REPLY OFF"};
+    redisContext *c = client_open(the_daemon.port);
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        expect(c, "+OK", "MULTI");
+        cr_expect_eq(client_ask(c, refused[i])[0], '-', "%s", refused[i]);
+        expect(c, "+QUEUED", "BF.ADD f x");
+        expect(c, "-EXECABORT Transaction discarded because of previous errors.", "EXEC");
+        expect(c, ":0", "EXISTS f");
+    }
+    expect(c, "+OK", "MULTI");
+    expect(c, "+QUEUED", "BF.RESERVE f 0.01 nonsense");
+    expect(c, "+QUEUED", "BF.ADD f x");
+    expect(c, "+QUEUED", "RENAME none f");
+    expect(c, "+QUEUED", "BF.EXISTS f x");
+    expect(c, "[-ERR bad capacity,:1,-ERR no such key,:1]", "EXEC");
+    expect(c, "-ERR EXEC without MULTI", "EXEC");
+    expect(c, "-ERR DISCARD without MULTI", "DISCARD");
+    redisFree(c);
+}
+
+/* Commands that are deferred elsewhere run at once inside a transaction, in their place. */
+DAEMON_TEST(the_daemon, transactions, deferred_commands_run_in_their_place)
+{
+    redisContext *c = client_open(the_daemon.port);
+    expect(c, "+OK", "MULTI");
+    expect(c, "+QUEUED", "BF.ADD one x");
+    expect(c, "+QUEUED", "KEYS *");
+    expect(c, "+QUEUED", "SCAN 0 MATCH o* COUNT 1000");
+    expect(c, "+QUEUED", "FLUSHALL");
+    expect(c, "+QUEUED", "KEYS *");
+    expect(c, "+QUEUED", "BF.ADD two x");
+    expect(c, "+QUEUED", "DBSIZE");
+    expect(c, "[:1,[\"one\"],[\"0\",[\"one\"]],+OK,[],:1,:1]", "EXEC");
+    redisFree(c);
+}
+
+/* redis-py's pipeline(): a thousand commands in one transaction; items that are longer than usual, and a batch that is run in
+ * slices elsewhere. */
+DAEMON_TEST(the_daemon, transactions, large_ones)
+{
+    enum { ADDS = 3000, BATCH = 5000 };
+    redisContext *c = client_open(the_daemon.port);
+    char item[600];
+    const char **argv = malloc((BATCH + 2) * sizeof(*argv));
+    memset(item, 'x', sizeof(item));
+    redisAppendCommand(c, "BF.RESERVE f 0.000001 100000");
+    redisAppendCommand(c, "MULTI");
+    for (int i = 0; i < ADDS; i++) {
+        int len = snprintf(item, sizeof(item), "%d", i);
+        item[len] = 'x';
+        redisAppendCommand(c, "BF.ADD f %b", item, (size_t)(i % 600 + 8));
+    }
+    argv[0] = "BF.MADD";
+    argv[1] = "f";
+    for (int i = 0; i < BATCH; i++)
+        cr_assert_geq(asprintf((char **)&argv[i + 2], "batch-%d", i), 0);
+    redisAppendCommandArgv(c, BATCH + 2, argv, NULL);
+    redisAppendCommand(c, "BF.CARD f");
+    redisAppendCommand(c, "EXEC");
+    redisReply *reply = NULL;
+    for (int i = 0; i < ADDS + 4; i++) {
+        cr_assert_eq(redisGetReply(c, (void **)&reply), REDIS_OK);
+        cr_assert_str_eq(reply->str, i < 2 ? "OK" : "QUEUED");
+        freeReplyObject(reply);
+    }
+    cr_assert_eq(redisGetReply(c, (void **)&reply), REDIS_OK);
+    cr_assert_eq(reply->elements, ADDS + 2);
+    for (int i = 0; i < ADDS; i++)
+        cr_assert_eq(reply->element[i]->integer, 1);
+    cr_assert_eq(reply->element[ADDS]->elements, BATCH);
+    cr_assert_geq(reply->element[ADDS + 1]->integer, ADDS + BATCH - 3); /* less a false positive or two */
+    freeReplyObject(reply);
+    for (int i = 0; i < BATCH; i++)
+        free((char *)argv[i + 2]);
+    free(argv);
+    redisFree(c);
+}
+
+/* A queue that passes client-query-buffer-limit ends the connection, and only that; watched names count as well. */
+DAEMON_TEST(the_daemon, transactions, the_queue_is_bounded)
+{
+    redisContext *other = client_open(the_daemon.port);
+    expect(other, "+OK", "CONFIG SET client-query-buffer-limit 1mb");
+    for (int watch = 0; watch < 2; watch++) {
+        redisContext *c = client_open(the_daemon.port);
+        char *text = malloc(50000);
+        redisReply *reply = NULL;
+        int queued = 0;
+        memset(text, 'y', 50000);
+        if (!watch)
+            expect(c, "+OK", "MULTI");
+        while (queued < 100 && (reply = redisCommand(c, watch ? "WATCH %b" : "PING %b", text, (size_t)50000))) {
+            freeReplyObject(reply);
+            queued++;
+        }
+        cr_expect_gt(queued, 4, "%d", watch);
+        cr_expect_lt(queued, 30, "%d", watch);
+        free(text);
+        redisFree(c);
+    }
+    expect(other, "+PONG", "PING");
+    redisFree(other);
+}
+
+/* Connections that go away in any state of a transaction leave nothing behind. */
+DAEMON_TEST(the_daemon, transactions, connections_may_end_at_any_time)
+{
+    static const char *const states[] = {
+        "WATCH a b\r\n", "MULTI\r\n", "WATCH a\r\nMULTI\r\nBF.ADD a x\r\nBF.ADD b x\r\n",
+        "MULTI\r\nBF.ADD a x\r\nBF.ADD b x\r\nEXEC\r\n", "MULTI\r\nKEYS *\r\nBF.ADD b x\r\nEXEC\r\nKEYS *\r\nMULTI\r\nPING\r\n",
+        "MULTI\r\nBF.ADD a x\r\nQUIT\r\n"};
+    for (int i = 0; i < 120; i++) {
+        struct wire wire;
+        wire_open(&wire, the_daemon.port);
+        cr_assert(wire_send_text(&wire, states[i % 6]));
+        wire_close(&wire);
+    }
+    redisContext *c = client_open(the_daemon.port);
+    expect(c, "+PONG", "PING");
+    redisFree(c);
+}
+
+/* ---- isolation ------------------------------------------------------------------------------------------------------- */
+
+enum { ROUNDS = 250, WRITERS = 2 };
+
+static struct {
+    _Atomic bool stop;
+    _Atomic long seen[2]; /* pairs that were absent, and present */
+} isolation;
+
+static void drain(redisContext *c, int n)
+{
+    for (int i = 0; i < n; i++) {
+        redisReply *reply = NULL;
+        cr_assert_eq(redisGetReply(c, (void **)&reply), REDIS_OK, "%s", c->errstr);
+        cr_assert_neq(reply->type, REDIS_REPLY_ERROR, "%s", reply->str);
+        freeReplyObject(reply);
+    }
+}
+
+/* Adds pairs of items, to one filter and to two; makes and removes pairs of filters. */
+static void *write_pairs(void *arg)
+{
+    int who = *(int *)arg;
+    redisContext *c = client_open(the_daemon.port);
+    for (int i = 0; i < ROUNDS; i++) {
+        redisAppendCommand(c, "MULTI");
+        redisAppendCommand(c, "BF.ADD f p%d-%d", who, i);
+        redisAppendCommand(c, "BF.MADD f q%d-%d r%d-%d", who, i, who, i);
+        redisAppendCommand(c, "BF.ADD g p%d-%d", who, i);
+        redisAppendCommand(c, i % 2 ? "DEL left%d" : "BF.RESERVE left%d 0.01 10", who);
+        redisAppendCommand(c, i % 2 ? "DEL right%d" : "BF.RESERVE right%d 0.01 10", who);
+        redisAppendCommand(c, "EXEC");
+        drain(c, 7);
+    }
+    redisFree(c);
+    return NULL;
+}
+
+static long long number(redisContext *c)
+{
+    redisReply *reply = NULL;
+    cr_assert_eq(redisGetReply(c, (void **)&reply), REDIS_OK, "%s", c->errstr);
+    long long value = reply->type == REDIS_REPLY_ARRAY ? 0 : reply->integer;
+    for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++)
+        value += reply->element[i]->integer;
+    freeReplyObject(reply);
+    return value;
+}
+
+/* Looks at pairs in all ways there are: one command, deferred commands, and transactions. */
+static void *read_pairs(void *arg)
+{
+    (void)arg;
+    redisContext *c = client_open(the_daemon.port);
+    unsigned state = 7;
+    while (!atomic_load(&isolation.stop)) {
+        int who = rand_r(&state) % WRITERS, i = rand_r(&state) % ROUNDS;
+        redisAppendCommand(c, "BF.MEXISTS f r%d-%d q%d-%d p%d-%d", who, i, who, i, who, i);
+        redisAppendCommand(c, "EXISTS right%d left%d", who, who);
+        long long items = number(c), filters = number(c);
+        cr_assert(items == 0 || items == 3, "%lld of 3 items were seen", items);
+        cr_assert(filters == 0 || filters == 2, "%lld of 2 filters were seen", filters);
+        atomic_fetch_add(&isolation.seen[items == 3], 1);
+
+        redisReply *keys = redisCommand(c, "KEYS *t%d", who);
+        cr_assert(keys && (keys->elements == 0 || keys->elements == 2), "KEYS saw one of two");
+        freeReplyObject(keys);
+
+        redisAppendCommand(c, "MULTI");
+        redisAppendCommand(c, "BF.EXISTS g p%d-%d", who, i);
+        redisAppendCommand(c, "BF.EXISTS f r%d-%d", who, i);
+        redisAppendCommand(c, "EXEC");
+        drain(c, 3);
+        items = number(c);
+        cr_assert(items == 0 || items == 2, "a transaction saw %lld of 2 items", items);
+    }
+    redisFree(c);
+    return NULL;
+}
+
+/* Ordinary commands, which take no part in any of it, so that workers have something to be interrupted in. */
+static void *make_noise(void *arg)
+{
+    (void)arg;
+    redisContext *c = client_open(the_daemon.port);
+    for (unsigned i = 0; !atomic_load(&isolation.stop); i++) {
+        for (unsigned j = 0; j < 100; j++)
+            redisAppendCommand(c, j & 1 ? "BF.ADD noise n%u" : "BF.EXISTS noise n%u", i * 100 + j);
+        drain(c, 100);
+    }
+    redisFree(c);
+    return NULL;
+}
+
+/* No client ever sees half of a transaction, on whichever worker it is. */
+DAEMON_TEST(the_daemon, transactions, nobody_sees_half)
+{
+    pthread_t writers[WRITERS], others[4];
+    int who[WRITERS];
+    redisContext *c = client_open(the_daemon.port);
+    expect(c, "+OK", "BF.RESERVE f 0.0000001 10000");
+    expect(c, "+OK", "BF.RESERVE g 0.0000001 10000");
+    for (int i = 0; i < 4; i++)
+        pthread_create(&others[i], NULL, i < 3 ? read_pairs : make_noise, NULL);
+    for (int i = 0; i < WRITERS; i++) {
+        who[i] = i;
+        pthread_create(&writers[i], NULL, write_pairs, &who[i]);
+    }
+    for (int i = 0; i < WRITERS; i++)
+        pthread_join(writers[i], NULL);
+    atomic_store(&isolation.stop, true);
+    for (int i = 0; i < 4; i++)
+        pthread_join(others[i], NULL);
+    cr_assert_eq(client_number(c, "BF.CARD f"), WRITERS * ROUNDS * 3);
+    cr_expect_gt(atomic_load(&isolation.seen[0]), 0);
+    cr_expect_gt(atomic_load(&isolation.seen[1]), 0);
+    redisFree(c);
+}
+
+/* Optimistic locking does not lose an update: each success has seen exactly the state before it. */
+static void *increment(void *arg)
+{
+    redisContext *c = client_open(the_daemon.port);
+    for (int done = 0; done < 50;) {
+        expect(c, "+OK", "WATCH counter");
+        long long n = client_number(c, "BF.CARD counter");
+        redisAppendCommand(c, "MULTI");
+        redisAppendCommand(c, "BF.ADD counter n%lld", n);
+        redisAppendCommand(c, "EXEC");
+        drain(c, 2);
+        redisReply *reply = NULL;
+        cr_assert_eq(redisGetReply(c, (void **)&reply), REDIS_OK);
+        if (reply->type == REDIS_REPLY_ARRAY) {
+            cr_assert_eq(reply->element[0]->integer, 1, "n%lld was added by two", n);
+            done++;
+        }
+        freeReplyObject(reply);
+    }
+    redisFree(c);
+    return arg;
+}
+
+DAEMON_TEST(the_daemon, transactions, watch_is_optimistic_locking)
+{
+    pthread_t threads[4];
+    redisContext *c = client_open(the_daemon.port);
+    expect(c, "+OK", "BF.RESERVE counter 0.0000001 1000");
+    for (int i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, increment, NULL);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    expect(c, ":200", "BF.CARD counter");
+    redisFree(c);
+}
+
+/* The end of the daemon and transactions meet all workers in the same order: it ends. */
+static void *until_the_end(void *arg)
+{
+    redisContext *c = client_open(the_daemon.port);
+    for (bool up = true; up;) {
+        const char *const commands[] = {"MULTI", "BF.ADD f x", "BF.ADD g x", "KEYS *", "EXEC"};
+        for (int i = 0; i < 5; i++)
+            redisAppendCommand(c, commands[i]);
+        for (int i = 0; i < 5 && up; i++) {
+            redisReply *reply = NULL;
+            up = redisGetReply(c, (void **)&reply) == REDIS_OK;
+            freeReplyObject(reply);
+        }
+        atomic_fetch_add((_Atomic int *)arg, up);
+    }
+    redisFree(c);
+    return NULL;
+}
+
+DAEMON_TEST(the_daemon, transactions, a_shutdown_in_between)
+{
+    pthread_t threads[4];
+    _Atomic int done = 0;
+    for (int i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, until_the_end, &done);
+    while (atomic_load(&done) < 50)
+        sched_yield();
+    redisContext *c = client_open(the_daemon.port);
+    freeReplyObject(redisCommand(c, "SHUTDOWN SAVE"));
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    redisFree(c);
+    daemon_wait(&the_daemon);
+}

@@ -1,0 +1,326 @@
+/* No connection's work keeps the others waiting, however much it asks for at once, and whatever is cut into pieces for that
+ * answers as if it were not. What is tested is what happens, not how long it takes. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "wire.h"
+
+static struct daemon the_daemon;
+
+static void start(void)
+{
+    const char *const args[] = {"--threads", "1", NULL}; /* everybody is on the same worker */
+    daemon_start(&the_daemon, args);
+}
+
+static void discard(void)
+{
+    daemon_discard(&the_daemon);
+}
+
+TestSuite(fairness, .init = start, .fini = discard, .timeout = 300);
+
+/* A text that grows. */
+struct text {
+    char *data;
+    size_t len, size;
+};
+
+static void add(struct text *text, const char *data, size_t len)
+{
+    if (text->len + len > text->size) {
+        text->size = (text->len + len) * 2;
+        text->data = realloc(text->data, text->size);
+        cr_assert(text->data);
+    }
+    memcpy(text->data + text->len, data, len);
+    text->len += len;
+}
+
+/* Adds the command `name f item-0 item-1 ...`. */
+static void add_batch(struct text *text, const char *name, int n)
+{
+    char line[128];
+    add(text, line, (size_t)snprintf(line, sizeof(line), "*%d\r\n$%zu\r\n%s\r\n$1\r\nf\r\n", n + 2, strlen(name), name));
+    for (int i = 0; i < n; i++) {
+        char item[32];
+        int len = snprintf(item, sizeof(item), "item-%d", i);
+        add(text, line, (size_t)snprintf(line, sizeof(line), "$%d\r\n%s\r\n", len, item));
+    }
+}
+
+static size_t ones(const struct lines *reply)
+{
+    size_t n = 0;
+    for (size_t i = 1; i < reply->count; i++)
+        n += strcmp(reply->items[i], ":1") == 0;
+    return n;
+}
+
+/* Batches of all sizes around those of a slice answer each item, in order, and the commands behind them wait their turn. */
+DAEMON_TEST(the_daemon, fairness, batches_of_any_size_answer_in_order)
+{
+    static const int sizes[] = {1, 2045, 2046, 2047, 2048, 2049, 4096, 4097, 20000};
+    struct wire wire;
+    wire_open(&wire, the_daemon.port);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        struct text text = {0};
+        struct lines lines = {0};
+        char expected[32];
+        cr_assert_str_eq(wire_ask(&wire, "FLUSHALL"), "+OK");
+        cr_assert_str_eq(wire_ask(&wire, "BF.RESERVE f 0.0000001 30000"), "+OK");
+        add_batch(&text, "BF.MADD", sizes[i]);
+        add_batch(&text, "BF.MEXISTS", sizes[i]);
+        add_batch(&text, "BF.MADD", sizes[i]);
+        add(&text, "BF.CARD f\r\nPING\r\n", 17);
+        cr_assert(wire_send(&wire, text.data, text.len));
+        snprintf(expected, sizeof(expected), "*%d", sizes[i]);
+        for (int command = 0; command < 3; command++) {
+            cr_assert_eq(wire_reply(&wire, WIRE_PATIENCE_MS, &lines), WIRE_OK);
+            cr_expect_eq(lines.count, (size_t)sizes[i] + 1);
+            cr_expect_str_eq(lines.items[0], expected);
+            cr_expect_eq(ones(&lines), command < 2 ? (size_t)sizes[i] : 0, "%d items, command %d", sizes[i], command);
+            lines_truncate(&lines, 0);
+        }
+        snprintf(expected, sizeof(expected), ":%d", sizes[i]);
+        cr_expect_str_eq(wire_text(&wire), expected);
+        cr_expect_str_eq(wire_text(&wire), "+PONG");
+        lines_deinit(&lines);
+        free(text.data);
+    }
+    wire_close(&wire);
+}
+
+/* An add that is refused in a later slice ends the array there, and so does one in the first. */
+DAEMON_TEST(the_daemon, fairness, a_full_filter_ends_a_long_batch)
+{
+    static const int capacities[] = {100, 5000};
+    for (int i = 0; i < 2; i++) {
+        struct text text = {0};
+        struct lines lines = {0};
+        struct wire wire;
+        char line[64];
+        wire_open(&wire, the_daemon.port);
+        wire_ask(&wire, "FLUSHALL");
+        snprintf(line, sizeof(line), "BF.RESERVE f 0.0000001 %d NONSCALING", capacities[i]);
+        cr_assert_str_eq(wire_ask(&wire, line), "+OK");
+        add_batch(&text, "BF.MADD", 20000);
+        cr_assert(wire_send(&wire, text.data, text.len));
+        cr_assert_eq(wire_reply(&wire, WIRE_PATIENCE_MS, &lines), WIRE_OK);
+        cr_expect_eq(lines.count, (size_t)capacities[i] + 2);
+        cr_expect_str_eq(lines.items[lines.count - 1], "-ERR non scaling filter is full");
+        cr_expect_str_eq(wire_ask(&wire, "PING"), "+PONG");
+        lines_deinit(&lines);
+        free(text.data);
+        wire_close(&wire);
+    }
+}
+
+/* Sends a long batch and asks another client for the filter's items until it sees some of them, but not all. */
+static bool seen_in_the_middle(struct wire *wire, redisContext *other, const struct text *batch, long long n)
+{
+    cr_assert(wire_send(wire, batch->data, batch->len));
+    for (;;) {
+        long long items = client_number(other, "BF.CARD f");
+        if (items > 0)
+            return items < n;
+    }
+}
+
+/* While a batch of hundreds of thousands of items is added, another client of the same worker is served; if it deletes the
+ * filter, the rest is not added to anything and the reply says so. */
+DAEMON_TEST(the_daemon, fairness, others_are_served_in_the_middle_of_a_batch)
+{
+    enum { ITEMS = 300000, ATTEMPTS = 50 };
+    struct text batch = {0};
+    redisContext *other = client_open(the_daemon.port);
+    struct wire wire;
+    bool seen = false;
+    wire_open(&wire, the_daemon.port);
+    add_batch(&batch, "BF.MADD", ITEMS);
+    for (int attempt = 0; attempt < ATTEMPTS && !seen; attempt++) {
+        struct lines lines = {0};
+        expect(other, "+OK", "FLUSHALL");
+        expect(other, "+OK", "BF.RESERVE f 0.000001 %d", ITEMS + 1000);
+        seen = seen_in_the_middle(&wire, other, &batch, ITEMS);
+        expect(other, ":1", "DEL f");
+        cr_assert_eq(wire_reply(&wire, WIRE_PATIENCE_MS, &lines), WIRE_OK);
+        if (lines.count < ITEMS) {
+            cr_expect_str_eq(lines.items[lines.count - 1],
+                             "-ERR the filter was deleted or replaced before all items were added");
+            expect(other, ":0", "EXISTS f");
+        } else {
+            seen = false; /* it was through before the DEL */
+        }
+        lines_deinit(&lines);
+    }
+    cr_expect(seen, "%d batches, and nobody was served in the middle of any", ATTEMPTS);
+    free(batch.data);
+    wire_close(&wire);
+    redisFree(other);
+}
+
+/* The connection may end in the middle of a batch. */
+DAEMON_TEST(the_daemon, fairness, a_client_goes_away_in_the_middle_of_its_batch)
+{
+    struct text batch = {0};
+    redisContext *other = client_open(the_daemon.port);
+    add_batch(&batch, "BF.MADD", 100000);
+    for (int i = 0; i < 10; i++) {
+        struct wire wire;
+        wire_open(&wire, the_daemon.port);
+        cr_assert(wire_send(&wire, batch.data, i % 2 ? batch.len : batch.len / 2));
+        wire_close(&wire);
+        expect(other, "+PONG", "PING");
+    }
+    free(batch.data);
+    redisFree(other);
+}
+
+/* Long lists of names are worked through in the same way. */
+DAEMON_TEST(the_daemon, fairness, long_lists_of_names)
+{
+    enum { NAMES = 5000 };
+    redisContext *c = client_open(the_daemon.port);
+    const char **argv = malloc((NAMES + 1) * sizeof(*argv));
+    for (int i = 0; i < NAMES; i++) {
+        cr_assert_geq(asprintf((char **)&argv[i + 1], "name-%d", i), 0);
+        redisAppendCommand(c, "BF.RESERVE %s 0.01 10", argv[i + 1]);
+    }
+    for (int i = 0; i < NAMES; i++) {
+        redisReply *reply = NULL;
+        cr_assert_eq(redisGetReply(c, (void **)&reply), REDIS_OK);
+        freeReplyObject(reply);
+    }
+    static const char *const commands[] = {"EXISTS", "TOUCH", "WATCH", "DEL", "UNLINK"};
+    for (int i = 0; i < 5; i++) {
+        argv[0] = commands[i];
+        redisReply *reply = redisCommandArgv(c, NAMES + 1, argv, NULL);
+        cr_assert(reply);
+        if (i == 2)
+            cr_expect_str_eq(reply->str, "OK");
+        else
+            cr_expect_eq(reply->integer, i < 4 ? NAMES : 0, "%s: %lld", commands[i], reply->integer);
+        freeReplyObject(reply);
+    }
+    expect(c, ":0", "DBSIZE");
+    for (int i = 0; i < NAMES; i++)
+        free((char *)argv[i + 1]);
+    free(argv);
+    redisFree(c);
+}
+
+/* Replies that are far larger than their commands (COMMAND DOCS, a hundred times and more in one write) come one after the
+ * other as they are taken, and another client is served before the last of them. */
+DAEMON_TEST(the_daemon, fairness, small_commands_with_large_replies)
+{
+    enum { N = 100 };
+    redisContext *other = client_open(the_daemon.port);
+    struct text text = {0};
+    struct lines lines = {0};
+    struct wire greedy;
+    size_t length = 0;
+    wire_open(&greedy, the_daemon.port);
+    for (int i = 0; i < N; i++)
+        add(&text, i % 10 ? "COMMAND DOCS\r\n" : "ECHO 1234567\r\n", 14);
+    cr_assert(wire_send(&greedy, text.data, text.len));
+    for (int i = 0; i < 20; i++) /* nothing has been read of the replies: they fill the sockets and wait */
+        expect(other, "+PONG", "PING");
+    for (int i = 0; i < N; i++) {
+        cr_assert_eq(wire_reply(&greedy, WIRE_PATIENCE_MS, &lines), WIRE_OK, "reply %d", i);
+        if (i % 10 == 0)
+            cr_expect_str_eq(lines.items[1], "1234567", "reply %d", i);
+        else
+            cr_expect_eq(lines.count, length = length ? length : lines.count, "reply %d", i);
+        lines_truncate(&lines, 0);
+    }
+    cr_expect_gt(length, 5000);
+    lines_deinit(&lines);
+    free(text.data);
+    wire_close(&greedy);
+    redisFree(other);
+}
+
+/* A stream of commands that is cut anywhere, far longer than what is read at a time, is answered as one: parts of commands
+ * move between the buffers while others are on their way through the window. */
+DAEMON_TEST(the_daemon, fairness, a_stream_that_is_cut_anywhere)
+{
+    enum { N = 30000 };
+    unsigned state = 4711;
+    struct text text = {0};
+    struct wire wire;
+    char line[1200], item[1024];
+    memset(item, 'z', sizeof(item));
+    wire_open(&wire, the_daemon.port);
+    cr_assert_str_eq(wire_ask(&wire, "BF.RESERVE f 0.0000001 100000"), "+OK");
+    cr_assert_str_eq(wire_ask(&wire, "CONFIG SET reply-buffer-high-water 64mb"), "+OK");
+    for (int i = 0; i < N; i++) {
+        int len = snprintf(item, sizeof(item), "%d", i / 2); /* added, then asked for */
+        item[len] = 'z';
+        len = 16 + (i / 2 * 37) % 500;
+        add(&text, line, (size_t)snprintf(line, sizeof(line), "*3\r\n$%d\r\n%s\r\n$1\r\nf\r\n$%d\r\n%.*s\r\n", i % 2 ? 9 : 6,
+                                          i % 2 ? "BF.EXISTS" : "BF.ADD", len, len, item));
+    }
+    for (size_t at = 0; at < text.len;) {
+        size_t n = 1 + (size_t)rand_r(&state) % (rand_r(&state) % 3 ? 150000 : 700);
+        n = n < text.len - at ? n : text.len - at;
+        cr_assert(wire_send(&wire, text.data + at, n));
+        at += n;
+    }
+    for (int i = 0; i < N; i++)
+        cr_assert_str_eq(wire_text(&wire), ":1", "command %d", i);
+    free(text.data);
+    wire_close(&wire);
+}
+
+/* reply-buffer-limit applies to connections that were open before it was set. */
+DAEMON_TEST(the_daemon, fairness, the_reply_limit_follows_its_setting)
+{
+    redisContext *other = client_open(the_daemon.port);
+    struct lines lines = {0};
+    struct wire wire;
+    wire_open(&wire, the_daemon.port);
+    for (int i = 0; i < 3; i++) {
+        expect(other, "+OK", "CONFIG SET reply-buffer-high-water 16kb reply-buffer-limit %s", i == 1 ? "16kb" : "256mb");
+        cr_assert(wire_send_text(&wire, "COMMAND DOCS\r\n"));
+        cr_expect_eq(wire_reply(&wire, WIRE_PATIENCE_MS, &lines), i == 1 ? WIRE_CLOSED : WIRE_OK, "%d", i);
+        if (i == 1) {
+            wire_close(&wire);
+            wire_open(&wire, the_daemon.port);
+            cr_expect_str_eq(wire_ask(&wire, "PING"), "+PONG");
+        }
+    }
+    lines_deinit(&lines);
+    wire_close(&wire);
+    redisFree(other);
+}
+
+/* Large deferred replies, behind others and alone, arrive whole; errors of deferred commands are counted with their
+ * command. */
+DAEMON_TEST(the_daemon, fairness, deferred_replies)
+{
+    enum { NAMES = 3000 };
+    redisContext *c = client_open(the_daemon.port);
+    for (int i = 0; i < NAMES; i++)
+        redisAppendCommand(c, "BF.RESERVE a-long-enough-name-of-a-filter-%d 0.01 10", i);
+    for (int i = 0; i < 4; i++)
+        redisAppendCommand(c, i % 2 ? "PING" : "KEYS *");
+    for (int i = 0; i < NAMES + 4; i++) {
+        redisReply *reply = NULL;
+        cr_assert_eq(redisGetReply(c, (void **)&reply), REDIS_OK);
+        if (i >= NAMES && (i - NAMES) % 2 == 0)
+            cr_expect_eq(reply->elements, NAMES);
+        freeReplyObject(reply);
+    }
+    expect(c, "-ERR No such client", "CLIENT KILL 1.2.3.4:5");
+    redisReply *reply = redisCommand(c, "INFO commandstats");
+    const char *line = strstr(reply->str, "cmdstat_client|kill:");
+    cr_assert(line, "%s", reply->str);
+    cr_expect(strstr(line, "failed_calls=1"), "%s", line);
+    freeReplyObject(reply);
+    redisFree(c);
+}

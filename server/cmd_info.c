@@ -117,7 +117,9 @@ static void run_info(struct command_job *job)
     info->cfg = server_config(job->server);
     server_stats(job->server, &info->stats);
     server_errors(job->server, &info->errors);
-    sessions_memory(job->server->sessions, &info->clients);
+    if (job->server->pubsub != NULL)
+        pubsub_totals(job->server->pubsub, &info->pubsub);
+    sessions_totals(job->server->sessions, &info->clients);
     for (size_t i = 0; i < NSECTIONS; i++) {
         if (!request->wanted[i])
             continue;

@@ -50,7 +50,7 @@ void cmd_memory_usage(struct command_ctx *ctx)
 
 struct memory {
     uint64_t used, peak, rss, index, overhead;
-    struct sessions_memory clients;
+    struct sessions_totals clients;
     size_t filters;
 };
 
@@ -61,7 +61,7 @@ static void measure(struct server *server, struct memory *memory)
     memory->rss = info_resident_bytes();
     memory->index = registry_index_bytes(server->registry);
     memory->filters = registry_count(server->registry);
-    sessions_memory(server->sessions, &memory->clients);
+    sessions_totals(server->sessions, &memory->clients);
     memory->overhead = memory->index + memory->clients.bytes;
 }
 

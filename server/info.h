@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "errorstats.h"
+#include "pubsub.h"
 #include "server.h"
 
 /* What the sections are written from. */
@@ -19,7 +20,8 @@ struct info {
     const struct config *cfg;
     struct stats stats;
     struct errorstats errors;
-    struct sessions_memory clients;
+    struct sessions_totals clients;
+    struct pubsub_totals pubsub;
     struct bf_totals totals; /* if section bf is wanted */
     struct buf *out;
 };

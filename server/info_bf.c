@@ -85,6 +85,7 @@ void info_bf(struct info *info)
     const struct bf_totals *totals = &info->totals;
     const struct stats *stats = &info->stats;
     uint64_t bytes = bloom_pool_bytes(info->server->pool);
+    uint64_t wrong = stats_get(&stats->false_positives), misses = stats_get(&stats->query_misses);
 
     info_line(info, "bf_filters:%zu", registry_count(info->server->registry));
     info_line(info, "bf_quarantined_filters:%zu", registry_quarantined(info->server->registry));
@@ -103,6 +104,8 @@ void info_bf(struct info *info)
     info_line(info, "bf_adds_refused_memory:%" PRIu64, stats_get(&stats->adds_no_room));
     info_line(info, "bf_query_hits:%" PRIu64, stats_get(&stats->query_hits));
     info_line(info, "bf_query_misses:%" PRIu64, stats_get(&stats->query_misses));
+    info_line(info, "bf_false_positives:%" PRIu64, wrong);
+    info_line(info, "bf_observed_error_rate:%.6g", wrong == 0 ? 0 : (double)wrong / (double)(wrong + misses));
     info_line(info, "bf_grown:%" PRIu64, bloom_pool_grown(info->server->pool) - info->server->grown_base);
     info_line(info, "bf_changes:%" PRIu64, stats_get(&stats->changes));
 }

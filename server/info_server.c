@@ -120,9 +120,6 @@ static void worker_connections(struct info *info)
 
 void info_clients(struct info *info)
 {
-    static const char *const zeros[] = {"tracking_clients", "pubsub_clients", "watching_clients",
-                                        "clients_in_timeout_table", "total_watched_keys", "total_blocking_keys",
-                                        "total_blocking_keys_on_nokey"};
     unsigned blocked = 0;
 
     for (unsigned i = 0; i < info->server->nworkers; i++)
@@ -133,7 +130,14 @@ void info_clients(struct info *info)
     info_line(info, "client_recent_max_input_buffer:%" PRIu64, info->clients.max_input);
     info_line(info, "client_recent_max_output_buffer:%" PRIu64, info->clients.max_output);
     info_line(info, "blocked_clients:%u", blocked);
-    info_zeros(info, zeros, LEN(zeros));
+    info_line(info, "tracking_clients:0");
+    info_line(info, "pubsub_clients:%" PRIu64, info->pubsub.clients);
+    info_line(info, "watching_clients:%" PRIu64, info->clients.watching);
+    info_line(info, "clients_in_timeout_table:0");
+    info_line(info, "total_watched_keys:%" PRIu64, info->clients.watched);
+    info_line(info, "total_blocking_keys:0");
+    info_line(info, "total_blocking_keys_on_nokey:0");
+    info_line(info, "monitor_clients:%" PRIu64, info->pubsub.monitors);
     worker_connections(info);
 }
 

@@ -85,8 +85,7 @@ void info_stats(struct info *info)
     static const char *const before_hits[] = {"expired_time_cap_reached_count", "expire_cycle_cpu_milliseconds",
                                               "evicted_keys", "evicted_clients", "total_eviction_exceeded_time",
                                               "current_eviction_exceeded_time"};
-    static const char *const after_hits[] = {"pubsub_channels", "pubsub_patterns", "pubsubshard_channels",
-                                             "latest_fork_usec", "total_forks", "migrate_cached_sockets",
+    static const char *const after_hits[] = {"latest_fork_usec", "total_forks", "migrate_cached_sockets",
                                              "slave_expires_tracked_keys", "active_defrag_hits", "active_defrag_misses",
                                              "active_defrag_key_hits", "active_defrag_key_misses",
                                              "total_active_defrag_time", "current_active_defrag_time",
@@ -101,6 +100,10 @@ void info_stats(struct info *info)
     info_line(info, "expired_stale_perc:0.00");
     info_line(info, "keyspace_hits:%" PRIu64, stats_get(&stats->keyspace_hits));
     info_line(info, "keyspace_misses:%" PRIu64, stats_get(&stats->keyspace_misses));
+    info_line(info, "pubsub_channels:%" PRIu64, info->pubsub.topics[PUBSUB_CHANNEL]);
+    info_line(info, "pubsub_patterns:%" PRIu64, info->pubsub.topics[PUBSUB_PATTERN]);
+    info_line(info, "pubsubshard_channels:%" PRIu64, info->pubsub.topics[PUBSUB_SHARD]);
+    info_line(info, "pubsub_messages_lost:%" PRIu64, info->pubsub.lost);
     info_zeros(info, after_hits, LEN(after_hits));
     info_line(info, "total_error_replies:%" PRIu64, stats_get(&stats->error_replies));
     info_line(info, "total_reads_processed:%" PRIu64, stats_get(&stats->reads_processed));

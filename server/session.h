@@ -78,13 +78,15 @@ void sessions_add(struct sessions *sessions, struct session *session);
 void sessions_remove(struct sessions *sessions, struct session *session);
 uint64_t sessions_count(struct sessions *sessions);
 
-/* What all sessions take. Takes the lock for a bounded number of sessions at a time. Thread: any. */
-struct sessions_memory {
-    uint64_t bytes;      /* together: input, replies, and the session itself */
-    uint64_t max_input;  /* of one session */
+/* Sums over all sessions. Takes the lock for a bounded number of sessions at a time. Thread: any. */
+struct sessions_totals {
+    uint64_t bytes;      /* of memory: input, replies, queues, subscriptions, and the sessions themselves */
+    uint64_t max_input;  /* bytes of one session */
     uint64_t max_output;
+    uint64_t watching;   /* sessions with names under WATCH */
+    uint64_t watched;    /* such names, those of several sessions counted several times */
 };
-void sessions_memory(struct sessions *sessions, struct sessions_memory *memory_out);
+void sessions_totals(struct sessions *sessions, struct sessions_totals *totals_out);
 
 #define SESSION_MAX_TEXT 1024 /* bytes of a name: it is kept, and shown to everybody who asks for the list */
 

@@ -237,26 +237,30 @@ static struct session *let_others(struct sessions *sessions, struct session *ses
     return session;
 }
 
-void sessions_memory(struct sessions *sessions, struct sessions_memory *memory_out)
+void sessions_totals(struct sessions *sessions, struct sessions_totals *totals_out)
 {
-    struct sessions_memory memory = {.bytes = 0};
+    struct sessions_totals totals = {.bytes = 0};
     struct session place = {.id = 0};
     unsigned n = 0;
 
     pthread_mutex_lock(&sessions->lock);
     for (struct session *at = sessions->head.next; at != &sessions->head; at = at->next) {
         if (at->id == 0)
-            continue;
+            continue; /* the place of another listing */
         uint64_t input = atomic_load_explicit(&at->input_bytes, memory_order_relaxed);
         uint64_t output = atomic_load_explicit(&at->output_bytes, memory_order_relaxed);
-        memory.bytes += sizeof(*at) + input + output;
-        memory.max_input = input > memory.max_input ? input : memory.max_input;
-        memory.max_output = output > memory.max_output ? output : memory.max_output;
+        uint32_t watched = atomic_load_explicit(&at->watch, memory_order_relaxed);
+        totals.bytes += sizeof(*at) + input + output + atomic_load_explicit(&at->multi_bytes, memory_order_relaxed) +
+                        atomic_load_explicit(&at->pubsub_bytes, memory_order_relaxed);
+        totals.max_input = input > totals.max_input ? input : totals.max_input;
+        totals.max_output = output > totals.max_output ? output : totals.max_output;
+        totals.watching += watched > 0;
+        totals.watched += watched;
         if (++n % SESSIONS_PER_LOCK == 0)
             at = let_others(sessions, at, &place);
     }
     pthread_mutex_unlock(&sessions->lock);
-    *memory_out = memory;
+    *totals_out = totals;
 }
 
 void sessions_each(struct sessions *sessions, void (*fn)(void *ctx, struct session *session), void *ctx)

@@ -72,8 +72,8 @@ static void sum_all(struct server *server, struct stats *sum_out)
 /* A counter has one writer, its thread; so a reset does not touch it but notes where it stood. */
 void server_stats(struct server *server, struct stats *sum_out)
 {
+    pthread_mutex_lock(&server->stats_lock); /* before summing: a reset in between would leave less than nothing */
     sum_all(server, sum_out);
-    pthread_mutex_lock(&server->stats_lock);
     stats_subtract(sum_out, &server->stats_base);
     pthread_mutex_unlock(&server->stats_lock);
 }
@@ -87,8 +87,8 @@ static void sum_errors(struct server *server, struct errorstats *sum_out)
 
 void server_errors(struct server *server, struct errorstats *sum_out)
 {
-    sum_errors(server, sum_out);
     pthread_mutex_lock(&server->stats_lock);
+    sum_errors(server, sum_out);
     errorstats_subtract(sum_out, &server->errors_base);
     pthread_mutex_unlock(&server->stats_lock);
 }
@@ -110,13 +110,12 @@ static bool sum_histograms(struct server *server, size_t counter, struct histogr
 
 bool server_histogram(struct server *server, size_t counter, struct histogram *sum_out)
 {
-    if (!sum_histograms(server, counter, sum_out))
-        return false;
     pthread_mutex_lock(&server->stats_lock);
-    if (server->histograms_base[counter])
+    bool any = sum_histograms(server, counter, sum_out);
+    if (any && server->histograms_base[counter])
         histogram_subtract(sum_out, server->histograms_base[counter]);
     pthread_mutex_unlock(&server->stats_lock);
-    return histogram_count(sum_out) > 0;
+    return any && histogram_count(sum_out) > 0;
 }
 
 /* Without memory for what is to be taken away the histogram goes on from where it was. */

@@ -1,6 +1,8 @@
 /* INFO as exporters read it: every line, every section; and its field names against Redis's own. */
 #include <criterion/criterion.h>
 #include <ctype.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +11,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "wire.h"
 
 static struct daemon the_daemon;
 
@@ -251,6 +254,80 @@ DAEMON_TEST(the_daemon, info, sections_can_be_chosen)
     cr_expect_eq(info.nsections, 13);
     expect(client, "\"\"", "INFO nosuch");
     expect(client, "\"# Keyspace\\x0d\\x0a\"", "INFO keyspace");
+    redisFree(client);
+}
+
+/* ---- under load ------------------------------------------------------------------------------------------------------ */
+
+#define LOADERS  4
+#define PAIRS    4000 /* of an add and a query, by each */
+#define PIPELINE 100
+
+static _Atomic unsigned loaders_done, loaders_failed;
+
+static void *load(void *arg)
+{
+    static const char pair[] = "BF.ADD f x\r\nBF.EXISTS f x\r\n";
+    struct lines lines = {NULL, 0, 0};
+    struct wire wire;
+
+    (void)arg;
+    wire_open(&wire, the_daemon.port);
+    for (int i = 0; i < PAIRS; i += PIPELINE) {
+        bool good = true;
+        for (int j = 0; j < PIPELINE; j++)
+            good &= wire_send_text(&wire, pair);
+        for (int j = 0; j < 2 * PIPELINE; j++)
+            good &= wire_reply(&wire, WIRE_PATIENCE_MS, &lines) == WIRE_OK;
+        if (!good)
+            loaders_failed++;
+        lines_truncate(&lines, 0);
+    }
+    lines_deinit(&lines);
+    wire_close(&wire);
+    loaders_done++;
+    return NULL;
+}
+
+/* Counts and histograms of all threads come to exactly what was sent, whatever was asked and reset meanwhile; no reset lets a
+ * number fall below nothing. */
+DAEMON_TEST(the_daemon, info, counts_are_exact_under_load)
+{
+    static const char *const args[] = {"--threads", "3", NULL};
+    static struct info info;
+    pthread_t threads[LOADERS];
+    redisContext *client;
+    char text[64];
+
+    daemon_start(&the_daemon, args);
+    client = client_open(the_daemon.port);
+    for (int round = 0; round < 2; round++) {
+        expect(client, "+OK", "CONFIG RESETSTAT");
+        loaders_done = 0;
+        for (int i = 0; i < LOADERS; i++)
+            cr_assert_eq(pthread_create(&threads[i], NULL, load, NULL), 0);
+        while (loaders_done < LOADERS) {
+            info_get(&info, client, "INFO everything");
+            for (size_t i = 0; i < info.n; i++)
+                cr_assert_leq(strlen(info.value[i]), 200, "%s:%s", info.name[i], info.value[i]);
+            cr_assert_leq(number(&info, "bf_query_hits"), LOADERS * PAIRS);
+            client_ask(client, "LATENCY HISTOGRAM");
+            client_ask(client, "SLOWLOG GET -1");
+            if (round == 0)
+                expect(client, "+OK", "CONFIG RESETSTAT");
+        }
+        for (int i = 0; i < LOADERS; i++)
+            pthread_join(threads[i], NULL);
+    }
+    cr_assert_eq(loaders_failed, 0);
+    info_get(&info, client, "INFO everything");
+    snprintf(text, sizeof(text), "calls=%d,", LOADERS * PAIRS);
+    cr_expect_eq(strncmp(info_value(&info, "cmdstat_bf.add"), text, strlen(text)), 0);
+    cr_expect_eq(strncmp(info_value(&info, "cmdstat_bf.exists"), text, strlen(text)), 0);
+    cr_expect_eq(number(&info, "bf_query_hits"), LOADERS * PAIRS);
+    cr_expect_eq(number(&info, "keyspace_hits"), LOADERS * PAIRS);
+    snprintf(text, sizeof(text), "[\"bf.exists\",[\"calls\",:%d,", LOADERS * PAIRS);
+    cr_expect_eq(strncmp(client_ask(client, "LATENCY HISTOGRAM bf.exists"), text, strlen(text)), 0);
     redisFree(client);
 }
 

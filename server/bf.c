@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "notify.h"
 #include "usage.h"
 
 #define BATCH 32 /* items on their way at once; window.h says why */
@@ -110,6 +111,58 @@ static struct bloom_filter *bf_filter_for_add(struct bf_call *call)
     return bf_filter(call, &replied);
 }
 
+/* ---- events ---------------------------------------------------------------------------------------------------------- */
+
+/* What an add was told about itself: only so can exactly one of many adders say that the filter has grown or become full. */
+struct add_note {
+    bool grew;
+    uint64_t ordinal;
+};
+
+static void note_add(void *ctx, uint64_t id, struct bloom_hash hash, unsigned layer, uint64_t ordinal)
+{
+    struct add_note *note = ctx;
+    (void)id;
+    (void)hash;
+    (void)layer;
+    note->ordinal = ordinal;
+}
+
+static int note_grow(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape, struct errbuf *err)
+{
+    struct add_note *note = ctx;
+    (void)id;
+    (void)layer;
+    (void)shape;
+    (void)err;
+    note->grew = true;
+    return 0;
+}
+
+static enum bloom_add add_noted(struct bf_call *call, const struct bloom_probe *probe, struct bloom_filter *filter,
+                                struct errbuf *err)
+{
+    static const struct bloom_journal_ops ops = {note_add, note_grow};
+    struct add_note note = {false, 0};
+    struct bloom_journal journal = {&ops, &note, call->entry->id};
+    enum bloom_add result = bloom_probe_add_journaled(probe, filter, &journal, err);
+    if (result != BLOOM_ADDED)
+        return result;
+    if (note.grew)
+        notify_event(call->server->notify, NOTIFY_MODULE, "bloom.grow", call->name);
+    if (bloom_filter_params(filter)->expansion == 0 && note.ordinal == bloom_filter_capacity(filter))
+        notify_event(call->server->notify, NOTIFY_MODULE, "bloom.full", call->name);
+    return result;
+}
+
+static inline enum bloom_add add_probed(struct bf_call *call, const struct bloom_probe *probe, struct bloom_filter *filter,
+                                        struct errbuf *err)
+{
+    if (__builtin_expect(notify_wants(call->server->notify, NOTIFY_MODULE), false))
+        return add_noted(call, probe, filter, err);
+    return bloom_probe_add(probe, filter, err);
+}
+
 /* ---- one item -------------------------------------------------------------------------------------------------------- */
 
 static void count_queries(struct bf_call *call, uint64_t hits, uint64_t misses)
@@ -213,12 +266,14 @@ void bf_finish_add(struct bf_call *call, struct slice item, const struct bloom_p
     struct bloom_filter *filter = call->entry ? entry_filter(call->entry) : NULL;
     enum bloom_add result;
     if (filter) {
-        result = bloom_probe_add(probe, filter, &err);
+        result = add_probed(call, probe, filter, &err);
     } else {
         filter = bf_filter_for_add(call);
         if (!filter)
             return;
-        result = bloom_filter_add(filter, murmur3_hash(item.ptr, item.len), &err);
+        struct bloom_probe now;
+        bloom_probe_start(&now, filter, murmur3_hash(item.ptr, item.len));
+        result = add_probed(call, &now, filter, &err);
     }
     reply_add(call, result, &err);
 }
@@ -293,7 +348,7 @@ static bool add_items(struct bf_call *call, struct bloom_filter *filter, size_t 
             bloom_probe_start(&probes[i], filter, murmur3_hash(it.ptr, it.len));
         }
         for (size_t i = 0; i < batch && going; i++, ++*replies)
-            going = reply_add(call, bloom_probe_add(&probes[i], filter, &err), &err);
+            going = reply_add(call, add_probed(call, &probes[i], filter, &err), &err);
     }
     return going;
 }

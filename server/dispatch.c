@@ -336,7 +336,8 @@ enum dispatch_result dispatch(struct conn *conn, const struct resp_command *cmd)
 {
     atomic_store_explicit(&conn->session.last_ms, conn->worker->now_ms, memory_order_relaxed);
     if (take_into_window(conn, cmd)) {
-        resp_repeat_note(&conn->worker->window.repeat, cmd);
+        if (!conn->worker->monitored) /* each command has to be seen then */
+            resp_repeat_note(&conn->worker->window.repeat, cmd);
         return DISPATCH_DONE;
     }
     resp_repeat_forget(&conn->worker->window.repeat); /* what made it possible may be otherwise now */

@@ -16,6 +16,7 @@
 #include "huge_pages.h"
 #include "load.h"
 #include "main_loop.h"
+#include "notify.h"
 #include "push.h"
 #include "saver.h"
 #include "server.h"
@@ -136,9 +137,12 @@ static int serve(struct server *server, struct main_loop *ml)
     if (!status)
         status = pubsub_create(&server->pubsub, nthreads, push_wake, server);
     if (!status)
+        status = notify_create(&server->notify, server->pubsub);
+    if (!status) {
+        notify_set_flags(server->notify, config->notify_keyspace_events);
         effects_attach(server);
-    if (!status)
         status = start_workers(server, nthreads);
+    }
     if (!status)
         status = expirer_create(&server->expirer, server->registry);
     if (status)
@@ -187,6 +191,7 @@ static int run(struct server *server)
         status = serve(server, &ml);
 
     expirer_destroy(server->expirer); /* while those are there who are told of what it does */
+    notify_stop(server->notify);
     stop_workers(server);
     char *pidfile = strdup(server_config(server)->pidfile); /* the settings may be others by now */
     main_loop_deinit(&ml);
@@ -195,10 +200,11 @@ static int run(struct server *server)
     exclusive_destroy(server->exclusive);
     server_monitors_deinit(server);
     huge_pages_destroy(server->huge_pages);
-    pubsub_destroy(server->pubsub);
     sessions_destroy(server->sessions);
     half_loads_destroy(server->half_loads, server->registry);
     registry_destroy(server->registry);
+    notify_destroy(server->notify);
+    pubsub_destroy(server->pubsub);
     server_config_free(server);
     reclaimer_destroy(server->reclaimer);
     bloom_pool_destroy(server->pool);

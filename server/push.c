@@ -190,6 +190,8 @@ void push_changed(struct session *session)
 
 void push_leave(struct session *session)
 {
+    if (!session->pubsub)
+        return;
     pubsub_client_destroy(session->pubsub);
     session->pubsub = NULL;
     push_changed(session);

@@ -7,6 +7,7 @@
 
 #include "latency.h"
 #include "slowlog.h"
+#include "notify.h"
 #include "worker.h"
 
 int64_t server_now_ms(void)
@@ -46,6 +47,7 @@ void server_config_replace(struct server *server, struct config *config)
 {
     bloom_pool_set_limits(server->pool, config->bf_max_filter_bytes, config->maxmemory);
     log_set_level(&server->log, (enum log_level)config->loglevel);
+    notify_set_flags(server->notify, config->notify_keyspace_events);
     struct config *old = atomic_exchange(&server->config, config);
     if (old)
         reclaimer_defer(server->reclaimer, config_reclaim, old);

@@ -28,6 +28,7 @@ struct expirer;
 struct histogram;
 struct latency;
 struct huge_pages;
+struct notify;
 struct pubsub;
 struct saver;
 struct slowlog;
@@ -53,6 +54,7 @@ struct server {
     struct reclaimer *reclaimer;
     struct sessions *sessions;
     struct pubsub *pubsub;
+    struct notify *notify;              /* events of filters */
     _Atomic int publishers_wait;        /* 1: a worker has clients that wait for their messages to be delivered (push.c) */
     struct saver *saver;
     struct expirer *expirer;

@@ -1,0 +1,471 @@
+/* Channels between clients of several workers: the shapes in both protocols, order, what a subscriber may do, bounds. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon.h"
+#include "wire.h"
+
+static struct daemon the_daemon;
+
+static void start(void)
+{
+    const char *const args[] = {"--threads", "3", NULL};
+    daemon_start(&the_daemon, args);
+}
+
+static void discard(void)
+{
+    daemon_discard(&the_daemon);
+}
+
+TestSuite(pubsub, .init = start, .fini = discard, .timeout = 300);
+
+static struct wire connect_wire(int resp)
+{
+    struct wire wire;
+    wire_open(&wire, the_daemon.port);
+    if (resp == 3)
+        cr_assert_eq(strncmp(wire_ask(&wire, "HELLO 3"), "{", 1), 0);
+    return wire;
+}
+
+#define expect_text(wire, expected)                                                            \
+    do {                                                                                       \
+        const char *text_got = wire_text(wire);                                                \
+        cr_assert_str_eq(text_got, expected, "got '%s' instead of '%s'", text_got, expected);  \
+    } while (0)
+
+#define expect_ask(wire, command, expected)                                                                        \
+    do {                                                                                                           \
+        const char *text_got = wire_ask(wire, command);                                                            \
+        cr_assert_str_eq(text_got, expected, "%s: got '%s' instead of '%s'", command, text_got, expected);         \
+    } while (0)
+
+/* Nothing that was sent before the PING is still to come. */
+static void expect_quiet(struct wire *wire, const char *pong)
+{
+    expect_ask(wire, "PING", pong);
+}
+
+/* ---- shapes ---------------------------------------------------------------------------------------------------------- */
+
+DAEMON_TEST(the_daemon, pubsub, shapes_in_resp2)
+{
+    struct wire sub = connect_wire(2), pub = connect_wire(2);
+    expect_ask(&sub, "SUBSCRIBE a b a", "[\"subscribe\",\"a\",:1]");
+    expect_text(&sub, "[\"subscribe\",\"b\",:2]");
+    expect_text(&sub, "[\"subscribe\",\"a\",:2]");
+    expect_ask(&sub, "PSUBSCRIBE n* n*", "[\"psubscribe\",\"n*\",:3]");
+    expect_text(&sub, "[\"psubscribe\",\"n*\",:3]");
+    expect_ask(&sub, "SSUBSCRIBE s", "[\"ssubscribe\",\"s\",:1]");
+    expect_ask(&pub, "PUBLISH a hello", ":1");
+    expect_text(&sub, "[\"message\",\"a\",\"hello\"]");
+    expect_ask(&pub, "PUBLISH news 1", ":1");
+    expect_text(&sub, "[\"pmessage\",\"n*\",\"news\",\"1\"]");
+    expect_ask(&pub, "SPUBLISH s 2", ":1");
+    expect_text(&sub, "[\"smessage\",\"s\",\"2\"]");
+    expect_ask(&pub, "SPUBLISH a 2", ":0");
+    expect_ask(&pub, "PUBLISH s 2", ":0");
+
+    /* Nothing else than this is allowed meanwhile. */
+    expect_ask(&sub, "PING", "[\"pong\",\"\"]");
+    expect_ask(&sub, "PING x", "[\"pong\",\"x\"]");
+    expect_ask(&sub, "BF.ADD f x",
+               "-ERR Can't execute 'bf.add': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this "
+               "context");
+    expect_ask(&sub, "CLIENT ID",
+               "-ERR Can't execute 'client|id': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in "
+               "this context");
+    expect_ask(&sub, "UNSUBSCRIBE nothing", "[\"unsubscribe\",\"nothing\",:3]");
+    expect_ask(&sub, "UNSUBSCRIBE", "[\"unsubscribe\",\"a\",:2]");
+    expect_text(&sub, "[\"unsubscribe\",\"b\",:1]");
+    expect_ask(&sub, "UNSUBSCRIBE", "[\"unsubscribe\",nil,:1]");
+    expect_ask(&sub, "PUNSUBSCRIBE", "[\"punsubscribe\",\"n*\",:0]");
+    expect_ask(&sub, "PING", "[\"pong\",\"\"]");
+    expect_ask(&sub, "SUNSUBSCRIBE s", "[\"sunsubscribe\",\"s\",:0]");
+    expect_ask(&sub, "SUNSUBSCRIBE", "[\"sunsubscribe\",nil,:0]");
+    expect_ask(&sub, "PING", "+PONG");
+    expect_ask(&sub, "BF.ADD f x", ":1");
+    wire_close(&sub);
+    wire_close(&pub);
+}
+
+DAEMON_TEST(the_daemon, pubsub, shapes_in_resp3)
+{
+    struct wire sub = connect_wire(3), pub = connect_wire(3);
+    expect_ask(&sub, "SUBSCRIBE a", ">[\"subscribe\",\"a\",:1]");
+    expect_ask(&sub, "PSUBSCRIBE *", ">[\"psubscribe\",\"*\",:2]");
+    expect_ask(&pub, "PUBLISH a x", ":2");
+    expect_text(&sub, ">[\"message\",\"a\",\"x\"]");
+    expect_text(&sub, ">[\"pmessage\",\"*\",\"a\",\"x\"]");
+    /* Everything is allowed, and a message of one's own comes behind the reply. */
+    expect_ask(&sub, "PING", "+PONG");
+    expect_ask(&sub, "BF.ADD f x", "#t");
+    expect_ask(&sub, "PUBLISH b y", ":1");
+    expect_text(&sub, ">[\"pmessage\",\"*\",\"b\",\"y\"]");
+    expect_ask(&sub, "PUNSUBSCRIBE", ">[\"punsubscribe\",\"*\",:1]");
+    expect_ask(&sub, "PUNSUBSCRIBE", ">[\"punsubscribe\",nil,:1]");
+    /* A transaction's own subscription is answered in EXEC's array, its messages come behind it. */
+    expect_ask(&sub, "MULTI", "+OK");
+    expect_ask(&sub, "SUBSCRIBE c", "+QUEUED");
+    expect_ask(&sub, "PUBLISH c z", "+QUEUED");
+    expect_ask(&sub, "EXEC", "[>[\"subscribe\",\"c\",:2],:1]");
+    expect_text(&sub, ">[\"message\",\"c\",\"z\"]");
+    wire_close(&sub);
+    wire_close(&pub);
+}
+
+/* RESET ends subscriptions and monitoring without a word about them; QUIT and a plain close end them too. */
+DAEMON_TEST(the_daemon, pubsub, reset_quit_and_close_leave)
+{
+    struct wire sub = connect_wire(2), other = connect_wire(2), pub = connect_wire(2);
+    expect_ask(&sub, "SUBSCRIBE a", "[\"subscribe\",\"a\",:1]");
+    expect_ask(&sub, "PSUBSCRIBE a*", "[\"psubscribe\",\"a*\",:2]");
+    expect_ask(&pub, "PUBLISH a x", ":2");
+    expect_text(&sub, "[\"message\",\"a\",\"x\"]");
+    expect_text(&sub, "[\"pmessage\",\"a*\",\"a\",\"x\"]");
+    expect_ask(&sub, "RESET", "+RESET");
+    expect_ask(&pub, "PUBLISH a x", ":0");
+    expect_quiet(&sub, "+PONG");
+    expect_ask(&sub, "MONITOR", "+OK");
+    expect_ask(&sub, "RESET", "+RESET");
+    expect_ask(&pub, "PING", "+PONG");
+    expect_quiet(&sub, "+PONG");
+
+    expect_ask(&sub, "SUBSCRIBE a", "[\"subscribe\",\"a\",:1]");
+    expect_ask(&other, "SUBSCRIBE a", "[\"subscribe\",\"a\",:1]");
+    expect_ask(&sub, "QUIT", "+OK");
+    cr_assert(wire_closes(&sub, WIRE_PATIENCE_MS));
+    wire_close(&other);
+    while (strcmp(wire_ask(&pub, "PUBLISH a x"), ":0") != 0) /* until the server has seen the end of the connection */
+        usleep(1000);
+    expect_ask(&pub, "PUBSUB CHANNELS", "[]");
+    wire_close(&pub);
+}
+
+DAEMON_TEST(the_daemon, pubsub, what_is_asked_about_channels)
+{
+    struct wire a = connect_wire(2), b = connect_wire(2), c = connect_wire(2);
+    expect_ask(&a, "SUBSCRIBE one", "[\"subscribe\",\"one\",:1]");
+    expect_ask(&b, "SUBSCRIBE one", "[\"subscribe\",\"one\",:1]");
+    expect_ask(&b, "SSUBSCRIBE shard", "[\"ssubscribe\",\"shard\",:1]");
+    expect_ask(&a, "PSUBSCRIBE p*", "[\"psubscribe\",\"p*\",:2]");
+    expect_ask(&b, "PSUBSCRIBE p*", "[\"psubscribe\",\"p*\",:2]");
+    expect_ask(&c, "PUBSUB CHANNELS", "[\"one\"]");
+    expect_ask(&c, "PUBSUB CHANNELS o?e", "[\"one\"]");
+    expect_ask(&c, "PUBSUB CHANNELS x*", "[]");
+    expect_ask(&c, "PUBSUB CHANNELS a b",
+               "-ERR unknown subcommand or wrong number of arguments for 'CHANNELS'. Try PUBSUB HELP.");
+    expect_ask(&c, "PUBSUB NUMSUB one two", "[\"one\",:2,\"two\",:0]");
+    expect_ask(&c, "PUBSUB NUMSUB", "[]");
+    expect_ask(&c, "PUBSUB NUMPAT", ":1");
+    expect_ask(&c, "PUBSUB SHARDCHANNELS", "[\"shard\"]");
+    expect_ask(&c, "PUBSUB SHARDNUMSUB shard one", "[\"shard\",:1,\"one\",:0]");
+    expect_ask(&c, "PUBSUB NONSENSE", "-ERR unknown subcommand 'NONSENSE'. Try PUBSUB HELP.");
+    cr_assert_not_null(strstr(wire_ask(&c, "CLIENT LIST TYPE pubsub"), " flags=P db=0 sub=1 psub=1 ssub=1 "));
+    cr_assert_null(strstr(wire_ask(&c, "CLIENT LIST TYPE normal"), " flags=P "));
+    wire_close(&a);
+    wire_close(&b);
+    wire_close(&c);
+}
+
+/* CLIENT REPLY OFF silences replies, not messages, as in Redis. */
+DAEMON_TEST(the_daemon, pubsub, messages_come_with_replies_off)
+{
+    struct wire sub = connect_wire(3), pub = connect_wire(2);
+    wire_send_text(&sub, "CLIENT REPLY OFF\r\nSUBSCRIBE a\r\nPING\r\n");
+    expect_text(&sub, ">[\"subscribe\",\"a\",:1]");
+    expect_ask(&pub, "PUBLISH a x", ":1");
+    expect_text(&sub, ">[\"message\",\"a\",\"x\"]");
+    wire_send_text(&sub, "PING\r\nCLIENT REPLY ON\r\n");
+    expect_text(&sub, "+OK");
+    wire_close(&sub);
+    wire_close(&pub);
+}
+
+/* ---- order ----------------------------------------------------------------------------------------------------------- */
+
+#define MANY 2000
+
+static char *pipeline_of(int publisher, const char *channel)
+{
+    char *text = malloc(MANY * 64), *at = text;
+    for (int i = 0; i < MANY; i++)
+        at += sprintf(at, "PUBLISH %s %d:%d\r\n", channel, publisher, i);
+    return text;
+}
+
+/* Two pipelines of two publishers: each subscriber sees each publisher's messages in order and without a gap, and all
+ * subscribers, on whatever worker, see the same mixture. */
+DAEMON_TEST(the_daemon, pubsub, one_order_for_all)
+{
+    struct wire subs[4], pubs[2];
+    char *texts[2], *seen[4];
+    for (int i = 0; i < 4; i++) {
+        subs[i] = connect_wire(i % 2 ? 3 : 2);
+        seen[i] = calloc(MANY * 2, 48);
+        wire_ask(&subs[i], i < 2 ? "SUBSCRIBE ch" : "PSUBSCRIBE c?");
+    }
+    for (int i = 0; i < 2; i++) {
+        pubs[i] = connect_wire(2);
+        texts[i] = pipeline_of(i, "ch");
+    }
+    for (int i = 0; i < 2; i++)
+        cr_assert(wire_send_text(&pubs[i], texts[i]));
+    for (int i = 0; i < 2; i++)
+        for (int n = 0; n < MANY; n++)
+            expect_text(&pubs[i], ":4");
+    for (int s = 0; s < 4; s++) {
+        int next[2] = {0, 0};
+        for (int n = 0; n < 2 * MANY; n++) {
+            int publisher, number;
+            const char *text = wire_text(&subs[s]), *payload = strrchr(text, ',');
+            cr_assert_eq(sscanf(payload, ",\"%d:%d\"]", &publisher, &number), 2, "%s", text);
+            cr_assert_eq(number, next[publisher]++, "%s", text);
+            strcat(seen[s] + n * 12, publisher ? "1" : "0");
+        }
+    }
+    for (int s = 1; s < 4; s++)
+        cr_assert_eq(memcmp(seen[0], seen[s], MANY * 2 * 12), 0, "subscriber %d saw another order", s);
+    for (int i = 0; i < 4; i++) {
+        free(seen[i]);
+        wire_close(&subs[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        free(texts[i]);
+        wire_close(&pubs[i]);
+    }
+}
+
+/* Whoever has seen the reply to a PUBLISH finds that every subscriber gets the message before anything it asks for then; and
+ * a subscription that was answered gets every message from then on, and none from before. */
+DAEMON_TEST(the_daemon, pubsub, a_message_comes_before_what_is_asked_later)
+{
+    struct wire pub = connect_wire(2);
+    for (int round = 0; round < 200; round++) {
+        struct wire sub = connect_wire(3), late = connect_wire(3);
+        expect_ask(&sub, "SUBSCRIBE ch", ">[\"subscribe\",\"ch\",:1]");
+        expect_ask(&pub, "PUBLISH ch 1", ":1");
+        expect_ask(&late, "SUBSCRIBE ch", ">[\"subscribe\",\"ch\",:1]");
+        cr_assert(wire_send_text(&sub, "PING\r\n"));
+        expect_text(&sub, ">[\"message\",\"ch\",\"1\"]");
+        expect_text(&sub, "+PONG");
+        expect_ask(&pub, "PUBLISH ch 2", ":2");
+        cr_assert(wire_send_text(&sub, "UNSUBSCRIBE\r\n"));
+        expect_text(&sub, ">[\"message\",\"ch\",\"2\"]");
+        expect_text(&sub, ">[\"unsubscribe\",\"ch\",:0]");
+        expect_text(&late, ">[\"message\",\"ch\",\"2\"]");
+        expect_ask(&late, "PING", "+PONG");
+        wire_send_text(&late, "QUIT\r\n");
+        expect_text(&late, "+OK");
+        wire_close(&late);
+        wire_close(&sub);
+        while (strcmp(wire_ask(&pub, "PUBSUB NUMSUB ch"), "[\"ch\",:0]") != 0)
+            usleep(1000);
+    }
+    wire_close(&pub);
+}
+
+/* ---- bounds ---------------------------------------------------------------------------------------------------------- */
+
+static void publish_large(struct wire *pub, const char *channel, size_t len, const char *expected)
+{
+    char *payload = malloc(len);
+    memset(payload, 'x', len);
+    struct word words[] = {{"PUBLISH", 7}, {channel, strlen(channel)}, {payload, len}};
+    cr_assert(wire_send_command(pub, words, 3));
+    free(payload);
+    if (expected)
+        expect_text(pub, expected);
+}
+
+/* A subscriber that does not read is disconnected at the hard limit of its class; the others get everything. */
+DAEMON_TEST(the_daemon, pubsub, a_slow_subscriber_is_disconnected)
+{
+    struct wire slow = connect_wire(2), good = connect_wire(2), pub = connect_wire(2);
+    int small = 4096;
+    expect_ask(&pub, "CONFIG SET client-output-buffer-limit pubsub", "-ERR CONFIG SET failed (possibly related to argument "
+               "'client-output-buffer-limit') - Wrong number of arguments in buffer limit configuration.");
+    const struct word words[] = {{"CONFIG", 6}, {"SET", 3}, {"client-output-buffer-limit", 26}, {"pubsub 1mb 0 0", 14}};
+    wire_send_command(&pub, words, 4);
+    expect_text(&pub, "+OK");
+    setsockopt(slow.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+    expect_ask(&slow, "SUBSCRIBE ch", "[\"subscribe\",\"ch\",:1]");
+    expect_ask(&good, "SUBSCRIBE ch", "[\"subscribe\",\"ch\",:1]");
+    int rounds = 0;
+    for (;; rounds++) {
+        cr_assert_lt(rounds, 1000, "the slow subscriber is still there");
+        struct lines lines = {0};
+        publish_large(&pub, "ch", 100000, NULL);
+        cr_assert_eq(wire_reply(&pub, WIRE_PATIENCE_MS, &lines), WIRE_OK);
+        bool both = strcmp(lines.items[0], ":2") == 0;
+        lines_deinit(&lines);
+        cr_assert_eq(wire_reply(&good, WIRE_PATIENCE_MS, &lines), WIRE_OK);
+        cr_assert_eq(strlen(lines.items[6]), 100000);
+        lines_deinit(&lines);
+        if (!both)
+            break;
+    }
+    cr_assert_gt(rounds, 10, "it had less than a megabyte");
+    daemon_wait_output(&the_daemon, "client-output-buffer-limit");
+    wire_close(&slow);
+    wire_close(&good);
+    wire_close(&pub);
+}
+
+/* The soft limit gives a subscriber time. */
+DAEMON_TEST(the_daemon, pubsub, the_soft_limit_counts_seconds)
+{
+    struct wire slow = connect_wire(2), pub = connect_wire(2);
+    int small = 4096;
+    const struct word words[] = {{"CONFIG", 6}, {"SET", 3}, {"client-output-buffer-limit", 26}, {"pubsub 0 100kb 1", 16}};
+    wire_send_command(&pub, words, 4);
+    expect_text(&pub, "+OK");
+    setsockopt(slow.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+    expect_ask(&slow, "SUBSCRIBE ch", "[\"subscribe\",\"ch\",:1]");
+    publish_large(&pub, "ch", 8000000, ":1");
+    expect_ask(&pub, "PUBLISH ch x", ":1");
+    while (strcmp(wire_ask(&pub, "PUBSUB NUMSUB ch"), "[\"ch\",:0]") != 0)
+        usleep(10000);
+    daemon_wait_output(&the_daemon, "soft client-output-buffer-limit");
+    wire_close(&slow);
+    wire_close(&pub);
+}
+
+/* Subscriptions of one client are bounded; each that is refused has its own error and the others hold. */
+DAEMON_TEST(the_daemon, pubsub, subscriptions_are_bounded)
+{
+    struct wire sub = connect_wire(3), pub = connect_wire(2);
+    char command[64];
+    int n = 0;
+    expect_ask(&pub, "CONFIG SET client-subscriptions-limit 64kb", "+OK");
+    do {
+        cr_assert_lt(n, 1000, "there is no limit");
+        snprintf(command, sizeof(command), "SUBSCRIBE channel:%d", n++);
+    } while (strncmp(wire_ask(&sub, command), ">[\"subscribe\"", 13) == 0);
+    cr_assert_gt(n, 100);
+    expect_ask(&sub, command, "-ERR the subscriptions of this client would take more than client-subscriptions-limit (65536 "
+               "bytes)");
+    expect_ask(&pub, "PUBLISH channel:0 x", ":1");
+    expect_text(&sub, ">[\"message\",\"channel:0\",\"x\"]");
+    snprintf(command, sizeof(command), "PUBLISH channel:%d x", n - 1);
+    expect_ask(&pub, command, ":0");
+    cr_assert_eq(strncmp(wire_ask(&sub, "UNSUBSCRIBE channel:0"), ">[\"unsubscribe\"", 15), 0);
+    snprintf(command, sizeof(command), "SUBSCRIBE channel:%d", n - 1);
+    cr_assert_eq(strncmp(wire_ask(&sub, command), ">[\"subscribe\"", 13), 0);
+    wire_close(&sub);
+    wire_close(&pub);
+}
+
+static void ask_long(struct wire *wire, const char *command, char c, size_t len, const char *expected)
+{
+    char *name = malloc(len);
+    memset(name, c, len);
+    struct word words[] = {{command, strlen(command)}, {name, len}, {"x", 1}};
+    wire_send_command(wire, words, strcmp(command, "PUBLISH") == 0 ? 3 : 2);
+    const char *text = wire_text(wire);
+    cr_assert_eq(strncmp(text, expected, strlen(expected)), 0, "%s of %zu bytes: %.100s", command, len, text);
+    free(name);
+}
+
+DAEMON_TEST(the_daemon, pubsub, names_have_a_longest_length)
+{
+    struct wire wire = connect_wire(2);
+    ask_long(&wire, "SUBSCRIBE", 'a', 128 * 1024, "[\"subscribe\"");
+    ask_long(&wire, "SUBSCRIBE", 'a', 128 * 1024 + 1, "-ERR channel is longer than 131072 bytes");
+    ask_long(&wire, "PSUBSCRIBE", 'a', 4096, "[\"psubscribe\"");
+    ask_long(&wire, "PSUBSCRIBE", 'a', 4097, "-ERR pattern is longer than 4096 bytes");
+    expect_ask(&wire, "RESET", "+RESET");
+    ask_long(&wire, "PUBLISH", 'a', 128 * 1024, ":0");
+    ask_long(&wire, "PUBLISH", 'a', 128 * 1024 + 1, "-ERR channel is longer than 131072 bytes");
+    wire_close(&wire);
+}
+
+/* Patterns made to be slow: the publisher waits for its answer, nobody else does. */
+DAEMON_TEST(the_daemon, pubsub, hostile_patterns_hold_up_nobody)
+{
+    struct wire sub = connect_wire(2), pub = connect_wire(2), others[3];
+    char pattern[3000];
+    for (int i = 0; i < 20; i++) {
+        memset(pattern, 'a', sizeof(pattern));
+        snprintf(pattern, sizeof(pattern), "*%d*", i);
+        pattern[strlen(pattern)] = '?';
+        memcpy(pattern + sizeof(pattern) - 2, "b", 2);
+        struct word words[] = {{"PSUBSCRIBE", 10}, {pattern, sizeof(pattern) - 1}};
+        wire_send_command(&sub, words, 2);
+        cr_assert_eq(strncmp(wire_text(&sub), "[\"psubscribe\"", 13), 0);
+    }
+    for (int i = 0; i < 3; i++)
+        others[i] = connect_wire(2);
+    size_t len = 120000;
+    char *channel = malloc(len + 1);
+    for (size_t i = 0; i < len; i++)
+        channel[i] = "0123456789a"[i % 11];
+    struct word words[] = {{"PUBLISH", 7}, {channel, len}, {"x", 1}};
+    wire_send_command(&pub, words, 3);
+    for (int i = 0; i < 30; i++)
+        expect_ask(&others[i % 3], "BF.EXISTS nothing x", ":0");
+    expect_ask(&others[0], "SUBSCRIBE fast", "[\"subscribe\",\"fast\",:1]");
+    expect_ask(&others[1], "PUBLISH fast y", ":1");
+    expect_text(&others[0], "[\"message\",\"fast\",\"y\"]");
+    expect_text(&pub, ":0");
+    free(channel);
+    for (int i = 0; i < 3; i++)
+        wire_close(&others[i]);
+    wire_close(&sub);
+    wire_close(&pub);
+}
+
+/* More than the loops take at once: publishers are slowed down, not a byte is lost. */
+DAEMON_TEST(the_daemon, pubsub, fast_publishers_wait)
+{
+    struct wire sub = connect_wire(2), pubs[4];
+    const int each = 60;
+    const size_t len = 200000;
+    expect_ask(&sub, "SUBSCRIBE ch", "[\"subscribe\",\"ch\",:1]");
+    struct wire admin = connect_wire(2);
+    const struct word set[] = {{"CONFIG", 6}, {"SET", 3}, {"client-output-buffer-limit", 26}, {"pubsub 0 0 0", 12}};
+    wire_send_command(&admin, set, 4);
+    expect_text(&admin, "+OK");
+    for (int i = 0; i < 4; i++)
+        pubs[i] = connect_wire(2);
+    for (int n = 0; n < each; n++)
+        for (int i = 0; i < 4; i++)
+            publish_large(&pubs[i], "ch", len, NULL);
+    for (int n = 0; n < each * 4; n++) {
+        struct lines lines = {0};
+        cr_assert_eq(wire_reply(&sub, WIRE_PATIENCE_MS, &lines), WIRE_OK, "message %d", n);
+        cr_assert_eq(strlen(lines.items[6]), len);
+        lines_deinit(&lines);
+    }
+    for (int i = 0; i < 4; i++) {
+        for (int n = 0; n < each; n++)
+            expect_text(&pubs[i], ":1");
+        wire_close(&pubs[i]);
+    }
+    wire_close(&admin);
+    wire_close(&sub);
+}
+
+/* The client that everybody has. */
+DAEMON_TEST(the_daemon, pubsub, redis_cli_subscribes)
+{
+    char command[256], line[256];
+    snprintf(command, sizeof(command), "timeout 60 redis-cli -p %d subscribe ch 2>&1", the_daemon.port);
+    FILE *cli = popen(command, "r");
+    struct wire pub = connect_wire(2);
+    cr_assert_not_null(cli);
+    while (strcmp(wire_ask(&pub, "PUBLISH ch hello"), ":1") != 0)
+        usleep(10000);
+    bool found = false;
+    while (!found && fgets(line, sizeof(line), cli))
+        found = strstr(line, "hello") != NULL;
+    cr_assert(found);
+    daemon_stop(&the_daemon); /* which ends redis-cli's connection; it tries to come back until the pipe is closed */
+    wire_close(&pub);
+    (void)pclose(cli);
+}

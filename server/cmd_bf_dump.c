@@ -140,7 +140,7 @@ static void begin_load(struct command_job *job, struct slice name, int64_t itera
 static void end_load(struct command_job *job, struct entry *entry)
 {
     struct errbuf err = {""};
-    struct content_publication publication = {.how.only_new = true};
+    struct content_publication publication = {.how = {.only_new = true, .event = "bloom.load"}};
     int status = content_publish(job->server, entry, &publication, &err);
     if (status == REGISTRY_OK) {
         reply_status(&job->reply, "OK");

@@ -137,9 +137,10 @@ static int unite(struct merge *merge, bool overfull, struct errbuf *err)
 /* From the prepared filter to the published one. A status of content_publish() or unite(). */
 static int exchange(struct merge *merge, bool overfull, struct errbuf *err)
 {
-    struct content_publication publication = {.how.only_new = true};
+    struct content_publication publication = {.how = {.only_new = true, .event = "bloom.merge"}};
     if (merge->dst) {
-        publication.how = (struct registry_publication){.expected_id = merge->dst->id, .keep_expiry = true};
+        publication.how =
+            (struct registry_publication){.expected_id = merge->dst->id, .keep_expiry = true, .event = "bloom.merge"};
         publication.absorbs = merge->dst->id;
     }
     rcu_reader_offline();
@@ -211,7 +212,8 @@ void cmd_bf_merge(struct command_ctx *ctx)
 /* An add that is under way came before: it goes with the old filter. So nothing has to be passed on. */
 static int try_clear(struct command_job *job, struct entry *old, struct slice name, struct errbuf *err)
 {
-    struct content_publication publication = {.how = {.expected_id = old->id, .keep_expiry = true}, .empty = true};
+    struct content_publication publication = {
+        .how = {.expected_id = old->id, .keep_expiry = true, .event = "bloom.clear"}, .empty = true};
     struct entry *made;
     int status = registry_prepare(job->server->registry, name, bloom_filter_class_of(entry_filter(old)), true, &made, err);
     if (status != REGISTRY_OK)

@@ -116,7 +116,8 @@ static bool restore_options(struct command_job *job, const struct job_args *args
 static void restore_filter(struct command_job *job, const struct job_args *args, const struct restore *restore,
                            const struct dump_plan *plan, int64_t expires_ms)
 {
-    struct content_publication publication = {.how = {.only_new = !restore->replace, .expires_ms = expires_ms}};
+    struct content_publication publication = {
+        .how = {.only_new = !restore->replace, .expires_ms = expires_ms, .event = "restore"}};
     struct errbuf err = {""};
     struct entry *entry;
     if (!content_prepare(job, args->argv[1], &plan->params, plan->shapes, plan->nlayers, &entry))
@@ -216,7 +217,7 @@ static void copy_entry(struct command_job *job, struct entry *source, struct sli
     const struct bloom_filter *filter = entry_filter(source);
     unsigned nlayers = bloom_filter_nlayers(filter);
     uint64_t bytes = bloom_filter_memory(filter);
-    struct content_publication publication = {.how = {.only_new = !replace}};
+    struct content_publication publication = {.how = {.only_new = !replace, .event = "copy_to"}};
     struct errbuf err = {""};
     struct entry *copy;
     if (!content_large_begin(job, bytes))

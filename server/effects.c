@@ -1,5 +1,6 @@
 #include "effects.h"
 
+#include "notify.h"
 #include "registry_effect.h"
 #include "server.h"
 
@@ -15,6 +16,8 @@ static void on_effect(void *ctx, const struct registry_effect *effect)
 {
     struct server *server = ctx;
     count_effect(&server->effect_stats, effect);
+    if (notify_wants(server->notify, ~0u))
+        notify_effect(server->notify, effect);
 }
 
 void effects_attach(struct server *server)

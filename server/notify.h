@@ -50,6 +50,10 @@ static inline bool notify_wants(const struct notify *notify, unsigned class)
 /* Queues an event, if notify_wants(). `event` is a constant text. A leaf lock only. */
 void notify_event(struct notify *notify, unsigned class, const char *event, struct slice name);
 
+/* Queues the events of an effect (notify_effect.c). Called under the registry's mutex. */
+struct registry_effect;
+void notify_effect(struct notify *notify, const struct registry_effect *effect);
+
 /* Bytes of events that wait to be published: who makes events in masses (expiry) should go slowly when it is much. */
 size_t notify_backlog(const struct notify *notify);
 

@@ -117,6 +117,7 @@ struct registry_publication {
     int64_t expires_ms;    /* Unix time; 0: never */
     bool keep_expiry;      /* instead: that of the filter which is replaced */
     const void *payload;   /* handed on to the effect */
+    const char *event;     /* likewise: what keyspace notifications call it ("copy_to"), a constant; NULL: as its kind says */
 };
 
 /* Puts a prepared filter under its name, at one moment. REGISTRY_OK: the registry owns it. Otherwise (_EXISTS, _CHANGED,

@@ -24,6 +24,7 @@ struct registry_effect {
     int64_t expires_ms;   /* CREATED, LOADED, RENAMED, EXPIRY: from now on. 0: never */
     struct entry *entry;  /* whose filter it is, alive during the call */
     const void *payload;  /* CREATED, LOADED: of the publication */
+    const char *event;    /* likewise */
     size_t count;         /* CLEARED: how many */
 };
 

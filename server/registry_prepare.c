@@ -61,7 +61,8 @@ static int publish_locked(struct registry *r, struct entry *entry, const struct 
                                                .replaced_id = slot ? entry_owner(replaced)->id : 0,
                                                .expires_ms = expires_ms,
                                                .entry = entry,
-                                               .payload = how->payload});
+                                               .payload = how->payload,
+                                               .event = how->event});
     if (slot)
         registry_drop(r, replaced);
     if (expires_ms)

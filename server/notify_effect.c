@@ -1,0 +1,47 @@
+/* Which events an effect of the registry is, in Redis's order and words where Redis has them: docs/EVENTS.md. */
+#include <string.h>
+
+#include "notify.h"
+#include "registry_effect.h"
+
+/* A filter has come under its name. Redis says "new" whenever a key that others have not written to in place comes to be,
+ * also in place of another that is thereby gone; what only changes the contents of an existing filter has an event of its own. */
+static void published(struct notify *notify, const struct registry_effect *effect)
+{
+    const char *event = effect->event;
+    bool in_place = event && effect->replaced_id && (strcmp(event, "bloom.merge") == 0 || strcmp(event, "bloom.clear") == 0);
+
+    if (!event)
+        event = effect->kind == REGISTRY_CREATED ? "bloom.reserve" : "bloom.load";
+    if (!in_place)
+        notify_event(notify, NOTIFY_NEW, "new", effect->name);
+    notify_event(notify, strncmp(event, "bloom.", 6) == 0 ? NOTIFY_MODULE : NOTIFY_GENERIC, event, effect->name);
+    if (!effect->event && effect->expires_ms)
+        notify_event(notify, NOTIFY_GENERIC, "expire", effect->name); /* BF.RESERVE with a TTL */
+}
+
+void notify_effect(struct notify *notify, const struct registry_effect *effect)
+{
+    switch (effect->kind) {
+    case REGISTRY_CREATED:
+    case REGISTRY_LOADED:
+        published(notify, effect);
+        break;
+    case REGISTRY_DELETED:
+        notify_event(notify, NOTIFY_GENERIC, "del", effect->name);
+        break;
+    case REGISTRY_EXPIRED:
+        notify_event(notify, NOTIFY_EXPIRED, "expired", effect->name);
+        break;
+    case REGISTRY_RENAMED:
+        notify_event(notify, NOTIFY_NEW, "new", effect->to);
+        notify_event(notify, NOTIFY_GENERIC, "rename_from", effect->name);
+        notify_event(notify, NOTIFY_GENERIC, "rename_to", effect->to);
+        break;
+    case REGISTRY_EXPIRY:
+        notify_event(notify, NOTIFY_GENERIC, effect->expires_ms ? "expire" : "persist", effect->name);
+        break;
+    case REGISTRY_CLEARED: /* as in Redis: FLUSHALL has no event for each key */
+        break;
+    }
+}

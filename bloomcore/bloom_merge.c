@@ -111,40 +111,50 @@ static void raise_items(struct bloom_filter *filter, unsigned index, uint64_t it
         ;
 }
 
-/* What the union of a layer holds. False when it is clearly more than the layer's capacity. */
-static bool union_items(const struct bloom_layer_view *layer, const struct bloom_union *counts, unsigned i,
-                        uint64_t *items_out)
+/* What the union of a layer holds. */
+static uint64_t union_items(const struct bloom_layer_view *layer, const struct bloom_state *state,
+                            const struct bloom_union *counts, unsigned i)
 {
-    struct bloom_state state;
     uint64_t most = counts->sum[i] + layer->items; /* those added meanwhile, at most */
     uint64_t least = counts->most[i] > layer->items ? counts->most[i] : layer->items;
-    double capacity = (double)layer->capacity;
+    uint64_t items = state->estimated_items < (double)most ? (uint64_t)(state->estimated_items + 0.5) : most;
 
-    bloom_layer_state(layer, &state);
-    *items_out = state.estimated_items < (double)most ? (uint64_t)(state.estimated_items + 0.5) : most;
-    if (*items_out < least)
-        *items_out = least;
-    /* At the fill that a layer is made for, the estimate of n items with k bits each scatters by 0.7 sqrt(n / k). */
-    return (double)*items_out <= capacity + 2 + 2 * sqrt(capacity / layer->shape.k);
+    return items < least ? least : items;
 }
 
-int bloom_filter_count_union(struct bloom_filter *dst, const struct bloom_union *counts, bool overfull,
+/* Clearly more than the capacity: at the fill that a layer is made for, the estimate of n items with k bits each scatters by
+ * 0.7 sqrt(n / k). */
+static bool overfull(const struct bloom_layer_view *layer, uint64_t items)
+{
+    double capacity = (double)layer->capacity;
+
+    return (double)items > capacity + 2 + 2 * sqrt(capacity / layer->shape.k);
+}
+
+int bloom_filter_count_union(struct bloom_filter *dst, const struct bloom_union *counts, bool any_rate,
                              struct errbuf *err)
 {
-    unsigned nlayers = bloom_filter_nlayers(dst);
+    unsigned nlayers = bloom_filter_nlayers(dst), worst = nlayers;
     uint64_t items[BLOOM_MAX_LAYERS];
+    struct bloom_state states[BLOOM_MAX_LAYERS], whole;
+    double error_rate = bloom_filter_params(dst)->error_rate;
 
     for (unsigned i = 0; i < nlayers; i++) {
         struct bloom_layer_view view;
 
         bloom_filter_layer(dst, i, &view);
-        if (!union_items(&view, counts, i, &items[i]) && !overfull) {
-            errbuf_set(err, "layer %u would hold about %llu items and was made for %llu, so that the error rate would "
-                            "be above %.15g",
-                       i, (unsigned long long)items[i], (unsigned long long)view.capacity,
-                       bloom_filter_params(dst)->error_rate);
-            return BLOOM_REFUSED;
-        }
+        bloom_layer_state(&view, &states[i]);
+        items[i] = union_items(&view, &states[i], counts, i);
+        if (overfull(&view, items[i]))
+            worst = i;
+    }
+    bloom_chain_state(states, nlayers, &whole);
+    if (!any_rate && worst < nlayers && whole.rate > error_rate) {
+        errbuf_set(err, "layer %u would hold about %llu items and was made for %llu; the error rate would be about %.2g "
+                        "instead of %.15g",
+                   worst, (unsigned long long)items[worst],
+                   (unsigned long long)bloom_filter_layer_at(dst, worst)->geometry->capacity, whole.rate, error_rate);
+        return BLOOM_REFUSED;
     }
     for (unsigned i = 0; i < nlayers; i++)
         raise_items(dst, i, items[i]);

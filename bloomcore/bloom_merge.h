@@ -34,9 +34,9 @@ void bloom_filter_or(struct bloom_filter *dst, const struct bloom_filter *src, u
 
 /* Sets the item counts of a union: in each layer the estimate that the bits suggest, but at least the largest count of a
  * source, at most the sum of the counts, and never above the layer's capacity. BLOOM_REFUSED, with nothing changed, when a
- * layer holds clearly more than its capacity (by three standard deviations of the estimate) and `overfull` is false: its
- * rate would be above the one that was asked for; `err` says how many. */
-int bloom_filter_count_union(struct bloom_filter *dst, const struct bloom_union *counts, bool overfull,
+ * layer holds clearly more than its capacity and so the rate, as the bits have it, is above the one that was asked for;
+ * `err` has the numbers. Not if `any_rate`. */
+int bloom_filter_count_union(struct bloom_filter *dst, const struct bloom_union *counts, bool any_rate,
                              struct errbuf *err);
 
 /* ---- twins ---------------------------------------------------------------------------------------------------------- */
@@ -54,7 +54,8 @@ int bloom_filter_count_union(struct bloom_filter *dst, const struct bloom_union 
  * grow), the bits of the few adds of that moment are set all the same: an item that was acknowledged is present.
  *
  * `added` (may be NULL) is called after an add to the older one has changed the younger one; any thread, holding a stripe:
- * it must be quick. bloom_twins_begin() returns false when too many filters have twins at this moment, or one of these has: try later. */
+ * it must be quick. bloom_twins_begin() returns false when too many filters have twins at this moment, or one of these
+ * has: try later. */
 struct bloom_twins {
     struct bloom_filter *older;
     struct bloom_filter *younger;

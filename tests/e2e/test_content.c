@@ -1,0 +1,511 @@
+/* Filters that come into being whole: dumped and loaded, restored, copied, merged, emptied; while clients go on adding. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "wire.h"
+
+static struct daemon the_daemon;
+static redisContext *client;
+
+static void start(void)
+{
+    static const char *const args[] = {"--threads", "3", NULL};
+    daemon_start(&the_daemon, args);
+    client = client_open(the_daemon.port);
+}
+
+static void discard(void)
+{
+    redisFree(client);
+    daemon_discard(&the_daemon);
+}
+
+TestSuite(content, .init = start, .fini = discard, .timeout = 300);
+
+/* Adds or asks for items prefix0..prefix<n-1>, a thousand at a time; returns how many were answered 1. */
+static long long for_items(redisContext *c, const char *command, const char *key, const char *prefix, int n)
+{
+    char words[1000][32];
+    const char *argv[1002] = {command, key};
+    long long ones = 0;
+    for (int done = 0; done < n; done += 1000) {
+        int batch = n - done < 1000 ? n - done : 1000;
+        for (int i = 0; i < batch; i++) {
+            snprintf(words[i], sizeof(words[i]), "%s%d", prefix, done + i);
+            argv[i + 2] = words[i];
+        }
+        redisReply *reply = redisCommandArgv(c, batch + 2, argv, NULL);
+        cr_assert(reply && reply->type == REDIS_REPLY_ARRAY, "%s %s: %s", command, key, reply ? reply->str : c->errstr);
+        cr_assert_eq(reply->elements, (size_t)batch);
+        for (int i = 0; i < batch; i++)
+            ones += reply->element[i]->integer;
+        freeReplyObject(reply);
+    }
+    return ones;
+}
+
+/* ---- dumps ----------------------------------------------------------------------------------------------------------- */
+
+struct chunk {
+    char iterator[24];
+    char *data;
+    size_t len;
+};
+
+#define MAX_CHUNKS 64
+
+/* The loop of RedisBloom's documentation. */
+static int scandump(redisContext *c, const char *key, struct chunk *chunks)
+{
+    int n = 0;
+    char iterator[24] = "0";
+    for (;;) {
+        redisReply *reply = redisCommand(c, "BF.SCANDUMP %s %s", key, iterator);
+        cr_assert(reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2, "%s", reply ? reply->str : c->errstr);
+        snprintf(iterator, sizeof(iterator), "%lld", reply->element[0]->integer);
+        if (reply->element[0]->integer == 0) {
+            cr_assert_eq(reply->element[1]->len, 0);
+            freeReplyObject(reply);
+            return n;
+        }
+        cr_assert_lt(n, MAX_CHUNKS);
+        strcpy(chunks[n].iterator, iterator);
+        chunks[n].len = reply->element[1]->len;
+        chunks[n].data = malloc(chunks[n].len);
+        memcpy(chunks[n].data, reply->element[1]->str, chunks[n].len);
+        n++;
+        freeReplyObject(reply);
+    }
+}
+
+static void chunks_free(struct chunk *chunks, int n)
+{
+    while (n > 0)
+        free(chunks[--n].data);
+}
+
+static const char *loadchunk(redisContext *c, const char *key, const struct chunk *chunk)
+{
+    return client_ask(c, "BF.LOADCHUNK %s %s %b", key, chunk->iterator, chunk->data, chunk->len);
+}
+
+/* Small and large, with one layer and with many: what is loaded answers as what was dumped, and says the same of itself. It
+ * is not there before its last chunk. */
+DAEMON_TEST(the_daemon, content, a_dump_is_loaded_again)
+{
+    static const struct {
+        const char *reserve;
+        int items;
+    } cases[] = {{"BF.RESERVE f 0.01 100", 3}, {"BF.RESERVE f 0.001 50", 4000}, {"BF.RESERVE f 0.001 2000000", 5000},
+                 {"BF.RESERVE f 0.01 1000 NONSCALING", 900}};
+    struct chunk chunks[MAX_CHUNKS];
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        expect(client, "+OK", cases[i].reserve);
+        for_items(client, "BF.MADD", "f", "i", cases[i].items);
+        int n = scandump(client, "f", chunks);
+        cr_assert_geq(n, 3);
+        for (int c = 0; c < n; c++) {
+            expect(client, ":0", "EXISTS g");
+            expect(client, ":0", "BF.EXISTS g i0");
+            cr_assert_str_eq(loadchunk(client, "g", &chunks[c]), "+OK", "chunk %d", c);
+        }
+        cr_assert_eq(for_items(client, "BF.MEXISTS", "g", "i", cases[i].items), cases[i].items);
+        char *info = strdup(client_ask(client, "BF.INFO f"));
+        expect(client, info, "BF.INFO g");
+        free(info);
+        info = strdup(client_ask(client, "BF.INFO f BITSSET"));
+        expect(client, info, "BF.INFO g BITSSET");
+        free(info);
+        expect(client, ":1", "BF.ADD g another");
+        expect(client, ":2", "DEL f g");
+        chunks_free(chunks, n);
+    }
+}
+
+/* Whatever is wrong with a chunk: an error, the load is over, nothing is there; and the right chunks can be sent again. */
+DAEMON_TEST(the_daemon, content, a_wrong_chunk_ends_the_load)
+{
+    struct chunk chunks[MAX_CHUNKS], bad;
+    expect(client, "+OK", "BF.RESERVE f 0.001 1000000");
+    for_items(client, "BF.MADD", "f", "i", 1000);
+    int n = scandump(client, "f", chunks);
+    cr_assert_geq(n, 5);
+    for (int way = 0; way < 6; way++) {
+        cr_assert_str_eq(loadchunk(client, "g", &chunks[0]), "+OK");
+        cr_assert_str_eq(loadchunk(client, "g", &chunks[1]), "+OK");
+        char *copy = malloc(chunks[2].len);
+        memcpy(copy, chunks[2].data, chunks[2].len);
+        bad = chunks[2];
+        bad.data = copy;
+        if (way == 0)
+            copy[chunks[2].len / 2] ^= 1;      /* damaged */
+        else if (way == 1)
+            bad.len--;                         /* cut */
+        else if (way == 2)
+            bad = chunks[1];                   /* repeated */
+        else if (way == 3)
+            bad = chunks[3];                   /* one is missing */
+        else if (way == 4)
+            bad = chunks[0];                   /* from the beginning again */
+        else
+            strcpy(bad.iterator, chunks[3].iterator); /* the iterator of another */
+        const char *reply = loadchunk(client, "g", &bad);
+        cr_assert_eq(strncmp(reply, "-ERR received bad data: ", 24), 0, "way %d: %s", way, reply);
+        cr_assert(strstr(reply, "dropped"), "way %d: %s", way, reply);
+        free(copy);
+        reply = loadchunk(client, "g", &chunks[2]); /* the right one is too late */
+        cr_assert_eq(strncmp(reply, "-ERR received bad data: ", 24), 0, "way %d: %s", way, reply);
+        expect(client, ":0", "EXISTS g");
+    }
+    for (int c = 0; c < n; c++)
+        cr_assert_str_eq(loadchunk(client, "g", &chunks[c]), "+OK");
+    cr_assert_eq(for_items(client, "BF.MEXISTS", "g", "i", 1000), 1000);
+    cr_assert_eq(strncmp(loadchunk(client, "g", &chunks[0]), "-ERR received bad data: the key exists", 38), 0);
+    expect(client, ":2", "EXISTS f g h");
+    chunks_free(chunks, n);
+}
+
+/* Chunks of two dumps of one filter, with adds in between, do not go together; nor do those of another filter. */
+DAEMON_TEST(the_daemon, content, chunks_of_different_dumps_do_not_mix)
+{
+    struct chunk first[MAX_CHUNKS], second[MAX_CHUNKS];
+    expect(client, "+OK", "BF.RESERVE f 0.01 1000");
+    expect(client, ":1", "BF.ADD f a");
+    int n = scandump(client, "f", first);
+    expect(client, ":1", "BF.ADD f b");
+    cr_assert_eq(scandump(client, "f", second), n);
+    for (int cut = 1; cut < n; cut++) {
+        for (int c = 0; c < cut; c++)
+            cr_assert_str_eq(loadchunk(client, "g", &first[c]), "+OK");
+        cr_assert_eq(strncmp(loadchunk(client, "g", &second[cut]), "-ERR received bad data: ", 24), 0, "cut %d", cut);
+        expect(client, ":0", "EXISTS g");
+    }
+    chunks_free(first, n);
+    chunks_free(second, n);
+}
+
+/* A load that was begun and left: dropped after its time, its memory given back. And a name that is taken meanwhile. */
+DAEMON_TEST(the_daemon, content, a_load_that_is_not_gone_on_with)
+{
+    struct chunk chunks[MAX_CHUNKS];
+    expect(client, "+OK", "BF.RESERVE f 0.01 1000");
+    int n = scandump(client, "f", chunks);
+    cr_assert_str_eq(loadchunk(client, "g", &chunks[0]), "+OK");
+    cr_assert_str_eq(loadchunk(client, "g", &chunks[1]), "+OK");
+    expect(client, ":1", "BF.ADD g x");
+    cr_assert_eq(strncmp(loadchunk(client, "g", &chunks[2]), "-ERR received bad data: the key exists", 38), 0);
+    expect(client, ":1", "BF.CARD g");
+    expect(client, ":1", "DEL g");
+    expect(client, "+OK", "CONFIG SET bf-load-timeout 1");
+    const char *reply;
+    do /* once the time is over the next chunk has nothing to follow */
+        reply = loadchunk(client, "g", &chunks[2]);
+    while (strcmp(reply, "+OK") == 0 && strcmp(client_ask(client, "DEL g"), ":1") == 0 &&
+           strcmp(loadchunk(client, "g", &chunks[0]), "+OK") == 0 &&
+           strcmp(loadchunk(client, "g", &chunks[1]), "+OK") == 0 && usleep(1500000) == 0);
+    cr_assert(strstr(reply, "first chunk"), "%s", reply);
+    chunks_free(chunks, n);
+}
+
+/* A filter that would not fit is refused at its first chunk, with what it would need; a load under way counts. */
+DAEMON_TEST(the_daemon, content, loads_count_against_the_limits)
+{
+    struct chunk chunks[MAX_CHUNKS];
+    expect(client, "+OK", "BF.RESERVE f 0.01 100000");
+    int n = scandump(client, "f", chunks);
+    expect(client, "+OK", "CONFIG SET bf-max-filter-bytes 1000");
+    const char *reply = loadchunk(client, "g", &chunks[0]);
+    cr_assert(strncmp(reply, "-OOM the filter would need", 26) == 0, "%s", reply);
+    expect(client, "+OK", "CONFIG SET bf-max-filter-bytes 0");
+    expect(client, "+OK", "CONFIG SET maxmemory 400000"); /* room for two of them */
+    cr_assert_str_eq(loadchunk(client, "g", &chunks[0]), "+OK");
+    reply = loadchunk(client, "h", &chunks[0]);
+    cr_assert(strncmp(reply, "-OOM", 4) == 0, "%s", reply);
+    for (int c = 1; c < n; c++)
+        cr_assert_str_eq(loadchunk(client, "g", &chunks[c]), "+OK");
+    expect(client, ":0", "EXISTS h");
+    chunks_free(chunks, n);
+}
+
+/* Iterators and errors as RedisBloom's clients know them. */
+DAEMON_TEST(the_daemon, content, scandump_and_loadchunk_refuse)
+{
+    expect(client, "-ERR not found", "BF.SCANDUMP f 0");
+    expect(client, "+OK", "BF.RESERVE f 0.01 100");
+    expect(client, "-Second argument must be numeric", "BF.SCANDUMP f x");
+    expect(client, "-ERR invalid iterator: begin with 0, go on with what the last reply said", "BF.SCANDUMP f 1");
+    expect(client, "-ERR invalid iterator: begin with 0, go on with what the last reply said", "BF.SCANDUMP f -1");
+    expect(client, "-ERR invalid iterator: begin with 0, go on with what the last reply said",
+           "BF.SCANDUMP f 9007199254740991");
+    expect(client, "-ERR Second argument must be numeric", "BF.LOADCHUNK g x data");
+    expect(client, "-ERR received bad data: this is no dump of Bloomery", "BF.LOADCHUNK g 1 data");
+    char theirs[73] = {0};
+    theirs[8] = 1;
+    const char *reply = client_ask(client, "BF.LOADCHUNK g 1 %b", theirs, sizeof(theirs));
+    cr_assert(strstr(reply, "this is a dump of RedisBloom"), "%s", reply);
+}
+
+/* ---- DUMP, RESTORE, COPY --------------------------------------------------------------------------------------------- */
+
+struct bytes {
+    char *data;
+    size_t len;
+};
+
+static struct bytes dump(const char *key)
+{
+    redisReply *reply = redisCommand(client, "DUMP %s", key);
+    cr_assert(reply && reply->type == REDIS_REPLY_STRING, "%s", reply ? reply->str : client->errstr);
+    struct bytes bytes = {malloc(reply->len), reply->len};
+    memcpy(bytes.data, reply->str, reply->len);
+    freeReplyObject(reply);
+    return bytes;
+}
+
+DAEMON_TEST(the_daemon, content, dump_and_restore)
+{
+    expect(client, "nil", "DUMP f");
+    expect(client, "+OK", "BF.RESERVE f 0.01 100");
+    for_items(client, "BF.MADD", "f", "i", 500);
+    struct bytes bytes = dump("f");
+    expect(client, "+OK", "RESTORE g 0 %b", bytes.data, bytes.len);
+    cr_assert_eq(for_items(client, "BF.MEXISTS", "g", "i", 500), 500);
+    expect(client, "-BUSYKEY Target key name already exists.", "RESTORE g 0 %b", bytes.data, bytes.len);
+    expect(client, ":1", "BF.ADD g more");
+    expect(client, "+OK", "RESTORE g 0 %b REPLACE IDLETIME 5", bytes.data, bytes.len);
+    expect(client, ":0", "BF.EXISTS g more");
+    expect(client, "+OK", "RESTORE g 0 %b REPLACE FREQ 255", bytes.data, bytes.len);
+    expect(client, "-ERR Invalid FREQ value, must be >= 0 and <= 255", "RESTORE g 0 %b REPLACE FREQ 256", bytes.data,
+           bytes.len);
+    expect(client, "-ERR Invalid IDLETIME value, must be >= 0", "RESTORE g 0 %b REPLACE IDLETIME -1", bytes.data, bytes.len);
+    expect(client, "-ERR Invalid TTL value, must be >= 0", "RESTORE h -1 %b", bytes.data, bytes.len);
+    expect(client, "-ERR value is not an integer or out of range", "RESTORE h x %b", bytes.data, bytes.len);
+    expect(client, "-ERR syntax error", "RESTORE h 0 %b SIDEWAYS", bytes.data, bytes.len);
+    expect(client, "-ERR syntax error", "RESTORE h 0 %b IDLETIME 1 FREQ 1", bytes.data, bytes.len);
+    bytes.data[bytes.len / 2] ^= 4;
+    expect(client, "-ERR DUMP payload version or checksum are wrong", "RESTORE h 0 %b", bytes.data, bytes.len);
+    expect(client, "-ERR DUMP payload version or checksum are wrong", "RESTORE h 0 %b", bytes.data, bytes.len - 1);
+    expect(client, ":0", "EXISTS h");
+    expect(client, "+OK", "BF.RESERVE large 0.001 10000000");
+    const char *reply = client_ask(client, "DUMP large");
+    cr_assert(strstr(reply, "at most 8388608 bytes: use BF.SCANDUMP"), "%s", reply);
+    free(bytes.data);
+}
+
+DAEMON_TEST(the_daemon, content, copy)
+{
+    expect(client, ":0", "COPY f g");
+    expect(client, "+OK", "BF.RESERVE f 0.01 10 EXPANSION 4");
+    for_items(client, "BF.MADD", "f", "i", 300);
+    expect(client, ":1", "COPY f g");
+    cr_assert_eq(for_items(client, "BF.MEXISTS", "g", "i", 300), 300);
+    char *info = strdup(client_ask(client, "BF.INFO f"));
+    expect(client, info, "BF.INFO g");
+    free(info);
+    expect(client, ":1", "BF.ADD f more");
+    expect(client, ":0", "BF.EXISTS g more");
+    expect(client, ":0", "COPY f g");
+    expect(client, ":1", "COPY f g REPLACE DB 0");
+    expect(client, ":1", "BF.EXISTS g more");
+    expect(client, "-ERR DB index is out of range", "COPY f h DB 1");
+    expect(client, "-ERR source and destination objects are the same", "COPY f f");
+    expect(client, "-ERR syntax error", "COPY f h QUICKLY");
+}
+
+/* ---- BF.MERGE, BF.CLEAR ---------------------------------------------------------------------------------------------- */
+
+DAEMON_TEST(the_daemon, content, merge)
+{
+    expect(client, "+OK", "BF.RESERVE a 0.001 1000");
+    expect(client, "+OK", "BF.RESERVE b 0.001 1000");
+    expect(client, "+OK", "BF.RESERVE c 0.001 1000");
+    for_items(client, "BF.MADD", "a", "a", 200);
+    for_items(client, "BF.MADD", "b", "b", 300);
+    expect(client, "-ERR not found: 'nothing'", "BF.MERGE a b nothing");
+    cr_assert_eq(for_items(client, "BF.MEXISTS", "a", "b", 300), 0);
+    expect(client, "+OK", "BF.MERGE a b c a");
+    cr_assert_eq(for_items(client, "BF.MEXISTS", "a", "a", 200), 200);
+    cr_assert_eq(for_items(client, "BF.MEXISTS", "a", "b", 300), 300);
+    long long card = client_number(client, "BF.CARD a");
+    cr_assert(card >= 485 && card <= 500, "%lld", card);
+    expect(client, "+OK", "BF.MERGE new a b");
+    cr_assert_eq(for_items(client, "BF.MEXISTS", "new", "a", 200), 200);
+    expect(client, "+OK", "BF.RESERVE other 0.001 1001");
+    expect(client, "-ERR 'a' and 'other' cannot be merged: the capacities differ: 1000 and 1001", "BF.MERGE a b other");
+    for_items(client, "BF.MADD", "c", "c", 990);
+    const char *reply = client_ask(client, "BF.MERGE a c");
+    cr_assert(strncmp(reply, "-ERR the union would be too full", 32) == 0, "%s", reply);
+    expect(client, ":0", "BF.EXISTS a c1");
+    expect(client, "+OK", "CONFIG SET bf-merge-overfull yes");
+    expect(client, "+OK", "BF.MERGE a c");
+    cr_assert_eq(for_items(client, "BF.MEXISTS", "a", "c", 990), 990);
+    expect(client, ":1000", "BF.CARD a"); /* a layer never counts more than its capacity */
+}
+
+DAEMON_TEST(the_daemon, content, clear)
+{
+    expect(client, "-ERR not found", "BF.CLEAR f");
+    expect(client, "+OK", "BF.RESERVE f 0.01 50 EXPANSION 3");
+    char *info = strdup(client_ask(client, "BF.INFO f"));
+    for_items(client, "BF.MADD", "f", "i", 1000);
+    expect(client, "+OK", "BF.CLEAR f");
+    expect(client, info, "BF.INFO f");
+    cr_assert_eq(for_items(client, "BF.MEXISTS", "f", "i", 1000), 0);
+    expect(client, ":1", "BF.ADD f i1");
+    free(info);
+    expect(client, "+OK", "CONFIG SET maxmemory 3000000");
+    expect(client, "+OK", "BF.RESERVE large 0.01 1500000 NONSCALING");
+    expect(client, "+OK", "BF.CLEAR large"); /* though twice its size would not fit */
+}
+
+/* Merged and emptied filters are those that a restart finds. */
+DAEMON_TEST(the_daemon, content, what_was_made_is_saved)
+{
+    struct chunk chunks[MAX_CHUNKS];
+    expect(client, "+OK", "BF.RESERVE a 0.001 1000");
+    expect(client, "+OK", "BF.RESERVE b 0.001 1000");
+    for_items(client, "BF.MADD", "a", "a", 100);
+    for_items(client, "BF.MADD", "b", "b", 100);
+    expect(client, "+OK", "SAVE");
+    expect(client, "+OK", "BF.MERGE a b");
+    expect(client, ":1", "COPY a copied");
+    int n = scandump(client, "a", chunks);
+    for (int c = 0; c < n; c++)
+        cr_assert_str_eq(loadchunk(client, "loaded", &chunks[c]), "+OK");
+    chunks_free(chunks, n);
+    expect(client, "+OK", "BF.CLEAR b");
+    expect(client, "+OK", "SAVE");
+    redisFree(client);
+    daemon_stop(&the_daemon);
+    daemon_restart(&the_daemon);
+    client = client_open(the_daemon.port);
+    static const char *const keys[] = {"a", "copied", "loaded"};
+    for (size_t i = 0; i < 3; i++) {
+        cr_assert_eq(for_items(client, "BF.MEXISTS", keys[i], "a", 100), 100);
+        cr_assert_eq(for_items(client, "BF.MEXISTS", keys[i], "b", 100), 100);
+    }
+    expect(client, ":0", "BF.CARD b");
+    cr_assert_eq(for_items(client, "BF.MEXISTS", "b", "b", 100), 0);
+}
+
+/* ---- while clients add ----------------------------------------------------------------------------------------------- */
+
+#define ADDERS 4
+#define ITEMS  6000
+#define BATCH  40
+
+static _Atomic int wins[ITEMS];
+static _Atomic int progress[ADDERS];
+static _Atomic bool merging_done;
+
+/* Adds all items in order, in pipelines of single adds or in batches, to whatever filter is there. */
+static void *adder(void *arg)
+{
+    size_t me = (size_t)arg;
+    redisContext *c = client_open(the_daemon.port);
+    for (int first = 0; first < ITEMS; first += BATCH) {
+        for (int i = 0; i < BATCH; i++)
+            redisAppendCommand(c, me % 2 ? "BF.ADD f x%d" : "BF.MADD f x%d", first + i);
+        for (int i = 0; i < BATCH; i++) {
+            redisReply *reply = NULL;
+            cr_assert_eq(redisGetReply(c, (void **)&reply), REDIS_OK);
+            long long one = me % 2 ? reply->integer : reply->elements == 1 ? reply->element[0]->integer : -1;
+            cr_assert(one == 0 || one == 1, "%s", reply->str);
+            atomic_fetch_add(&wins[first + i], (int)one);
+            freeReplyObject(reply);
+        }
+        atomic_store(&progress[me], first + BATCH);
+    }
+    redisFree(c);
+    return NULL;
+}
+
+static int slowest(void)
+{
+    int least = ITEMS;
+    for (int i = 0; i < ADDERS; i++) {
+        int p = atomic_load(&progress[i]);
+        least = p < least ? p : least;
+    }
+    return least;
+}
+
+/* Unions take the place of the filter again and again, some of them inside transactions. Each item has exactly one winner,
+ * and what was acknowledged to somebody is there at every moment. */
+DAEMON_TEST(the_daemon, content, merges_lose_no_add_and_no_winner)
+{
+    pthread_t threads[ADDERS];
+    int merges = 0;
+    expect(client, "+OK", "BF.RESERVE f 0.0000001 2000");
+    expect(client, "+OK", "BF.RESERVE g 0.0000001 2000");
+    for_items(client, "BF.MADD", "g", "g", 100);
+    for (size_t i = 0; i < ADDERS; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, adder, (void *)i), 0);
+    while (slowest() < ITEMS || merges < 20) {
+        int before = slowest();
+        if (++merges % 4 == 0) {
+            expect(client, "+OK", "MULTI");
+            expect(client, "+QUEUED", "BF.MERGE f g");
+            expect(client, "+QUEUED", "BF.EXISTS f g1");
+            expect(client, "[+OK,:1]", "EXEC");
+        } else {
+            expect(client, "+OK", "BF.MERGE f g");
+        }
+        if (before > 0)
+            cr_assert_eq(for_items(client, "BF.MEXISTS", "f", "x", before), before, "after merge %d", merges);
+    }
+    for (size_t i = 0; i < ADDERS; i++)
+        pthread_join(threads[i], NULL);
+    int without = 0;
+    for (int i = 0; i < ITEMS; i++) {
+        cr_assert_leq(wins[i], 1, "x%d was won %d times", i, wins[i]);
+        without += wins[i] == 0;
+    }
+    cr_assert_leq(without, 3); /* some that seemed to be there already */
+    cr_assert_eq(for_items(client, "BF.MEXISTS", "f", "x", ITEMS), ITEMS);
+    cr_assert_eq(for_items(client, "BF.MEXISTS", "f", "g", 100), 100);
+}
+
+static void *destroyer(void *arg)
+{
+    redisContext *c = client_open(the_daemon.port);
+    static const char *const commands[] = {"BF.CLEAR f", "DEL f", "RENAME f h", "COPY g f REPLACE", "FLUSHALL", "BF.MERGE f g",
+                                           "BF.MERGE g f", "BF.RESERVE f 0.0000001 2000", "BF.RESERVE g 0.0000001 2000"};
+    for (unsigned n = (unsigned)(size_t)arg; !atomic_load(&merging_done); n = n * 5 + 3)
+        freeReplyObject(redisCommand(c, commands[n % (sizeof(commands) / sizeof(commands[0]))])); /* whatever it answers */
+    redisFree(c);
+    return NULL;
+}
+
+/* Everything at once that replaces filters under their names: no crash, no endless wait, each reply one that there is. */
+DAEMON_TEST(the_daemon, content, replacements_at_the_same_time)
+{
+    pthread_t adders[ADDERS], destroyers[3];
+    char why[256];
+    expect(client, "+OK", "CONFIG SET bf-initial-size 2000");
+    expect(client, "+OK", "CONFIG SET bf-error-rate 0.0000001");
+    atomic_store(&merging_done, false);
+    for (size_t i = 0; i < 3; i++)
+        cr_assert_eq(pthread_create(&destroyers[i], NULL, destroyer, (void *)(i + 1)), 0);
+    for (size_t i = 0; i < ADDERS; i++)
+        cr_assert_eq(pthread_create(&adders[i], NULL, adder, (void *)i), 0);
+    for (int i = 0; i < 200; i++) {
+        snprintf(why, sizeof(why), "%s", client_ask(client, "BF.MERGE f g"));
+        cr_assert(strcmp(why, "+OK") == 0 || strncmp(why, "-ERR not found", 14) == 0 ||
+                      strncmp(why, "-ERR the filter was deleted", 27) == 0 || strncmp(why, "-ERR the union", 14) == 0,
+                  "%s", why);
+    }
+    for (size_t i = 0; i < ADDERS; i++)
+        pthread_join(adders[i], NULL);
+    atomic_store(&merging_done, true);
+    for (size_t i = 0; i < 3; i++)
+        pthread_join(destroyers[i], NULL);
+    expect(client, "+PONG", "PING");
+}

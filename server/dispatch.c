@@ -16,10 +16,18 @@
 
 #define ECHO_LIMIT 128 /* most of a client's words that an error repeats, as in Redis */
 
+/* Queued commands count when they run. */
+static void count_command(struct conn *conn)
+{
+    stats_add(&conn->worker->stats.commands_processed, 1);
+    stats_add(&conn->session.commands, 1);
+}
+
 /* `command` NULL: there is no such command. A refused EXEC ends its transaction and says so, as in Redis. */
 static void reject(struct conn *conn, const struct command *command, const char *text)
 {
     struct stats *stats = &conn->worker->stats;
+    count_command(conn);
     transaction_taint(conn);
     if (command && command->handler == cmd_exec) {
         transaction_end(conn);
@@ -158,12 +166,6 @@ void dispatch_count_error(struct conn *conn, const struct buf *replies, size_t b
     errorstats_count(&conn->worker->timing.errors, buf_head(replies) + before + 1, buf_len(replies) - before - 1);
 }
 
-static void count_command(struct conn *conn)
-{
-    stats_add(&conn->worker->stats.commands_processed, 1);
-    stats_add(&conn->session.commands, 1);
-}
-
 /* Moves the reply of a command that ran in slices to the others, without copying it if there are none. */
 static void take_sliced_reply(struct conn *conn)
 {
@@ -207,6 +209,7 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
     if (worker->monitored)
         monitor_feed(worker, &conn->session, command, cmd);
     conn->wrote |= (command->flags & CMD_WRITE) != 0;
+    count_command(conn);
     stats_add(&worker->stats.calls[counter], 1);
     dispatch_count_error(conn, &conn->out, before, counter);
     conn->reply.version = atomic_load_explicit(&conn->session.resp, memory_order_relaxed);
@@ -276,7 +279,6 @@ void dispatch_queued(struct conn *conn, const struct command *command, const str
     if (take_into_window(conn, cmd))
         return;
     window_flush(conn->worker);
-    count_command(conn);
     run(conn, cmd, command);
 }
 
@@ -349,7 +351,6 @@ enum dispatch_result dispatch(struct conn *conn, const struct resp_command *cmd)
     enum dispatch_result result = dispatch_row(conn, cmd);
     if (result == DISPATCH_LATER)
         return result;
-    count_command(conn);
     if (conn->modes & (CONN_NO_REPLY | CONN_REPLY_SKIP_NEXT))
         drop_reply(conn, before);
     return result;

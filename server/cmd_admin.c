@@ -149,14 +149,18 @@ static void debug_object(struct command_ctx *ctx)
 
 static void debug_text(struct command_ctx *ctx, bool error)
 {
-    struct slice text = command_arg(ctx, 2);
-    int len = text.len > 512 ? 512 : (int)text.len;
+    struct slice given = command_arg(ctx, 2);
+    char text[513];
+    size_t len = given.len < sizeof(text) - 1 ? given.len : sizeof(text) - 1;
 
+    for (size_t i = 0; i < len; i++) /* nobody writes a line of the log, or a reply, of their own */
+        text[i] = (unsigned char)given.ptr[i] < ' ' || given.ptr[i] == 0x7f ? ' ' : given.ptr[i];
+    text[len] = '\0';
     if (error) {
-        reply_errorf(ctx->reply, "%.*s", len, len > 0 ? text.ptr : "");
+        reply_error(ctx->reply, text);
         return;
     }
-    log_warning(&ctx->server->log, "DEBUG LOG: %.*s", len, len > 0 ? text.ptr : "");
+    log_warning(&ctx->server->log, "DEBUG LOG: %s", text);
     reply_status(ctx->reply, "OK");
 }
 

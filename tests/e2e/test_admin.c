@@ -160,6 +160,12 @@ DAEMON_TEST(the_daemon, admin, debug_has_to_be_allowed)
     expect_both("-ERR unknown subcommand or wrong number of arguments for 'JMAP'. Try DEBUG HELP.", "DEBUG JMAP");
     expect_both("-ERR unknown subcommand or wrong number of arguments for 'SLEEP'. Try DEBUG HELP.", "DEBUG SLEEP");
     expect_both("-MYCODE", "DEBUG ERROR MYCODE");
+    static const char forged[] = "*3\r\n$5\r\nDEBUG\r\n$3\r\nLOG\r\n$12\r\na\r\n1234 fake\r\n"
+                                 "*3\r\n$5\r\nDEBUG\r\n$5\r\nERROR\r\n$8\r\nX y\r\n+OK\r\n";
+    cr_assert(wire_send(&resp2, forged, sizeof(forged) - 1));
+    cr_assert_str_eq(wire_text(&resp2), "+OK");
+    cr_assert_str_eq(wire_text(&resp2), "-X y  +OK");
+    cr_assert_not_null(strstr(daemon_output(&the_daemon), "DEBUG LOG: a  1234 fake\n"));
     expect_both("-ERR no such key", "DEBUG OBJECT nosuch");
     expect_each(":1", "#f", "BF.ADD f x");
     expect_like_both("encoding:raw serializedlength:", "DEBUG OBJECT f");

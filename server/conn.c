@@ -269,6 +269,7 @@ void conn_append_reply(struct conn *conn, struct buf *reply)
 
 void conn_deferred_done(struct conn *conn, struct buf *reply, const struct command *command, bool no_reply)
 {
+    stats_add(&conn->worker->stats.calls[command_index(command)], 1);
     if (conn->closing) {
         conn->waits &= ~(unsigned)CONN_WAITS_JOB;
         buf_deinit(reply);

@@ -204,13 +204,14 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
         take_sliced_reply(conn);
     if (command->flags & CMD_ADMIN)
         timing_refresh(&worker->timing, server_config(worker->server)); /* it may have been CONFIG SET */
-    if (!(conn->waits & CONN_WAITS_JOB)) /* otherwise the time ends when the job does */
+    if (!(conn->waits & CONN_WAITS_JOB)) { /* otherwise the call ends, and counts, when the job does */
         timing_command(worker, command, cmd, &conn->session, took_ns);
+        stats_add(&worker->stats.calls[counter], 1);
+    }
     if (worker->monitored)
         monitor_feed(worker, &conn->session, command, cmd);
     conn->wrote |= (command->flags & CMD_WRITE) != 0;
     count_command(conn);
-    stats_add(&worker->stats.calls[counter], 1);
     dispatch_count_error(conn, &conn->out, before, counter);
     conn->reply.version = atomic_load_explicit(&conn->session.resp, memory_order_relaxed);
     return false;

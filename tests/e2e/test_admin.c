@@ -346,6 +346,7 @@ DAEMON_TEST(the_daemon, admin, a_reset_covers_everything)
     cr_assert_not_null(strstr(text, "bf_items_added:0"), "%s", text);
     cr_assert_not_null(strstr(text, "total_error_replies:0"), "%s", text);
     expect_each("[]", "{}", "LATENCY HISTOGRAM bf.add");
+    expect_like(&resp2, "cmdstat_config|resetstat:calls=1,", "INFO commandstats"); /* it ends after the reset */
     expect_text(&resp2, ":0", "BF.ADD f x");
     expect_like(&resp2, "[\"bf.add\",[\"calls\",:1,", "LATENCY HISTOGRAM bf.add");
     expect_like(&resp2, "cmdstat_bf.add:calls=1,", "INFO commandstats");

@@ -212,12 +212,12 @@ static void copy_bits(struct bloom_filter *copy, const struct bloom_filter *sour
         bloom_filter_set_items(copy, i, counts.most[i]);
 }
 
-static void copy_entry(struct command_job *job, struct entry *source, struct slice to, bool replace)
+static void copy_entry(struct command_job *job, struct entry *source, int64_t expires_ms, struct slice to, bool replace)
 {
     const struct bloom_filter *filter = entry_filter(source);
     unsigned nlayers = bloom_filter_nlayers(filter);
     uint64_t bytes = bloom_filter_memory(filter);
-    struct content_publication publication = {.how = {.only_new = !replace, .event = "copy_to"}};
+    struct content_publication publication = {.how = {.only_new = !replace, .expires_ms = expires_ms, .event = "copy_to"}};
     struct errbuf err = {""};
     struct entry *copy;
     if (!content_large_begin(job, bytes))
@@ -236,6 +236,15 @@ static void copy_entry(struct command_job *job, struct entry *source, struct sli
             reply_not_made(&job->reply, status, &err);
     }
     content_large_end(job, bytes);
+}
+
+/* A copy expires when its source does. */
+static int64_t expiry_of(struct command_job *job, struct slice name, const struct entry *entry)
+{
+    struct registry *registry = job->server->registry;
+    int64_t expires_ms;
+    struct entry *now = registry_find_expiry(registry, registry_hash(registry, name), name, &expires_ms);
+    return now == entry ? expires_ms : 0;
 }
 
 static bool same_name(struct slice a, struct slice b)
@@ -263,7 +272,7 @@ static void copy_job(struct command_job *job)
     if (!replace && registry_lookup(job->server->registry, to))
         reply_integer(&job->reply, 0);
     else
-        copy_entry(job, source, to, replace);
+        copy_entry(job, source, expiry_of(job, from, source), to, replace);
     registry_unpin(source);
 }
 

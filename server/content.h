@@ -40,13 +40,19 @@ bool content_prepare_like(struct command_job *job, struct slice name, const stru
 struct content_publication {
     struct registry_publication how;
     bool empty;        /* it has no bits: there is nothing to be made durable but that it exists */
-    uint64_t absorbs;  /* the id of the filter that it takes the place of, whose adds are passed on to it (bloom_merge.h):
-                        * every bit that an add sets in that one is also in this one. 0: none. A recovery that finds adds to
-                        * that id before or after the exchange must apply them to this one. */
+    uint64_t absorbs;  /* the id of the filter that it takes the place of and whose adds are passed on to it: see below. 0:
+                        * none */
 };
 
-/* Publishes a prepared filter. REGISTRY_OK: done. REGISTRY_EXISTS, REGISTRY_CHANGED, -ENOMEM, or
- * another -errno with the reason in `err`: nothing has changed and the entry is still the caller's. */
+/* Publishes a prepared filter. REGISTRY_OK: done. REGISTRY_EXISTS, REGISTRY_CHANGED, -ENOMEM, or another -errno with the
+ * reason in `err`: nothing has changed and the entry is still the caller's.
+ *
+ * For who makes this durable: with `absorbs`, adds to the old filter go on while the new one is being filled and written, and
+ * some of them end after it has been published. Each sets its bits in both (bloom_merge.h) and, from the moment the two are
+ * twins, is journaled for both. What has been written of the new one before it is published may lack any of them. So a
+ * recovery that comes to the publication ORs into the new filter what it then has of the old one (its layers have the same
+ * shapes; those that the new one lacks are added), and applies to the new one what it finds for the old id behind it. What
+ * it finds for the new id before the publication it needs not. */
 int content_publish(struct server *server, struct entry *entry, const struct content_publication *publication,
                     struct errbuf *err);
 

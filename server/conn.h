@@ -82,6 +82,7 @@ struct conn {
     struct reply reply;            /* writes into `out` */
     struct command_slice slice;    /* of the command that runs in slices, and its reply so far */
     struct buf slice_out;
+    const struct command *slice_of; /* its row; NULL before its first slice */
     uint64_t later_ns;             /* time spent so far in a command that was put off */
     struct transaction *transaction; /* NULL without WATCH or MULTI (transaction.h) */
     size_t out_pause;              /* no commands are read while more reply bytes than this wait; see conn_unstick() */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "check.h"
 #include "command.h"
 #include "conn.h"
 #include "handlers.h"
@@ -169,9 +170,9 @@ void dispatch_count_error(struct conn *conn, const struct buf *replies, size_t b
 /* Moves the reply of a command that ran in slices to the others, without copying it if there are none. */
 static void take_sliced_reply(struct conn *conn)
 {
-    struct buf *from = &conn->slice_out;
-    conn_append_reply(conn, from);
+    conn_append_reply(conn, &conn->slice_out);
     conn->slice = (struct command_slice){0};
+    conn->slice_of = NULL;
 }
 
 /* Runs a command's handler. true: it has to be called again. */
@@ -198,8 +199,10 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
     command->handler(&ctx);
     uint64_t took_ns = conn->later_ns + timing_now_ns() - start_ns;
     conn->later_ns = ctx.later ? took_ns : 0;
-    if (ctx.later)
+    if (ctx.later) {
+        conn->slice_of = sliced ? command : NULL;
         return true;
+    }
     if (sliced)
         take_sliced_reply(conn);
     if (command->flags & CMD_ADMIN)
@@ -280,7 +283,8 @@ void dispatch_queued(struct conn *conn, const struct command *command, const str
     if (take_into_window(conn, cmd))
         return;
     window_flush(conn->worker);
-    run(conn, cmd, command);
+    bool later = run(conn, cmd, command);
+    CHECK(!later); /* there is no later inside EXEC: handlers look at conn->in_exec */
 }
 
 /* Whether CLIENT PAUSE holds the command back. Whoever can end the pause may. */
@@ -305,7 +309,8 @@ static enum dispatch_result dispatch_row(struct conn *conn, const struct resp_co
             reject_unknown(conn, cmd);
         return DISPATCH_DONE;
     }
-    const struct command *command = check(conn, cmd, &command_table(NULL)[row]);
+    /* A command that has begun is not refused any more: a part of its reply is there. */
+    const struct command *command = conn->slice_of ? conn->slice_of : check(conn, cmd, &command_table(NULL)[row]);
     if (!command)
         return DISPATCH_DONE;
     if (is_paused(conn, command)) {

@@ -164,6 +164,45 @@ DAEMON_TEST(the_daemon, fairness, others_are_served_in_the_middle_of_a_batch)
     redisFree(other);
 }
 
+/* What would refuse a batch at its beginning does not break into it: a limit of memory that is passed meanwhile lets it end.
+ * CLIENT PAUSE holds it where it is. */
+DAEMON_TEST(the_daemon, fairness, settings_change_in_the_middle_of_a_batch)
+{
+    enum { ITEMS = 300000, ATTEMPTS = 50 };
+    struct text batch = {0};
+    redisContext *other = client_open(the_daemon.port);
+    struct wire wire;
+    int seen = 0;
+    wire_open(&wire, the_daemon.port);
+    add_batch(&batch, "BF.MADD", ITEMS);
+    for (int attempt = 0; attempt < ATTEMPTS && seen < 4; attempt++) {
+        struct lines lines = {0};
+        expect(other, "+OK", "FLUSHALL");
+        expect(other, "+OK", "BF.RESERVE f 0.000001 %d", ITEMS + 1000);
+        bool middle = seen_in_the_middle(&wire, other, &batch, ITEMS);
+        if (attempt % 2) {
+            expect(other, "+OK", "CONFIG SET maxmemory 1");
+        } else {
+            expect(other, "+OK", "CLIENT PAUSE 600000 WRITE");
+            long long before = client_number(other, "BF.CARD f");
+            for (int i = 0; i < 20; i++)
+                cr_assert_eq(client_number(other, "BF.CARD f"), before, "it goes on in spite of the pause");
+            middle &= before < ITEMS;
+            expect(other, "+OK", "CLIENT UNPAUSE");
+        }
+        seen += middle;
+        cr_assert_eq(wire_reply(&wire, WIRE_PATIENCE_MS, &lines), WIRE_OK);
+        cr_assert_eq(lines.count, ITEMS + 1);
+        cr_assert_geq(ones(&lines), ITEMS - 10);
+        lines_deinit(&lines);
+        expect(other, "+OK", "CONFIG SET maxmemory 0");
+    }
+    cr_expect_eq(seen, 4, "%d of %d batches were seen in their middle", seen, ATTEMPTS);
+    free(batch.data);
+    wire_close(&wire);
+    redisFree(other);
+}
+
 /* The connection may end in the middle of a batch. */
 DAEMON_TEST(the_daemon, fairness, a_client_goes_away_in_the_middle_of_its_batch)
 {

@@ -27,6 +27,13 @@ static void bf_look(struct bf_call *call)
         call->entry = registry_find(call->server->registry, call->name_hash, call->name);
 }
 
+/* For OBJECT IDLETIME. */
+static void note_use(const struct bf_call *call)
+{
+    if (!call->no_touch)
+        entry_note_use(call->entry, atomic_load_explicit(&call->server->use_stamp, memory_order_relaxed));
+}
+
 struct bloom_filter *bf_filter(struct bf_call *call, bool *replied_out)
 {
     *replied_out = false;
@@ -38,6 +45,7 @@ struct bloom_filter *bf_filter(struct bf_call *call, bool *replied_out)
         reply_quarantined(call);
         *replied_out = true;
     }
+    note_use(call);
     return filter;
 }
 
@@ -171,8 +179,10 @@ static void count_queries(struct bf_call *call, uint64_t hits, uint64_t misses)
         stats_add(&call->stats->query_hits, hits);
     if (misses)
         stats_add(&call->stats->query_misses, misses);
-    if (call->entry)
+    if (call->entry) {
+        note_use(call);
         usage_count(call->stats->usage, call->entry->id, hits, misses, 0);
+    }
 }
 
 static enum bf_missing when_missing(const struct bf_call *call)
@@ -215,6 +225,7 @@ static void reply_query(struct bf_call *call, bool present)
 /* Replies to an add; false if it was refused. */
 static bool reply_add(struct bf_call *call, enum bloom_add result, const struct errbuf *err)
 {
+    note_use(call);
     switch (result) {
     case BLOOM_PRESENT:
         stats_add(&call->stats->items_present, 1);

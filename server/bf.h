@@ -31,6 +31,7 @@ struct bf_call {
     struct command_ctx *ctx; /* for many items: the command's, which may do them in slices (command_slice()) */
     struct entry *entry; /* of that name as of some earlier moment of this read section; NULL: there was none */
     enum bf_missing missing;
+    bool no_touch; /* CLIENT NO-TOUCH: the use is not noted */
 };
 
 /* The call of a command whose argument 1 is the filter's name. */

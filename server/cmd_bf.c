@@ -15,6 +15,7 @@ struct bf_call bf_call_of(struct command_ctx *ctx)
         .name = name,
         .name_hash = registry_hash(ctx->server->registry, name),
         .missing = MISSING_BY_SETTING,
+        .no_touch = session_no_touch(ctx->session),
     };
 }
 

@@ -199,7 +199,7 @@ void cmd_client_no_evict(struct command_ctx *ctx)
     client_switch(ctx, SESSION_NO_EVICT);
 }
 
-/* Filters keep no time of access. */
+/* What such a client does is not noted for OBJECT IDLETIME. */
 void cmd_client_no_touch(struct command_ctx *ctx)
 {
     client_switch(ctx, SESSION_NO_TOUCH);

@@ -3,14 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "command.h"
-#include "glob.h"
 #include "handlers.h"
 #include "server.h"
-
-#define TYPE_NAME "MBbloom--" /* RedisBloom's name for its type */
 
 /* The keys given as arguments from 1 on, for commands that count something over them. */
 static void count_keys(struct command_ctx *ctx, bool (*counts)(struct command_ctx *ctx, struct slice name))
@@ -40,9 +36,17 @@ void cmd_exists(struct command_ctx *ctx)
     count_keys(ctx, is_there);
 }
 
+static bool touch_one(struct command_ctx *ctx, struct slice name)
+{
+    struct entry *entry = registry_lookup(ctx->server->registry, name);
+    if (entry)
+        entry_note_use(entry, atomic_load_explicit(&ctx->server->use_stamp, memory_order_relaxed));
+    return entry != NULL;
+}
+
 void cmd_touch(struct command_ctx *ctx)
 {
-    count_keys(ctx, is_there);
+    count_keys(ctx, touch_one);
 }
 
 /* DEL and UNLINK are the same: the memory is given back by the reclaimer's thread in any case. */
@@ -58,11 +62,15 @@ void cmd_unlink(struct command_ctx *ctx)
 
 void cmd_type(struct command_ctx *ctx)
 {
-    reply_status(ctx->reply, is_there(ctx, command_arg(ctx, 1)) ? TYPE_NAME : "none");
+    reply_status(ctx->reply, is_there(ctx, command_arg(ctx, 1)) ? FILTER_TYPE_NAME : "none");
 }
 
+#define DBSIZE_REMOVES 64
+
+/* Filters that have expired are counted until they are removed. Unless many have at the same time, none is left here. */
 void cmd_dbsize(struct command_ctx *ctx)
 {
+    registry_expire_due(ctx->server->registry, DBSIZE_REMOVES, NULL);
     reply_integer(ctx->reply, (int64_t)registry_count(ctx->server->registry));
 }
 
@@ -101,199 +109,6 @@ void cmd_renamenx(struct command_ctx *ctx)
         reply_integer(ctx->reply, status == REGISTRY_OK);
 }
 
-/* ---- SCAN, KEYS, RANDOMKEY ------------------------------------------------------------------------------------------- */
-
-#define SCAN_INLINE_COUNT 100  /* up to so many names are collected on the loop */
-#define SCAN_MAX_COUNT    4096 /* names looked at by one SCAN at most, however large its COUNT */
-#define KEYS_STEP         512  /* names KEYS looks at before it lets removed filters be freed */
-#define KEY_MAX_PATTERN   256
-
-struct name_list {
-    struct reply *reply;
-    struct slice pattern;
-    size_t found;
-};
-
-static void list_name(void *ctx, struct slice name, struct entry *entry)
-{
-    struct name_list *list = ctx;
-    (void)entry;
-    if (!glob_match(list->pattern, name, false))
-        return;
-    reply_bulk(list->reply, name.ptr, name.len);
-    list->found++;
-}
-
-struct scan_options {
-    uint64_t cursor;
-    struct slice pattern; /* {"*", 1} unless MATCH was given */
-    int64_t count;
-    bool no_match;        /* a TYPE that is not ours */
-};
-
-/* A pattern costs its length times the name's at worst: short ones only. */
-static bool pattern_fits(struct command_ctx *ctx, struct slice pattern)
-{
-    if (pattern.len <= KEY_MAX_PATTERN)
-        return true;
-    reply_errorf(ctx->reply, "ERR the pattern has %zu bytes; at most %d are allowed", pattern.len, KEY_MAX_PATTERN);
-    return false;
-}
-
-static bool scan_options(struct command_ctx *ctx, struct scan_options *options)
-{
-    for (size_t i = 2; i < command_argc(ctx); i += 2) {
-        struct slice word = command_arg(ctx, i);
-        if (i + 1 == command_argc(ctx)) {
-            reply_error(ctx->reply, "ERR syntax error");
-            return false;
-        }
-        struct slice value = command_arg(ctx, i + 1);
-        if (slice_is(word, "MATCH")) {
-            if (!pattern_fits(ctx, value))
-                return false;
-            options->pattern = value;
-        } else if (slice_is(word, "TYPE")) {
-            options->no_match = !slice_is(value, TYPE_NAME);
-        } else if (slice_is(word, "COUNT")) {
-            if (!slice_to_int64(value, &options->count)) {
-                reply_error(ctx->reply, "ERR value is not an integer or out of range");
-                return false;
-            }
-            if (options->count < 1) {
-                reply_error(ctx->reply, "ERR syntax error");
-                return false;
-            }
-        } else {
-            reply_error(ctx->reply, "ERR syntax error");
-            return false;
-        }
-    }
-    return true;
-}
-
-static void skip_name(void *ctx, struct slice name, struct entry *entry)
-{
-    (void)ctx, (void)name, (void)entry;
-}
-
-/* The names come before the cursor is known, and a reply is written front to back: so they go to a buffer of their own. */
-static void scan(struct server *server, struct reply *reply, const struct scan_options *options)
-{
-    struct buf names;
-    buf_init(&names, reply->buf->cap);
-    struct reply list_reply = {.buf = &names, .version = reply->version};
-    struct name_list list = {.reply = &list_reply, .pattern = options->pattern};
-    size_t count = options->count < SCAN_MAX_COUNT ? (size_t)options->count : SCAN_MAX_COUNT;
-    uint64_t next =
-        registry_scan(server->registry, options->cursor, count, options->no_match ? skip_name : list_name, &list);
-    char text[24];
-    int len = snprintf(text, sizeof(text), "%llu", (unsigned long long)next);
-    reply_array(reply, 2);
-    reply_bulk(reply, text, (size_t)len);
-    reply_array(reply, list.found);
-    if (buf_failed(&names))
-        reply->buf->failed = true;
-    else
-        buf_append(reply->buf, buf_head(&names), buf_len(&names));
-    buf_deinit(&names);
-}
-
-struct scan_job {
-    struct scan_options options; /* its pattern points behind it */
-    char pattern[];
-};
-
-static void run_scan_job(struct command_job *job)
-{
-    const struct scan_job *scan_job = job->data;
-    scan(job->server, &job->reply, &scan_job->options);
-}
-
-void cmd_scan(struct command_ctx *ctx)
-{
-    struct scan_options options = {.pattern = {"*", 1}, .count = 10};
-    int64_t cursor;
-    if (!slice_to_int64(command_arg(ctx, 1), &cursor) || cursor < 0) {
-        reply_error(ctx->reply, "ERR invalid cursor");
-        return;
-    }
-    options.cursor = (uint64_t)cursor;
-    if (!scan_options(ctx, &options))
-        return;
-    if (options.count <= SCAN_INLINE_COUNT && slice_is(options.pattern, "*")) {
-        scan(ctx->server, ctx->reply, &options);
-        return;
-    }
-    /* Many names, or a pattern to hold against each, are not for a loop. */
-    struct scan_job *job = malloc(sizeof(*job) + options.pattern.len);
-    if (!job) {
-        reply_error(ctx->reply, "ERR out of memory");
-        return;
-    }
-    job->options = options;
-    memcpy(job->pattern, options.pattern.ptr, options.pattern.len);
-    job->options.pattern.ptr = job->pattern;
-    command_defer(ctx, run_scan_job, job);
-}
-
-struct pattern {
-    size_t len;
-    char bytes[];
-};
-
-static void keys_job(struct command_job *job)
-{
-    const struct pattern *pattern = job->data;
-    struct name_list list = {.reply = &job->reply, .pattern = {pattern->bytes, pattern->len}};
-    size_t token = reply_array_begin(&job->reply);
-    uint64_t cursor = 0;
-    do {
-        cursor = registry_scan(job->server->registry, cursor, KEYS_STEP, list_name, &list);
-        rcu_reader_offline();
-        rcu_reader_online();
-    } while (cursor && !buf_failed(job->reply.buf));
-    reply_array_end(&job->reply, token, list.found);
-}
-
-void cmd_keys(struct command_ctx *ctx)
-{
-    struct slice arg = command_arg(ctx, 1);
-    if (!pattern_fits(ctx, arg))
-        return;
-    struct pattern *pattern = malloc(sizeof(*pattern) + arg.len);
-    if (!pattern) {
-        reply_error(ctx->reply, "ERR out of memory");
-        return;
-    }
-    pattern->len = arg.len;
-    memcpy(pattern->bytes, arg.ptr, arg.len);
-    command_defer(ctx, keys_job, pattern);
-}
-
-static void take_name(void *ctx, struct slice name, struct entry *entry)
-{
-    struct slice *first = ctx;
-    (void)entry;
-    if (!first->ptr)
-        *first = name;
-}
-
-void cmd_randomkey(struct command_ctx *ctx)
-{
-    uint64_t start = 0;
-    struct slice name = {NULL, 0};
-    if (getrandom(&start, sizeof(start), 0) != (ssize_t)sizeof(start))
-        start = 0;
-    registry_scan(ctx->server->registry, start >> 16, 1, take_name, &name);
-    if (!name.ptr)
-        registry_scan(ctx->server->registry, 0, 1, take_name, &name);
-    if (name.ptr)
-        reply_bulk(ctx->reply, name.ptr, name.len);
-    else
-        reply_null(ctx->reply);
-}
-
 /* ---- FLUSHALL, FLUSHDB ----------------------------------------------------------------------------------------------- */
 
 static void flush_job(struct command_job *job)
@@ -324,4 +139,32 @@ void cmd_flushall(struct command_ctx *ctx)
 void cmd_flushdb(struct command_ctx *ctx)
 {
     flush(ctx);
+}
+
+/* ---- MOVE, SWAPDB ---------------------------------------------------------------------------------------------------- */
+
+/* There is database 0 and no other, as in a Redis with `databases 1`. */
+
+void cmd_move(struct command_ctx *ctx)
+{
+    int64_t db;
+    if (!slice_to_int64(command_arg(ctx, 2), &db))
+        reply_error(ctx->reply, "ERR value is not an integer or out of range");
+    else if (db != 0)
+        reply_error(ctx->reply, "ERR DB index is out of range");
+    else
+        reply_error(ctx->reply, "ERR source and destination objects are the same");
+}
+
+void cmd_swapdb(struct command_ctx *ctx)
+{
+    int64_t first, second;
+    if (!slice_to_int64(command_arg(ctx, 1), &first))
+        reply_error(ctx->reply, "ERR invalid first DB index");
+    else if (!slice_to_int64(command_arg(ctx, 2), &second))
+        reply_error(ctx->reply, "ERR invalid second DB index");
+    else if (first != 0 || second != 0)
+        reply_error(ctx->reply, "ERR DB index is out of range");
+    else
+        reply_status(ctx->reply, "OK");
 }

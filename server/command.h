@@ -92,6 +92,8 @@ struct command_job {
     struct server *server;
     struct reply reply;      /* where `run` writes the whole reply */
     void *data;              /* owned by the job: freed with free() afterwards */
+    bool again;              /* set by `run`: it has not finished and is to be called again, after others have had their
+                              * turn; not if the client is gone. For what would occupy a thread too long */
     void (*run)(struct command_job *job);
 };
 

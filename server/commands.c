@@ -22,6 +22,7 @@
 
 #include "commands_sub.def"
 #include "commands_sub_admin.def"
+#include "commands_sub_keys.def"
 
 #undef HELP_ROW
 
@@ -30,6 +31,7 @@ static const struct command table[] = {
 #include "commands_bf.def"
 #include "commands_content.def"
 #include "commands_connection.def"
+#include "commands_expire.def"
 #include "commands_keys.def"
 #include "commands_pubsub.def"
 #include "commands_server.def"

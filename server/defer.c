@@ -8,7 +8,10 @@
 static void run_at_once(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data)
 {
     struct command_job job = {.server = ctx->server, .reply = *ctx->reply, .data = data, .run = run};
-    run(&job);
+    do {
+        job.again = false;
+        run(&job);
+    } while (job.again);
     free(data);
 }
 

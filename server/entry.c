@@ -2,6 +2,14 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+static int64_t monotonic_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
 
 struct entry *entry_alloc(enum entry_kind kind, struct slice name, size_t body)
 {
@@ -9,7 +17,8 @@ struct entry *entry_alloc(enum entry_kind kind, struct slice name, size_t body)
     struct entry *entry = calloc(1, sizeof(*entry) + padded + body);
     if (!entry)
         return NULL;
-    entry->kind = (uint8_t)kind;
+    atomic_init(&entry->state, (uint32_t)kind << ENTRY_KIND_SHIFT);
+    atomic_init(&entry->used, entry_stamp(monotonic_ms()));
     entry->name_len = (uint16_t)name.len;
     if (name.len)
         memcpy(entry + 1, name.ptr, name.len);
@@ -18,7 +27,7 @@ struct entry *entry_alloc(enum entry_kind kind, struct slice name, size_t body)
 
 struct bloom_filter *entry_filter(struct entry *entry)
 {
-    return entry->kind == ENTRY_FILTER ? entry_body(entry) : NULL;
+    return entry_kind(entry) == ENTRY_FILTER ? entry_body(entry) : NULL;
 }
 
 struct slice entry_created_name(const struct entry *entry)
@@ -28,7 +37,7 @@ struct slice entry_created_name(const struct entry *entry)
 
 const char *entry_quarantine_reason(struct entry *entry)
 {
-    return entry->kind == ENTRY_QUARANTINED ? entry_body(entry) : NULL;
+    return entry_kind(entry) == ENTRY_QUARANTINED ? entry_body(entry) : NULL;
 }
 
 /* The saver clears the flag and then reads bits; an add sets bits and then reads the flag. Both sides are sequentially
@@ -42,6 +51,12 @@ void entry_mark_dirty(struct entry *entry)
 void entry_mark_clean(struct entry *entry)
 {
     atomic_fetch_and(&entry->state, ~ENTRY_DIRTY);
+}
+
+int64_t entry_idle_ms(const struct entry *entry, int64_t now_ms)
+{
+    uint16_t units = (uint16_t)(entry_stamp(now_ms) - atomic_load_explicit(&entry->used, memory_order_relaxed));
+    return (int64_t)units << 16;
 }
 
 void entry_pin(struct entry *entry)
@@ -61,7 +76,7 @@ static bool entry_pinned(const struct entry *entry)
 
 static void entry_free(struct entry *entry)
 {
-    if (entry->kind == ENTRY_FILTER)
+    if (entry_kind(entry) == ENTRY_FILTER)
         bloom_filter_deinit(entry_body(entry));
     free(entry);
 }

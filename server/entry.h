@@ -13,11 +13,18 @@
 
 enum entry_kind { ENTRY_FILTER, ENTRY_QUARANTINED, ENTRY_ALIAS };
 
+#define ENTRY_KIND_SHIFT 2 /* of the two bits in the state that never change */
+
 #define ENTRY_DIRTY   UINT32_C(1)        /* changed since the last save took it */
 #define ENTRY_GONE    UINT32_C(2)        /* removed from the registry while a walk was under way */
 #define ENTRY_PIN_ONE UINT32_C(256)      /* the pins are counted in the upper 24 bits */
 
-/* A zeroed entry with room for `body` bytes behind the name, or NULL. */
+static inline enum entry_kind entry_kind(const struct entry *entry)
+{
+    return (enum entry_kind)(atomic_load_explicit(&entry->state, memory_order_relaxed) >> ENTRY_KIND_SHIFT & 3);
+}
+
+/* A clean entry without an id, with room for `body` zero bytes behind the name, or NULL. */
 struct entry *entry_alloc(enum entry_kind kind, struct slice name, size_t body);
 
 static inline struct slice entry_name(const struct entry *entry)
@@ -45,12 +52,12 @@ static inline struct alias *entry_alias(const struct entry *entry)
 /* The entry that owns the filter: itself, or the target of an alias. */
 static inline struct entry *entry_owner(struct entry *entry)
 {
-    return entry->kind == ENTRY_ALIAS ? entry_alias(entry)->owner : entry;
+    return entry_kind(entry) == ENTRY_ALIAS ? entry_alias(entry)->owner : entry;
 }
 
 static inline int64_t entry_expires_ms(const struct entry *holder)
 {
-    return holder->kind == ENTRY_ALIAS ? atomic_load_explicit(&entry_alias(holder)->expires_ms, memory_order_acquire) : 0;
+    return entry_kind(holder) == ENTRY_ALIAS ? atomic_load_explicit(&entry_alias(holder)->expires_ms, memory_order_acquire) : 0;
 }
 
 /* Keeps an entry alive beyond RCU. To be called while it is certainly in the registry (under its mutex). */

@@ -5,23 +5,42 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "rcu.h"
 #include "registry.h"
 
 #define BATCH    64
 #define PAUSE_NS 60000 /* three times as long as the mutex is held for a batch */
+#define AGE_MS   (INT64_C(24) * 60 * 60 * 1000)
 
 struct expirer {
     struct registry *registry;
     pthread_t thread;
 };
 
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 static void *expirer_main(void *arg)
 {
     struct expirer *expirer = arg;
+    int64_t aged_ms = now_ms();
+    rcu_reader_begin();
+    rcu_reader_offline();
     while (registry_expire_wait(expirer->registry)) {
-        registry_expire_due(expirer->registry, BATCH, NULL);
-        nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+        if (registry_expire_due(expirer->registry, BATCH, NULL))
+            nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+        if (now_ms() - aged_ms >= AGE_MS) {
+            aged_ms = now_ms();
+            rcu_reader_online();
+            registry_age(expirer->registry, aged_ms);
+            rcu_reader_offline();
+        }
     }
+    rcu_reader_end();
     return NULL;
 }
 

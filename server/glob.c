@@ -1,9 +1,12 @@
-/* Every element but '*' takes exactly one byte, so when a match fails behind a star only the latest star needs to be
+/* glob_match(). Every element but '*' takes exactly one byte, so when a match fails behind a star only the latest star needs to be
  * reconsidered: whatever an earlier one could take in addition, the later one can take as well. Hence one place to go
- * back to instead of a stack of them, and no more than length times length steps. */
+ * back to instead of a stack of them, and no more than length times length steps.
+ *
+ * glob_test() runs all ways to match at once. Bit i of the state says that the text so far can be taken by the elements
+ * before i. A byte moves a bit on if element i takes it; with a star in front of element i the bit stays as well. */
 #include "glob.h"
 
-#include <stddef.h>
+#include <string.h>
 
 static unsigned char fold(char c, bool ignore_case)
 {
@@ -87,4 +90,72 @@ bool glob_match(struct slice pattern, struct slice text, bool ignore_case)
     while (p < pattern.len && pattern.ptr[p] == '*')
         p++;
     return p == pattern.len;
+}
+
+/* ---- compiled ---------------------------------------------------------------------------------------------------------- */
+
+static void set_bit(uint64_t *words, unsigned bit)
+{
+    words[bit / 64] |= UINT64_C(1) << (bit % 64);
+}
+
+static bool has_bit(const uint64_t *words, unsigned bit)
+{
+    return words[bit / 64] >> (bit % 64) & 1;
+}
+
+void glob_compile(struct glob *glob, struct slice pattern, bool ignore_case)
+{
+    size_t at = 0;
+
+    memset(glob, 0, sizeof(*glob));
+    while (at < pattern.len) {
+        size_t behind = at;
+
+        if (pattern.ptr[at] == '*') {
+            set_bit(glob->stars, glob->nelements);
+            at++;
+            continue;
+        }
+        for (unsigned byte = 0; byte < 256; byte++) {
+            behind = at;
+            if (element_match(pattern, &behind, (char)byte, ignore_case))
+                set_bit(glob->takes[byte], glob->nelements);
+        }
+        at = behind;
+        glob->nelements++;
+    }
+    glob->nwords = glob->nelements / 64 + 1;
+}
+
+static bool test_short(const struct glob *glob, struct slice text)
+{
+    uint64_t state = 1, stars = glob->stars[0];
+
+    for (size_t i = 0; i < text.len && state; i++)
+        state = (state & glob->takes[(unsigned char)text.ptr[i]][0]) << 1 | (state & stars);
+    return state >> glob->nelements & 1;
+}
+
+bool glob_test(const struct glob *glob, struct slice text)
+{
+    uint64_t state[GLOB_COMPILED_WORDS] = {1};
+    uint64_t left = 1;
+
+    if (glob->nwords == 1)
+        return test_short(glob, text);
+    for (size_t i = 0; i < text.len && left; i++) {
+        const uint64_t *takes = glob->takes[(unsigned char)text.ptr[i]];
+        uint64_t carry = 0;
+
+        left = 0;
+        for (unsigned w = 0; w < glob->nwords; w++) {
+            uint64_t taken = state[w] & takes[w];
+
+            state[w] = taken << 1 | carry | (state[w] & glob->stars[w]);
+            carry = taken >> 63;
+            left |= state[w];
+        }
+    }
+    return has_bit(state, glob->nelements);
 }

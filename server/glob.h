@@ -13,6 +13,8 @@
 #define BLOOMERY_GLOB_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "resp_parse.h"
 
@@ -22,5 +24,20 @@
 
 /* Whether the whole text matches the pattern. ASCII case is ignored on request. */
 bool glob_match(struct slice pattern, struct slice text, bool ignore_case);
+
+/* A pattern made ready for many texts. One text then takes a few operations per byte, whatever the pattern. */
+#define GLOB_COMPILED_MAX   256 /* bytes of such a pattern */
+#define GLOB_COMPILED_WORDS ((GLOB_COMPILED_MAX + 1 + 63) / 64)
+
+struct glob { /* fields are internal */
+    unsigned nwords;
+    unsigned nelements; /* stars not counted */
+    uint64_t stars[GLOB_COMPILED_WORDS];
+    uint64_t takes[256][GLOB_COMPILED_WORDS];
+};
+
+/* `pattern` of at most GLOB_COMPILED_MAX bytes; not needed any more afterwards. glob_test() then agrees with glob_match(). */
+void glob_compile(struct glob *glob_out, struct slice pattern, bool ignore_case);
+bool glob_test(const struct glob *glob, struct slice text);
 
 #endif

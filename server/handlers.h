@@ -37,14 +37,36 @@ HANDLER(cmd_unlink);
 HANDLER(cmd_exists);
 HANDLER(cmd_touch);
 HANDLER(cmd_type);
-HANDLER(cmd_keys);
-HANDLER(cmd_scan);
 HANDLER(cmd_dbsize);
-HANDLER(cmd_randomkey);
 HANDLER(cmd_rename);
 HANDLER(cmd_renamenx);
 HANDLER(cmd_flushall);
 HANDLER(cmd_flushdb);
+HANDLER(cmd_move);
+HANDLER(cmd_swapdb);
+
+/* cmd_scan.c */
+HANDLER(cmd_scan);
+HANDLER(cmd_keys);
+HANDLER(cmd_randomkey);
+
+/* cmd_expire.c */
+HANDLER(cmd_expire);
+HANDLER(cmd_pexpire);
+HANDLER(cmd_expireat);
+HANDLER(cmd_pexpireat);
+HANDLER(cmd_ttl);
+HANDLER(cmd_pttl);
+HANDLER(cmd_expiretime);
+HANDLER(cmd_pexpiretime);
+HANDLER(cmd_persist);
+
+/* cmd_object.c */
+HANDLER(cmd_object_encoding);
+HANDLER(cmd_object_freq);
+HANDLER(cmd_object_idletime);
+HANDLER(cmd_object_refcount);
+HANDLER(cmd_object_help);
 
 /* cmd_server.c */
 HANDLER(cmd_save);

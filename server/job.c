@@ -27,11 +27,14 @@ static void job_run(uv_work_t *work)
 {
     struct job *job = work->data;
     rcu_reader_begin();
+    job->command.again = false;
     job->command.run(&job->command);
     rcu_reader_end();
     if (job->on_filters)
         exclusive_job_end(job->command.server);
 }
+
+static void job_enqueue(struct worker *worker, struct job *job);
 
 static void job_done(uv_work_t *work, int status)
 {
@@ -39,6 +42,10 @@ static void job_done(uv_work_t *work, int status)
     struct conn *conn = job->conn;
     (void)status;
     worker_enter(conn->worker);
+    if (job->command.again && !conn->closing) {
+        job_enqueue(conn->worker, job);
+        return;
+    }
     timing_deferred_done(&job->timing, conn->worker);
     conn_deferred_done(conn, &job->out, job->row, job->no_reply);
     free(job->command.data);
@@ -63,6 +70,17 @@ void job_start_held(struct worker *worker)
     worker->jobs_held_end = &worker->jobs_held;
 }
 
+static void job_enqueue(struct worker *worker, struct job *job)
+{
+    if (!job->on_filters || exclusive_job_begin(worker)) {
+        job_start(worker, job);
+    } else {
+        job->next = NULL;
+        *worker->jobs_held_end = job;
+        worker->jobs_held_end = &job->next;
+    }
+}
+
 int job_post(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data)
 {
     struct conn *conn = conn_of_session(ctx->session);
@@ -84,11 +102,6 @@ int job_post(struct command_ctx *ctx, void (*run)(struct command_job *job), void
     };
     timing_defer(&job->timing, worker, ctx->command, ctx->args, ctx->session);
     conn_wait(conn, CONN_WAITS_JOB);
-    if (!job->on_filters || exclusive_job_begin(worker)) {
-        job_start(worker, job);
-    } else {
-        *worker->jobs_held_end = job;
-        worker->jobs_held_end = &job->next;
-    }
+    job_enqueue(worker, job);
     return 0;
 }

@@ -141,6 +141,7 @@ static int serve(struct server *server, struct main_loop *ml)
     if (!status) {
         notify_set_flags(server->notify, config->notify_keyspace_events);
         effects_attach(server);
+        atomic_store(&server->use_stamp, entry_stamp(server_now_ms()));
         status = start_workers(server, nthreads);
     }
     if (!status)

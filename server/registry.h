@@ -35,10 +35,9 @@ struct registry;
 /* A filter, or the place of one that could not be loaded. Fields other than `id` are internal. */
 struct entry {
     uint64_t id;            /* unique in the data directory, never reused */
-    _Atomic uint32_t state; /* dirty and dead flags, pins */
+    _Atomic uint32_t state; /* kind, dirty and dead flags, pins */
     uint16_t name_len;
-    uint8_t kind;
-    uint8_t reserved;
+    _Atomic uint16_t used;  /* entry_stamp() of its last use */
 };
 
 /* Of an entry as registry_find() returns it. */
@@ -49,6 +48,21 @@ const char *entry_quarantine_reason(struct entry *entry); /* NULL unless quarant
 /* Notes that bits of the filter have changed since its last save. Call after the change. Costs a load when it is noted
  * already. */
 void entry_mark_dirty(struct entry *entry);
+
+/* When a filter was last used, in units of 65 s, without a cost: only the first use in each unit writes. Of times (any clock
+ * that does not jump, ms) more than 24 days apart only the order is kept, by registry_age(). */
+static inline uint16_t entry_stamp(int64_t now_ms)
+{
+    return (uint16_t)(now_ms >> 16);
+}
+
+static inline void entry_note_use(struct entry *entry, uint16_t stamp)
+{
+    if (atomic_load_explicit(&entry->used, memory_order_relaxed) != stamp)
+        atomic_store_explicit(&entry->used, stamp, memory_order_relaxed);
+}
+
+int64_t entry_idle_ms(const struct entry *entry, int64_t now_ms); /* since its last use; of 24 days at least that */
 
 /* Loading: the bits are those of the last save. */
 void entry_mark_clean(struct entry *entry);
@@ -151,7 +165,7 @@ int registry_clear(struct registry *registry, size_t *removed_out);
 #define REGISTRY_EXPIRE_GT 4u /* only if the new time is later; never is the latest */
 #define REGISTRY_EXPIRE_LT 8u /* only if the new time is earlier */
 
-/* Lets the filter expire at this time (> 0, Unix time in ms), if all `conditions` are met; a time that has passed deletes
+/* Lets the filter expire at this time (Unix time in ms), if all `conditions` are met; a time that has passed deletes
  * it. REGISTRY_OK, _NOT_FOUND, _UNCHANGED or -ENOMEM. */
 int registry_expire(struct registry *registry, struct slice name, int64_t expires_ms, unsigned conditions);
 
@@ -162,7 +176,8 @@ int registry_persist(struct registry *registry, struct slice name);
  * passed, for the mutex is held. Returns how many; in next_ms_out (may be NULL) when the next one is due, 0: none will be. */
 size_t registry_expire_due(struct registry *registry, size_t max, int64_t *next_ms_out);
 
-/* Waits until a filter may be due or registry_expire_stop() was called; returns whether it was not. Thread: the expirer. */
+/* Waits until a filter is due, an hour has passed, or registry_expire_stop() was called; returns whether it was not. Thread:
+ * the expirer, offline. */
 bool registry_expire_wait(struct registry *registry);
 void registry_expire_stop(struct registry *registry);
 
@@ -187,6 +202,9 @@ uint64_t registry_scan(const struct registry *registry, uint64_t cursor, size_t 
  * the reader goes offline. false: in a bounded number of attempts none was met, as in a registry with few filters, or with
  * many that have expired: sweep it instead. */
 bool registry_random(const struct registry *registry, uint64_t *random, struct slice *name_out);
+
+/* Keeps old stamps from looking fresh again: to be called every 12 days or more often. Goes through all filters. */
+void registry_age(const struct registry *registry, int64_t now_ms);
 
 /* ---- numbers --------------------------------------------------------------------------------------------------------------- */
 

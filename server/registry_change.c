@@ -8,14 +8,14 @@
 void registry_note_added(struct registry *r, const struct entry *owner)
 {
     atomic_fetch_add_explicit(&r->count, 1, memory_order_relaxed);
-    if (owner->kind == ENTRY_QUARANTINED)
+    if (entry_kind(owner) == ENTRY_QUARANTINED)
         atomic_fetch_add_explicit(&r->quarantined, 1, memory_order_relaxed);
 }
 
 static void note_removed(struct registry *r, const struct entry *owner)
 {
     atomic_fetch_sub_explicit(&r->count, 1, memory_order_relaxed);
-    if (owner->kind != ENTRY_QUARANTINED)
+    if (entry_kind(owner) != ENTRY_QUARANTINED)
         return;
     atomic_fetch_sub_explicit(&r->quarantined, 1, memory_order_relaxed);
     if (r->forget)
@@ -136,7 +136,7 @@ int registry_create_filter(struct registry *r, struct slice name, uint64_t id, s
         free(entry);
         return status < 0 ? status : REGISTRY_LIMIT;
     }
-    atomic_store_explicit(&entry->state, ENTRY_DIRTY, memory_order_relaxed);
+    entry_mark_dirty(entry);
     status = registry_insert(r, entry, id, entry_out);
     if (status != REGISTRY_OK) {
         bloom_filter_deinit(entry_body(entry));

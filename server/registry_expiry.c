@@ -6,7 +6,7 @@
 #include "registry_internal.h"
 
 #define DUE_TIME_NS  20000            /* as long as this the mutex is held to remove what is due */
-#define WAIT_MAX_MS  (60 * 60 * 1000) /* far times are looked at again after an hour */
+#define WAIT_MAX_MS  (60 * 60 * 1000)
 
 /* ---- the clock --------------------------------------------------------------------------------------------------------- */
 
@@ -205,16 +205,13 @@ size_t registry_expire_due(struct registry *r, size_t max, int64_t *next_ms_out)
 bool registry_expire_wait(struct registry *r)
 {
     pthread_mutex_lock(&r->lock);
-    while (!r->expire_stop) {
-        int64_t due = atomic_load_explicit(&r->next_due_ms, memory_order_relaxed), now = registry_now_ms(r);
-        if (due == 0) {
-            pthread_cond_wait(&r->due_changed, &r->lock);
-            continue;
-        }
-        if (due <= now)
+    int64_t end = registry_now_ms(r) + WAIT_MAX_MS, now;
+    while (!r->expire_stop && (now = registry_now_ms(r)) < end) {
+        int64_t due = atomic_load_explicit(&r->next_due_ms, memory_order_relaxed);
+        if (due != 0 && due <= now)
             break;
-        if (due - now > WAIT_MAX_MS)
-            due = now + WAIT_MAX_MS;
+        if (due == 0 || due > end)
+            due = end;
         struct timespec until = {.tv_sec = due / 1000, .tv_nsec = due % 1000 * 1000000};
         pthread_cond_timedwait(&r->due_changed, &r->lock, &until);
     }

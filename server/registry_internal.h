@@ -58,7 +58,7 @@ bool registry_time_is_over(const struct registry *r, const struct alias *alias);
 /* For readers: whether the holder of a name has expired. */
 static inline bool registry_is_over(const struct registry *r, const struct entry *holder)
 {
-    return holder->kind == ENTRY_ALIAS && registry_time_is_over(r, entry_alias(holder));
+    return entry_kind(holder) == ENTRY_ALIAS && registry_time_is_over(r, entry_alias(holder));
 }
 
 /* ---- changes, under the mutex ------------------------------------------------------------------------------------------ */

@@ -20,7 +20,7 @@ int registry_prepare(struct registry *r, struct slice name, struct bloom_class *
         free(entry);
         return status < 0 ? status : REGISTRY_LIMIT;
     }
-    atomic_store_explicit(&entry->state, ENTRY_DIRTY, memory_order_relaxed);
+    entry_mark_dirty(entry);
     pthread_mutex_lock(&r->lock);
     entry->id = atomic_load(&r->next_id);
     atomic_store(&r->next_id, entry->id + 1);

@@ -116,3 +116,26 @@ bool registry_random(const struct registry *r, uint64_t *random, struct slice *n
     }
     return false;
 }
+
+/* ---- ageing ------------------------------------------------------------------------------------------------------------- */
+
+#define AGE_MAX UINT16_C(0x8000)
+
+struct ageing {
+    uint16_t now;
+};
+
+static void age(void *ctx, struct slice name, struct entry *entry)
+{
+    const struct ageing *ageing = ctx;
+    uint16_t used = atomic_load_explicit(&entry->used, memory_order_relaxed);
+    (void)name;
+    if ((uint16_t)(ageing->now - used) > AGE_MAX) /* unless it is used at this moment */
+        atomic_compare_exchange_strong(&entry->used, &used, (uint16_t)(ageing->now - AGE_MAX));
+}
+
+void registry_age(const struct registry *r, int64_t now_ms)
+{
+    struct ageing ageing = {.now = entry_stamp(now_ms)};
+    registry_scan(r, 0, SIZE_MAX, age, &ageing);
+}

@@ -191,6 +191,7 @@ uint64_t server_peak_bytes(struct server *server)
 
 void server_sample(struct server *server)
 {
+    atomic_store_explicit(&server->use_stamp, entry_stamp(server_now_ms()), memory_order_relaxed);
     struct stats sum;
     struct rusage usage = {0};
     getrusage(RUSAGE_THREAD, &usage);

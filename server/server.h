@@ -22,6 +22,8 @@
 #define REDIS_COMPAT_VERSION      "8.0.2"
 #define REDISBLOOM_COMPAT_VERSION 80800
 
+#define FILTER_TYPE_NAME "MBbloom--" /* what TYPE says of a filter: RedisBloom's name of its type */
+
 struct exclusive;
 struct half_loads;
 struct expirer;
@@ -47,6 +49,7 @@ enum pause { PAUSE_NOTHING, PAUSE_WRITES, PAUSE_ALL };
 
 struct server {
     _Atomic(struct config *) config;    /* immutable snapshot; replaced as a whole by server_config_replace() */
+    _Atomic uint16_t use_stamp;         /* entry_stamp() of now; kept by the main thread */
     struct log log;
     struct server_log_limits limits;
     struct bloom_pool *pool;

@@ -70,6 +70,11 @@ static inline bool session_monitors(const struct session *session)
     return atomic_load_explicit(&session->flags, memory_order_relaxed) & SESSION_MONITOR;
 }
 
+static inline bool session_no_touch(const struct session *session)
+{
+    return atomic_load_explicit(&session->flags, memory_order_relaxed) & SESSION_NO_TOUCH;
+}
+
 int sessions_create(struct sessions **sessions_out); /* 0 or -ENOMEM */
 void sessions_destroy(struct sessions *sessions);    /* NULL is fine; all sessions must be gone */
 

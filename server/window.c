@@ -46,6 +46,7 @@ static void finish(struct worker *worker, uint64_t n)
         .name = op->name,
         .name_hash = op->name_hash,
         .entry = op->entry,
+        .no_touch = session_no_touch(&op->conn->session),
     };
     conn_will_reply(op->conn);
     size_t before = buf_len(&op->conn->out);

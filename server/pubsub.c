@@ -430,12 +430,13 @@ void pubsub_client_destroy(struct pubsub_client *client)
 
 int pubsub_create(struct pubsub **hub_out, unsigned nloops, void (*wake)(void *ctx, unsigned loop), void *ctx)
 {
-    struct pubsub *hub = calloc(1, sizeof(*hub));
-    void *inboxes = NULL;
-    if (!hub || posix_memalign(&inboxes, _Alignof(struct inbox), nloops * sizeof(struct inbox)) != 0) {
-        free(hub);
+    void *memory = NULL, *inboxes = NULL;
+    if (posix_memalign(&memory, _Alignof(struct pubsub), sizeof(struct pubsub)) != 0 ||
+        posix_memalign(&inboxes, _Alignof(struct inbox), nloops * sizeof(struct inbox)) != 0) {
+        free(memory);
         return -ENOMEM;
     }
+    struct pubsub *hub = memset(memory, 0, sizeof(*hub));
     if (getrandom(&hub->seed, sizeof(hub->seed), 0) != (ssize_t)sizeof(hub->seed))
         hub->seed = (uintptr_t)hub; /* early in a boot: the address is random as well */
     pthread_mutex_init(&hub->lock, NULL);

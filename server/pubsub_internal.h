@@ -94,10 +94,12 @@ struct pubsub {
     void (*wake)(void *ctx, unsigned loop);
     void *ctx;
 
-    _Atomic uint64_t topics[PUBSUB_KINDS];
+    /* Read for each piece of input of every client, written when subscriptions come and go; so not in one cache line with
+     * what every message writes. */
+    _Alignas(64) _Atomic uint64_t topics[PUBSUB_KINDS];
     _Atomic uint64_t pattern_bytes;      /* of what has to be matched byte by byte */
     _Atomic uint64_t clients;
-    _Atomic uint64_t bytes;
+    _Alignas(64) _Atomic uint64_t bytes;
     _Atomic uint64_t lost;
 };
 

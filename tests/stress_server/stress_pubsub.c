@@ -14,7 +14,7 @@
 
 #define LOOPS      3
 #define PUBLISHERS 3
-#define MESSAGES   4000
+#define MESSAGES   8000
 #define CHURN      8
 
 static struct pubsub *hub;

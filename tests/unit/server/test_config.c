@@ -311,6 +311,47 @@ Test(config, rates_are_between_zero_and_one)
         "below 1");
 }
 
+/* Letters in any order; they come back in Redis's. All classes but those of missing and new keys are 'A'. */
+Test(config, event_letters)
+{
+    accepts("notify-keyspace-events", "KEA", "AKE");
+    accepts("notify-keyspace-events", "dtexzhsl$gEK", "AKE");
+    accepts("notify-keyspace-events", "mnAK", "AnKm");
+    accepts("notify-keyspace-events", "xxgK", "gxK");
+    accepts("notify-keyspace-events", "", "");
+    refuses("notify-keyspace-events", "KQ", "'notify-keyspace-events' must be letters out of Ag$lshzxeKEtmdn, not 'KQ'");
+    runtime_refusal("notify-keyspace-events", "a",
+                    "CONFIG SET failed (possibly related to argument 'notify-keyspace-events') - Invalid event class "
+                    "character. Use 'Ag$lshzxeKEtmdn'.");
+}
+
+/* Classes that are not named keep their limits, whether they come in one text or one by one. */
+Test(config, output_limits_by_class)
+{
+    accepts("client-output-buffer-limit", "pubsub 1mb 64kb 10",
+            "normal 0 0 0 slave 268435456 67108864 60 pubsub 1048576 65536 10");
+    accepts("client-output-buffer-limit", "normal 1 2 3  replica 4 5 6", "normal 1 2 3 slave 4 5 6 pubsub 1048576 65536 10");
+    accepts("client-output-buffer-limit", "NORMAL 0 0 0 Slave 7 7 7 normal 9 9 9",
+            "normal 9 9 9 slave 7 7 7 pubsub 1048576 65536 10");
+    cr_assert_eq(cfg.client_output_buffer_limit.classes[CONFIG_CLIENT_PUBSUB].hard, 1048576);
+    static const char *const bad[][2] = {
+        {"", "Wrong number of arguments in buffer limit configuration."},
+        {"pubsub 1 2", "Wrong number of arguments in buffer limit configuration."},
+        {"pubsub 1 2 3 4", "Invalid client class specified in buffer limit configuration."},
+        {"everybody 1 2 3", "Invalid client class specified in buffer limit configuration."},
+        {"pubsub 1 2 -3", "Error in hard, soft or soft_seconds setting in buffer limit configuration."},
+        {"pubsub x 2 3", "Error in hard, soft or soft_seconds setting in buffer limit configuration."},
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        char expected[256];
+
+        snprintf(expected, sizeof(expected), "CONFIG SET failed (possibly related to argument 'client-output-buffer-limit') - %s",
+                 bad[i][1]);
+        runtime_refusal("client-output-buffer-limit", bad[i][0], expected);
+    }
+    cr_assert_str_eq(get("client-output-buffer-limit"), "normal 9 9 9 slave 7 7 7 pubsub 1048576 65536 10");
+}
+
 /* Save rules are pairs; nothing at all is no rule. */
 Test(config, save_rules_are_pairs)
 {

@@ -306,6 +306,16 @@ DAEMON_TEST(the_daemon, events, monitor_shows_commands)
     wire_close(&client);
 }
 
+/* Some as plain lines, most as arrays, of which those that repeat the one before but for the item take a short cut. */
+static char *put_command(char *at, const char *name, int c, int i)
+{
+    char item[16];
+    int len = snprintf(item, sizeof(item), "%d", i);
+    if (c == 0)
+        return at + sprintf(at, "%s f:%d %s\r\n", name, c, item);
+    return at + sprintf(at, "*3\r\n$%zu\r\n%s\r\n$3\r\nf:%d\r\n$%d\r\n%s\r\n", strlen(name), name, c, len, item);
+}
+
 /* Pipelined adds and queries, which take a way of their own, are shown in order, from all workers, before their replies. */
 DAEMON_TEST(the_daemon, events, monitor_shows_pipelines_in_order)
 {
@@ -313,12 +323,12 @@ DAEMON_TEST(the_daemon, events, monitor_shows_pipelines_in_order)
     struct wire monitor = connect_wire(), clients[CLIENTS];
     int next[CLIENTS] = {0};
     expect_ask(&monitor, "MONITOR", "+OK");
-    char *text = malloc(COMMANDS * 48);
+    char *text = malloc(COMMANDS * 64);
     for (int c = 0; c < CLIENTS; c++) {
         char *at = text;
         clients[c] = connect_wire();
         for (int i = 0; i < COMMANDS; i++)
-            at += sprintf(at, "%s f:%d %d\r\n", i % 3 ? "BF.ADD" : "BF.EXISTS", c, i);
+            at = put_command(at, i % 30 ? "BF.ADD" : "BF.EXISTS", c, i);
         cr_assert(wire_send_text(&clients[c], text));
     }
     free(text);
@@ -328,7 +338,7 @@ DAEMON_TEST(the_daemon, events, monitor_shows_pipelines_in_order)
         const char *line = monitor_line(&monitor);
         cr_assert_eq(sscanf(line, "\"%31[A-Z.]\" \"f:%d\" \"%d\"", command, &c, &i), 3, "%s", line);
         cr_assert_eq(i, next[c]++, "%s", line);
-        cr_assert_str_eq(command, i % 3 ? "BF.ADD" : "BF.EXISTS");
+        cr_assert_str_eq(command, i % 30 ? "BF.ADD" : "BF.EXISTS");
     }
     for (int c = 0; c < CLIENTS; c++) {
         for (int i = 0; i < COMMANDS; i++)

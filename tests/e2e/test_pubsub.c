@@ -453,6 +453,40 @@ DAEMON_TEST(the_daemon, pubsub, fast_publishers_wait)
     wire_close(&sub);
 }
 
+/* A message with many receivers is more than a loop delivers in one turn; what has arrived behind it has the next. */
+DAEMON_TEST(the_daemon, pubsub, much_is_delivered_in_turns)
+{
+    enum { PATTERNS = 200, MESSAGES = 3, LEN = 20000 };
+    struct wire subs[3], pub = connect_wire(2);
+    char *text = malloc(MESSAGES * (LEN + 64)), *at = text, *payload = malloc(LEN + 1);
+    memset(payload, 'x', LEN);
+    payload[LEN] = '\0';
+    for (int s = 0; s < 3; s++) {
+        subs[s] = connect_wire(2);
+        for (int i = 0; i < PATTERNS; i++) {
+            char command[64];
+            snprintf(command, sizeof(command), "PSUBSCRIBE c[h%c%c]*", 'A' + i / 20, 'A' + i % 20);
+            cr_assert_eq(strncmp(wire_ask(&subs[s], command), "[\"psubscribe\"", 13), 0, "%s", command);
+        }
+    }
+    for (int n = 0; n < MESSAGES; n++)
+        at += sprintf(at, "PUBLISH ch %s\r\n", payload);
+    cr_assert(wire_send(&pub, text, (size_t)(at - text)));
+    for (int s = 0; s < 3; s++) {
+        for (int n = 0; n < MESSAGES * PATTERNS; n++) {
+            struct lines lines = {0};
+            cr_assert_eq(wire_reply(&subs[s], WIRE_PATIENCE_MS, &lines), WIRE_OK, "subscriber %d, message %d", s, n);
+            lines_deinit(&lines);
+        }
+        wire_close(&subs[s]);
+    }
+    for (int n = 0; n < MESSAGES; n++)
+        expect_text(&pub, ":600");
+    free(text);
+    free(payload);
+    wire_close(&pub);
+}
+
 /* ---- all at once ----------------------------------------------------------------------------------------------------- */
 
 /* A client that comes, listens, publishes, and goes at any moment, with messages for it still on their way. */

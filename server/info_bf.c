@@ -4,6 +4,7 @@
 #include "bf_totals.h"
 #include "bloom_filter.h"
 #include "bloom_size.h"
+#include "half_loads.h"
 #include "info.h"
 #include "rcu.h"
 
@@ -106,6 +107,7 @@ void info_bf(struct info *info)
     info_line(info, "bf_query_misses:%" PRIu64, stats_get(&stats->query_misses));
     info_line(info, "bf_false_positives:%" PRIu64, wrong);
     info_line(info, "bf_observed_error_rate:%.6g", wrong == 0 ? 0 : (double)wrong / (double)(wrong + misses));
+    info_line(info, "bf_loads_under_way:%zu", half_loads_count(info->server->half_loads));
     info_line(info, "bf_grown:%" PRIu64, bloom_pool_grown(info->server->pool) - info->server->grown_base);
     info_line(info, "bf_changes:%" PRIu64, stats_get(&stats->changes));
 }

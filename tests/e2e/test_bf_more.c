@@ -222,3 +222,50 @@ DAEMON_TEST(the_daemon, bf_more, adds_that_do_not_create)
     expect(client, "+OK", "BF.RESERVE g 0.01 100");
     expect(client, ":1", "BF.ADD g y");
 }
+
+/* A filter has its time from its creation; it is kept through BF.CLEAR and BF.MERGE, and goes with a copy. */
+DAEMON_TEST(the_daemon, bf_more, filters_with_a_time_to_live)
+{
+    expect(client, "+OK", "BF.RESERVE f 0.01 100 TTL 1000");
+    expect(client, "+OK", "BF.RESERVE g 0.01 100 ttl 5000 EXPANSION 3");
+    expect(client, "+OK", "BF.RESERVE never 0.01 100");
+    long long ttl = client_number(client, "TTL f");
+    cr_assert(ttl > 900 && ttl <= 1000, "%lld", ttl);
+    expect(client, ":1", "BF.ADD f x");
+    expect(client, "+OK", "BF.MERGE f never");
+    ttl = client_number(client, "TTL f");
+    cr_assert(ttl > 900 && ttl <= 1000, "%lld", ttl);
+    expect(client, ":1", "BF.EXISTS f x");
+    expect(client, "+OK", "BF.CLEAR f");
+    ttl = client_number(client, "TTL f");
+    cr_assert(ttl > 900 && ttl <= 1000, "%lld", ttl);
+    expect(client, ":1", "COPY f copied");
+    ttl = client_number(client, "TTL copied");
+    cr_assert(ttl > 900 && ttl <= 1000, "%lld", ttl);
+    expect(client, "[:1]", "BF.INSERT h TTL 3000 ITEMS x");
+    ttl = client_number(client, "TTL h");
+    cr_assert(ttl > 2900 && ttl <= 3000, "%lld", ttl);
+    expect(client, "[:1]", "BF.INSERT h TTL 9 ITEMS y"); /* of a filter that it creates only */
+    cr_assert_gt(client_number(client, "TTL h"), 2900);
+    expect(client, "-ERR invalid expire time in 'bf.reserve' command", "BF.RESERVE i 0.01 100 TTL 0");
+    expect(client, "-ERR invalid expire time in 'bf.reserve' command", "BF.RESERVE i 0.01 100 TTL 9223372036854775807");
+    expect(client, "-ERR value is not an integer or out of range", "BF.RESERVE i 0.01 100 TTL soon");
+    expect(client, "-ERR wrong number of arguments for 'bf.reserve' command", "BF.RESERVE i 0.01 100 NONSCALING a b c");
+    expect(client, ":0", "EXISTS i");
+}
+
+/* RESTORE takes a time too, as a distance or as a moment; one that has passed leaves nothing. */
+DAEMON_TEST(the_daemon, bf_more, restored_filters_with_a_time_to_live)
+{
+    expect(client, "+OK", "BF.RESERVE f 0.01 100");
+    redisReply *dump = redisCommand(client, "DUMP f");
+    cr_assert_eq(dump->type, REDIS_REPLY_STRING);
+    expect(client, "+OK", "RESTORE g 500000 %b", dump->str, dump->len);
+    long long ttl = client_number(client, "PTTL g");
+    cr_assert(ttl > 400000 && ttl <= 500000, "%lld", ttl);
+    expect(client, "+OK", "RESTORE h 32503680000000 %b ABSTTL", dump->str, dump->len);
+    expect(client, ":32503680000000", "PEXPIRETIME h");
+    expect(client, "+OK", "RESTORE h 1 %b ABSTTL REPLACE", dump->str, dump->len);
+    expect(client, ":0", "EXISTS h");
+    freeReplyObject(dump);
+}

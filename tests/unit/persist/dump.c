@@ -280,7 +280,7 @@ Test(dump, only_the_right_chunks_in_the_right_order)
             break;
         }
         case 4: { /* with another iterator */
-            sequence[rng_below(&rng, count)].iterator ^= INT64_C(1) << rng_below(&rng, 64);
+            sequence[rng_below(&rng, count)].iterator ^= (int64_t)(UINT64_C(1) << rng_below(&rng, 64));
             right = false;
             break;
         }

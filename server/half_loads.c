@@ -131,5 +131,5 @@ void half_loads_destroy(struct half_loads *loads, struct registry *registry)
 
 size_t half_loads_count(struct half_loads *loads)
 {
-    return atomic_load_explicit(&loads->count, memory_order_relaxed);
+    return loads ? atomic_load_explicit(&loads->count, memory_order_relaxed) : 0;
 }

@@ -57,6 +57,6 @@ void half_loads_drop(struct half_loads *loads, struct half_load *load);
 /* Drops those that have waited since before `deadline_ms`. Cheap when there are none. */
 void half_loads_expire(struct half_loads *loads, struct registry *registry, int64_t deadline_ms);
 
-size_t half_loads_count(struct half_loads *loads);
+size_t half_loads_count(struct half_loads *loads); /* 0 for NULL */
 
 #endif

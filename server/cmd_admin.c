@@ -142,8 +142,10 @@ static void debug_object(struct command_ctx *ctx)
     }
     const struct bloom_filter *filter = entry_filter(entry);
     char text[160];
-    snprintf(text, sizeof(text), "Value at:0x%llx refcount:1 encoding:raw serializedlength:%llu lru:0 lru_seconds_idle:0",
-             (unsigned long long)entry->id, filter == NULL ? 0 : (unsigned long long)bloom_filter_memory(filter));
+    snprintf(text, sizeof(text), "Value at:0x%llx refcount:1 encoding:raw serializedlength:%llu lru:%u lru_seconds_idle:%lld",
+             (unsigned long long)entry->id, filter == NULL ? 0 : (unsigned long long)bloom_filter_memory(filter),
+             (unsigned)atomic_load_explicit(&entry->used, memory_order_relaxed),
+             (long long)(entry_idle_ms(entry, server_now_ms()) / 1000));
     reply_status(ctx->reply, text);
 }
 

@@ -8,6 +8,7 @@
 
 #include "bloom_filter.h"
 #include "command.h"
+#include "expiry_heap.h"
 #include "handlers.h"
 #include "info.h"
 
@@ -49,7 +50,7 @@ void cmd_memory_usage(struct command_ctx *ctx)
 /* ---- STATS ----------------------------------------------------------------------------------------------------------- */
 
 struct memory {
-    uint64_t used, peak, rss, index, overhead;
+    uint64_t used, peak, rss, index, expiry, overhead;
     struct sessions_totals clients;
     size_t filters;
 };
@@ -62,7 +63,10 @@ static void measure(struct server *server, struct memory *memory)
     memory->index = registry_index_bytes(server->registry);
     memory->filters = registry_count(server->registry);
     sessions_totals(server->sessions, &memory->clients);
-    memory->overhead = memory->index + memory->clients.bytes;
+    struct registry_expiry expiry;
+    registry_expiry(server->registry, &expiry);
+    memory->expiry = expiry.count * sizeof(struct expiry_node);
+    memory->overhead = memory->index + memory->expiry + memory->clients.bytes;
 }
 
 static void pair(struct reply *reply, const char *name, uint64_t value)
@@ -102,7 +106,7 @@ static void run_stats(struct command_job *job)
     reply_bulk_str(reply, "db.0");
     reply_map(reply, 2);
     pair(reply, "overhead.hashtable.main", memory.index);
-    pair(reply, "overhead.hashtable.expires", 0);
+    pair(reply, "overhead.hashtable.expires", memory.expiry);
     pair(reply, "overhead.total", memory.overhead);
     pair(reply, "keys.count", memory.filters);
     pair(reply, "keys.bytes-per-key", memory.filters == 0 ? 0 : memory.used / memory.filters);

@@ -11,7 +11,7 @@
 #include "push.h"
 #include "server.h"
 
-/* ---- subscribing --------------------------------------------------------------------------------------------------------- */
+/* ---- subscribing ------------------------------------------------------------------------------------------------- */
 
 /* Channels and patterns are counted together, shard channels by themselves. */
 static int64_t subscriptions(const struct session *session, enum pubsub_kind kind)
@@ -26,7 +26,8 @@ static int64_t subscriptions(const struct session *session, enum pubsub_kind kin
 }
 
 /* The reply for one channel; `name` NULL when there was none to unsubscribe from. */
-static void reply_subscription(struct command_ctx *ctx, enum pubsub_kind kind, const char *word, const struct slice *name)
+static void reply_subscription(struct command_ctx *ctx, enum pubsub_kind kind, const char *word,
+                               const struct slice *name)
 {
     reply_push(ctx->reply, 3);
     reply_bulk_str(ctx->reply, word);
@@ -59,8 +60,10 @@ static void subscribe(struct command_ctx *ctx, enum pubsub_kind kind, const char
         if (status == -ENOMEM)
             reply_error(ctx->reply, "ERR out of memory");
         else if (status == PUBSUB_LIMIT)
-            reply_errorf(ctx->reply, "ERR the subscriptions of this client would take more than client-subscriptions-limit "
-                                     "(%zu bytes)", max_bytes);
+            reply_errorf(ctx->reply,
+                         "ERR the subscriptions of this client would take more than client-subscriptions-limit "
+                         "(%zu bytes)",
+                         max_bytes);
         else
             reply_subscription(ctx, kind, word, &name);
     }
@@ -91,7 +94,8 @@ static void unsubscribe(struct command_ctx *ctx, enum pubsub_kind kind, const ch
         struct slice name = command_arg(ctx, i);
 
         if (client != NULL)
-            (void)pubsub_unsubscribe(client, kind, name); /* the reply is the same when there was no such subscription */
+            (void)pubsub_unsubscribe(client, kind,
+                                     name); /* the reply is the same when there was no such subscription */
         reply_subscription(ctx, kind, word, &name);
     }
     if (command_argc(ctx) == 1) {
@@ -134,7 +138,7 @@ void cmd_sunsubscribe(struct command_ctx *ctx)
     unsubscribe(ctx, PUBSUB_SHARD, "sunsubscribe");
 }
 
-/* ---- publishing ---------------------------------------------------------------------------------------------------------- */
+/* ---- publishing -------------------------------------------------------------------------------------------------- */
 
 /* A message whose patterns take long to match: matched in a thread of the pool. */
 struct publish_job {
@@ -203,7 +207,7 @@ void cmd_spublish(struct command_ctx *ctx)
     publish(ctx, PUBSUB_SHARD);
 }
 
-/* ---- PUBSUB -------------------------------------------------------------------------------------------------------------- */
+/* ---- PUBSUB ------------------------------------------------------------------------------------------------------ */
 
 struct channels_job {
     enum pubsub_kind kind;
@@ -327,7 +331,7 @@ void cmd_pubsub_help(struct command_ctx *ctx)
     reply_help(ctx, lines, sizeof(lines) / sizeof(lines[0]));
 }
 
-/* ---- MONITOR ------------------------------------------------------------------------------------------------------------- */
+/* ---- MONITOR ----------------------------------------------------------------------------------------------------- */
 
 void cmd_monitor(struct command_ctx *ctx)
 {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "notify.h"
 #include "rcu.h"
 #include "registry.h"
 
@@ -14,6 +15,7 @@
 
 struct expirer {
     struct registry *registry;
+    const struct notify *notify;
     pthread_t thread;
 };
 
@@ -33,6 +35,7 @@ static void *expirer_main(void *arg)
     while (registry_expire_wait(expirer->registry)) {
         if (registry_expire_due(expirer->registry, BATCH, NULL))
             nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+        notify_let_catch_up(expirer->notify);
         if (now_ms() - aged_ms >= AGE_MS) {
             aged_ms = now_ms();
             rcu_reader_online();
@@ -44,12 +47,13 @@ static void *expirer_main(void *arg)
     return NULL;
 }
 
-int expirer_create(struct expirer **expirer_out, struct registry *registry)
+int expirer_create(struct expirer **expirer_out, struct registry *registry, const struct notify *notify)
 {
     struct expirer *expirer = calloc(1, sizeof(*expirer));
     if (!expirer)
         return -ENOMEM;
     expirer->registry = registry;
+    expirer->notify = notify;
     int err = pthread_create(&expirer->thread, NULL, expirer_main, expirer);
     if (err) {
         free(expirer);

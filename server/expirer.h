@@ -5,10 +5,11 @@
 #define BLOOMERY_EXPIRER_H
 
 struct expirer;
+struct notify;
 struct registry;
 
 /* Starts the thread. 0, -ENOMEM or another -errno. */
-int expirer_create(struct expirer **expirer_out, struct registry *registry);
+int expirer_create(struct expirer **expirer_out, struct registry *registry, const struct notify *notify);
 
 /* Ends it. NULL is fine. */
 void expirer_destroy(struct expirer *expirer);

@@ -145,7 +145,7 @@ static int serve(struct server *server, struct main_loop *ml)
         status = start_workers(server, nthreads);
     }
     if (!status)
-        status = expirer_create(&server->expirer, server->registry);
+        status = expirer_create(&server->expirer, server->registry, server->notify);
     if (status)
         return complain("cannot start threads", strerror(-status));
     if (main_loop_listen(ml, &err) != 0)

@@ -15,7 +15,8 @@ struct worker;
 /* Looks whether anybody monitors, for what is read next. One load. */
 void monitor_look(struct worker *worker);
 
-/* Adds the line of a command that has been run, or taken into the window (command NULL). Only while worker->monitored. */
+/* Adds the line of a command that has been run, or taken into the window (command NULL). Only while
+ * worker->monitored. */
 void monitor_feed(struct worker *worker, const struct session *session, const struct command *command,
                   const struct resp_command *cmd);
 

@@ -1,5 +1,5 @@
-/* The queue is a buffer of records, each a header and the name. The thread takes the whole buffer and gives its own, empty
- * one; so there are two, and in the long run nothing is allocated. */
+/* The queue is a buffer of records, each a header and the name. The thread takes the whole buffer and gives its own,
+ * empty one; so there are two, and in the long run nothing is allocated. */
 #include "notify.h"
 
 #include <errno.h>
@@ -39,33 +39,34 @@ static void pause_a_millisecond(void)
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
-/* Publishes, and waits while the loops have more than enough to deliver already. A message for which there is no memory is
- * a lost one. */
-static void publish(struct pubsub *hub, struct slice channel, struct slice message)
+/* Publishes, and waits while the loops have more than enough to deliver already (but not at the end of the daemon). A
+ * message for which there is no memory is a lost one. */
+static void publish(struct notify *notify, struct slice channel, struct slice message)
 {
+    struct pubsub *hub = notify->hub;
     struct pubsub_receipt receipt;
     if (pubsub_publish(hub, PUBSUB_CHANNEL, channel, message, &receipt) != 0)
         pubsub_lose(hub, PUBSUB_CHANNEL);
-    for (unsigned i = 0; receipt.slow && i < 1000 && pubsub_slow(hub); i++)
+    for (unsigned i = 0; receipt.slow && i < 1000 && pubsub_slow(hub) && notify_wants(notify, ~0u); i++)
         pause_a_millisecond();
 }
 
-static void publish_record(struct pubsub *hub, const struct record *record, struct slice name, struct buf *channel)
+static void publish_record(struct notify *notify, const struct record *record, struct slice name, struct buf *channel)
 {
     struct slice event = {record->event, strlen(record->event)};
     if (record->flags & NOTIFY_KEYSPACE) {
         buf_truncate(channel, 0);
         if (append(channel, "__keyspace@0__:", 15) && append(channel, name.ptr, name.len))
-            publish(hub, (struct slice){buf_head(channel), buf_len(channel)}, event);
+            publish(notify, (struct slice){buf_head(channel), buf_len(channel)}, event);
     }
     if (record->flags & NOTIFY_KEYEVENT) {
         buf_truncate(channel, 0);
         if (append(channel, "__keyevent@0__:", 15) && append(channel, event.ptr, event.len))
-            publish(hub, (struct slice){buf_head(channel), buf_len(channel)}, name);
+            publish(notify, (struct slice){buf_head(channel), buf_len(channel)}, name);
     }
     if (buf_failed(channel)) {
         buf_deinit(channel);
-        pubsub_lose(hub, PUBSUB_CHANNEL);
+        pubsub_lose(notify->hub, PUBSUB_CHANNEL);
     }
 }
 
@@ -78,7 +79,7 @@ static void publish_all(struct notify *notify, const struct buf *records)
     for (size_t left = buf_len(records); left;) {
         struct record record;
         memcpy(&record, at, sizeof(record));
-        publish_record(notify->hub, &record, (struct slice){at + sizeof(record), record.len}, &channel);
+        publish_record(notify, &record, (struct slice){at + sizeof(record), record.len}, &channel);
         size_t size = sizeof(record) + record.len;
         atomic_fetch_sub_explicit(&queue->backlog, size, memory_order_relaxed);
         at += size;
@@ -121,7 +122,7 @@ static void *notify_main(void *arg)
     return NULL;
 }
 
-/* ---- interface ----------------------------------------------------------------------------------------------------------- */
+/* ---- interface --------------------------------------------------------------------------------------------------- */
 
 int notify_create(struct notify **notify_out, struct pubsub *hub)
 {
@@ -203,7 +204,9 @@ void notify_event(struct notify *notify, unsigned class, const char *event, stru
     pthread_mutex_unlock(&queue->lock);
 }
 
-size_t notify_backlog(const struct notify *notify)
+void notify_let_catch_up(const struct notify *notify)
 {
-    return atomic_load_explicit(&notify->queue->backlog, memory_order_relaxed);
+    const _Atomic size_t *backlog = &notify->queue->backlog;
+    for (unsigned i = 0; i < 1000 && atomic_load_explicit(backlog, memory_order_relaxed) > NOTIFY_QUEUE_MAX / 8; i++)
+        pause_a_millisecond();
 }

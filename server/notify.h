@@ -1,11 +1,11 @@
 /* notify: keyspace events: what happens to filters, published to channels as Redis does it.
  *
- * The setting notify-keyspace-events says which (notify_flags.h). An event is put into a queue where it happens, which may be under
- * the registry's mutex and must be quick; a thread publishes from there, in order: a publisher may have to match many
- * patterns, or to wait for a loop that has much to deliver. docs/EVENTS.md lists the events.
+ * The setting notify-keyspace-events says which (notify_flags.h). An event is put into a queue where it happens, which
+ * may be under the registry's mutex and must be quick; a thread publishes from there, in order: a publisher may have
+ * to match many patterns, or to wait for a loop that has much to deliver. docs/EVENTS.md lists the events.
  *
- * While the setting is empty, or nobody listens to any channel, an event costs one or two loads. The queue is bounded; when
- * it overflows, all subscribers are disconnected, as they have lost events.
+ * While the setting is empty, or nobody listens to any channel, an event costs one or two loads. The queue is bounded;
+ * when it overflows, all subscribers are disconnected, as they have lost events.
  *
  * Lifetime: notify_create() to notify_stop() to notify_destroy(). Thread: any; these three: main. */
 #ifndef BLOOMERY_NOTIFY_H
@@ -31,8 +31,8 @@ struct notify {
 /* 0, -ENOMEM or another -errno. */
 int notify_create(struct notify **notify_out, struct pubsub *hub);
 
-/* Publishes what is queued and ends the thread; what happens from then on is not published. To be called while the loops still
- * run. NULL is fine. */
+/* Publishes what is queued and ends the thread; what happens from then on is not published. To be called while the
+ * loops still run. NULL is fine. */
 void notify_stop(struct notify *notify);
 
 /* Stopped, and nobody is left who could have an event. NULL is fine. */
@@ -54,7 +54,8 @@ void notify_event(struct notify *notify, unsigned class, const char *event, stru
 struct registry_effect;
 void notify_effect(struct notify *notify, const struct registry_effect *effect);
 
-/* Bytes of events that wait to be published: who makes events in masses (expiry) should go slowly when it is much. */
-size_t notify_backlog(const struct notify *notify);
+/* Waits a while if many events wait to be published: for a thread of its own that makes them in masses (expiry), so that
+ * none is lost. */
+void notify_let_catch_up(const struct notify *notify);
 
 #endif

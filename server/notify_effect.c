@@ -4,12 +4,14 @@
 #include "notify.h"
 #include "registry_effect.h"
 
-/* A filter has come under its name. Redis says "new" whenever a key that others have not written to in place comes to be,
- * also in place of another that is thereby gone; what only changes the contents of an existing filter has an event of its own. */
+/* A filter has come under its name. Redis says "new" whenever a key that others have not written to in place comes to
+ * be, also in place of another that is thereby gone; what only changes the contents of an existing filter has an event
+ * of its own. */
 static void published(struct notify *notify, const struct registry_effect *effect)
 {
     const char *event = effect->event;
-    bool in_place = event && effect->replaced_id && (strcmp(event, "bloom.merge") == 0 || strcmp(event, "bloom.clear") == 0);
+    bool in_place =
+        event && effect->replaced_id && (strcmp(event, "bloom.merge") == 0 || strcmp(event, "bloom.clear") == 0);
 
     if (!event)
         event = effect->kind == REGISTRY_CREATED ? "bloom.reserve" : "bloom.load";

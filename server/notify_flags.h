@@ -26,8 +26,8 @@ enum notify_flags {
 };
 
 /* A: all classes but m and n. */
-#define NOTIFY_ALL                                                                                                      \
-    (NOTIFY_GENERIC | NOTIFY_STRING | NOTIFY_LIST | NOTIFY_SET | NOTIFY_HASH | NOTIFY_ZSET | NOTIFY_EXPIRED |           \
+#define NOTIFY_ALL                                                                                            \
+    (NOTIFY_GENERIC | NOTIFY_STRING | NOTIFY_LIST | NOTIFY_SET | NOTIFY_HASH | NOTIFY_ZSET | NOTIFY_EXPIRED | \
      NOTIFY_EVICTED | NOTIFY_STREAM | NOTIFY_MODULE)
 
 #define NOTIFY_FLAGS_TEXT 20 /* room for the text of all flags and a NUL */

@@ -1,8 +1,8 @@
 /* Topics, clients and their subscriptions.
  *
- * A subscription is in three lists: its audience (for delivery), its client's table (to find it by name) and its client's
- * list by age (to end them all). All three belong to the client's loop. Under the hub's lock is only what publishers look
- * at: the table of topics and, per topic, the audiences and how many clients each has. */
+ * A subscription is in three lists: its audience (for delivery), its client's table (to find it by name) and its
+ * client's list by age (to end them all). All three belong to the client's loop. Under the hub's lock is only what
+ * publishers look at: the table of topics and, per topic, the audiences and how many clients each has. */
 #include "pubsub_internal.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 #define BUCKETS_MIN 8
 
-/* ---- the table of topics ------------------------------------------------------------------------------------------------- */
+/* ---- the table of topics ----------------------------------------------------------------------------------------- */
 
 uint64_t hub_hash(const struct pubsub *hub, enum pubsub_kind kind, struct slice name)
 {
@@ -121,7 +121,7 @@ void link_remove(struct pattern_link *link)
     link->next->prev = link->prev;
 }
 
-/* ---- topics and audiences -------------------------------------------------------------------------------------------------- */
+/* ---- topics and audiences ---------------------------------------------------------------------------------------- */
 
 static size_t topic_bytes(size_t len)
 {
@@ -214,8 +214,8 @@ static void topic_remove_audience(struct topic *topic, const struct audience *au
 }
 
 /* Counts one more client of the loop. NULL without memory. */
-static struct audience *hub_join(struct pubsub *hub, enum pubsub_kind kind, struct slice name, uint64_t hash, unsigned loop,
-                                 uint64_t *since_out)
+static struct audience *hub_join(struct pubsub *hub, enum pubsub_kind kind, struct slice name, uint64_t hash,
+                                 unsigned loop, uint64_t *since_out)
 {
     pthread_mutex_lock(&hub->lock);
     struct topic *topic = hub_find(hub, kind, name, hash), *made = NULL;
@@ -254,7 +254,7 @@ static void hub_leave(struct pubsub *hub, struct audience *audience)
         audience_unref(hub, audience);
 }
 
-/* ---- the subscriptions of a client ---------------------------------------------------------------------------------------- */
+/* ---- the subscriptions of a client ------------------------------------------------------------------------------- */
 
 static size_t subscription_bytes(size_t len)
 {
@@ -426,7 +426,7 @@ void pubsub_client_destroy(struct pubsub_client *client)
     free(client);
 }
 
-/* ---- the hub ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the hub ----------------------------------------------------------------------------------------------------- */
 
 int pubsub_create(struct pubsub **hub_out, unsigned nloops, void (*wake)(void *ctx, unsigned loop), void *ctx)
 {

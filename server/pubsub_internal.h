@@ -10,15 +10,15 @@
 
 struct topic;
 
-/* A place in the list of patterns. Whoever lets go of the lock while walking it keeps its place with a link of its own that
- * has no topic; others step over it. */
+/* A place in the list of patterns. Whoever lets go of the lock while walking it keeps its place with a link of its own
+ * that has no topic; others step over it. */
 struct pattern_link {
     struct pattern_link *prev, *next;
     struct topic *topic;
 };
 
-/* The clients of one loop that subscribe to one topic. Referenced by the topic while there are any, and by messages that
- * are on their way to them. */
+/* The clients of one loop that subscribe to one topic. Referenced by the topic while there are any, and by messages
+ * that are on their way to them. */
 struct audience {
     _Atomic uint32_t refs;
     uint32_t loop;
@@ -94,8 +94,8 @@ struct pubsub {
     void (*wake)(void *ctx, unsigned loop);
     void *ctx;
 
-    /* Read for each piece of input of every client, written when subscriptions come and go; so not in one cache line with
-     * what every message writes. */
+    /* Read for each piece of input of every client, written when subscriptions come and go; so not in one cache line
+     * with what every message writes. */
     _Alignas(64) _Atomic uint64_t topics[PUBSUB_KINDS];
     _Atomic uint64_t pattern_bytes;      /* of what has to be matched byte by byte */
     _Atomic uint64_t clients;

@@ -1,5 +1,5 @@
-/* What can be asked of a hub. A listing copies the names of one shard at a time under the lock, a small part of all, and matches
- * them outside it. */
+/* What can be asked of a hub. A listing copies the names of one shard at a time under the lock, a small part of all,
+ * and matches them outside it. */
 #include "pubsub_internal.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* Messages: from a publisher to the inboxes of loops, and from there to clients.
  *
- * A publisher collects the audiences that the message is for, then puts it into the inbox of each of their loops, all under
- * the hub's lock: so the order of messages is the same in all inboxes. Matching a pattern can take long (up to the
- * product of two lengths), and there can be many; the lock is let go meanwhile wherever that adds up to something. What is
- * subscribed or ended in between may or may not count, as if it had come a moment later or earlier. */
+ * A publisher collects the audiences that the message is for, then puts it into the inbox of each of their loops, all
+ * under the hub's lock: so the order of messages is the same in all inboxes. Matching a pattern can take long (up to
+ * the product of two lengths), and there can be many; the lock is let go meanwhile wherever that adds up to something.
+ * What is subscribed or ended in between may or may not count, as if it had come a moment later or earlier. */
 #include "pubsub_internal.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ struct hits {
     struct audience *place[HITS_INLINE];
 };
 
-/* ---- collecting -------------------------------------------------------------------------------------------------------- */
+/* ---- collecting -------------------------------------------------------------------------------------------------- */
 
 static bool hits_add(struct hits *hits, const struct topic *topic)
 {
@@ -66,11 +66,12 @@ static void hits_deinit(struct pubsub *hub, struct hits *hits)
         free(hits->items);
 }
 
-/* Whether the part in front of a pattern's first special byte allows the channel. Most patterns are refused, and those that
- * end in their only star accepted, by this. */
+/* Whether the part in front of a pattern's first special byte allows the channel. Most patterns are refused, and those
+ * that end in their only star accepted, by this. */
 static bool prefix_matches(const struct topic *topic, struct slice channel)
 {
-    return channel.len >= topic->literal && (topic->literal == 0 || memcmp(channel.ptr, topic->name, topic->literal) == 0);
+    return channel.len >= topic->literal &&
+           (topic->literal == 0 || memcmp(channel.ptr, topic->name, topic->literal) == 0);
 }
 
 static bool rest_matches(const struct topic *topic, struct slice channel)
@@ -130,7 +131,7 @@ static bool match_patterns(struct pubsub *hub, struct slice channel, struct hits
     return ok;
 }
 
-/* ---- the message ------------------------------------------------------------------------------------------------------- */
+/* ---- the message ------------------------------------------------------------------------------------------------- */
 
 /* "$<len>\r\n<data>\r\n"; returns the end, and where the data went. */
 static char *put_bulk(char *out, struct slice data, struct slice *copy_out)
@@ -303,7 +304,7 @@ void pubsub_lose(struct pubsub *hub, enum pubsub_kind kind)
     pthread_mutex_unlock(&hub->lock);
 }
 
-/* ---- delivery ---------------------------------------------------------------------------------------------------------- */
+/* ---- delivery ---------------------------------------------------------------------------------------------------- */
 
 static size_t deliver_message(unsigned loop, struct message *message,
                               void (*deliver)(void *owner, const struct pubsub_delivery *delivery))

@@ -12,7 +12,7 @@ static struct pubsub *hub_of(const struct worker *worker)
     return worker->server->pubsub;
 }
 
-/* ---- delivery ---------------------------------------------------------------------------------------------------------- */
+/* ---- delivery ---------------------------------------------------------------------------------------------------- */
 
 static void deliver(void *owner, const struct pubsub_delivery *delivery)
 {
@@ -94,10 +94,10 @@ void push_deliver_now(struct worker *worker)
     }
 }
 
-/* ---- publishers that wait ------------------------------------------------------------------------------------------------ */
+/* ---- publishers that wait ---------------------------------------------------------------------------------------- */
 
-/* Two sides meet here without a lock: a publisher notes that its worker has somebody who waits, then looks at the inboxes
- * again; a deliverer makes an inbox shorter, then looks at the notes. One of them sees the other. */
+/* Two sides meet here without a lock: a publisher notes that its worker has somebody who waits, then looks at the
+ * inboxes again; a deliverer makes an inbox shorter, then looks at the notes. One of them sees the other. */
 
 static void run_room(struct worker *worker, struct worker_message *message)
 {
@@ -148,7 +148,7 @@ bool push_in_transaction(struct session *session)
     return conn_of_session(session)->in_exec;
 }
 
-/* ---- sessions ------------------------------------------------------------------------------------------------------------ */
+/* ---- sessions ---------------------------------------------------------------------------------------------------- */
 
 void push_init(struct worker *worker)
 {

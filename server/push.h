@@ -1,11 +1,13 @@
-/* push: messages of the hub (pubsub.h) on connections: what a client that subscribes or monitors is sent besides replies.
+/* push: messages of the hub (pubsub.h) on connections: what a client that subscribes or monitors is sent besides
+ * replies.
  *
- * A message is appended to the replies of each of its receivers by the loop that serves them, between two commands, never within a
- * reply. A receiver that does not read is bounded like any slow reader, by client-output-buffer-limit of its class.
+ * A message is appended to the replies of each of its receivers by the loop that serves them, between two commands,
+ * never within a reply. A receiver that does not read is bounded like any slow reader, by client-output-buffer-limit
+ * of its class.
  *
- * A publisher whose message went to a loop with much to deliver already waits (CONN_WAITS_PUBLISH) until that loop has caught up, so
- * that fast publishers cannot fill the memory. What publishes without a client of its own (events of filters) is not held
- * up; when it is too much, its listeners are disconnected.
+ * A publisher whose message went to a loop with much to deliver already waits (CONN_WAITS_PUBLISH) until that loop has
+ * caught up, so that fast publishers cannot fill the memory. What publishes without a client of its own (events of
+ * filters) is not held up; when it is too much, its listeners are disconnected.
  *
  * Thread: the worker's, but for push_wake(). */
 #ifndef BLOOMERY_PUSH_H

@@ -37,7 +37,7 @@ static struct wire connect_wire(void)
         cr_assert_str_eq(text_got, expected, "%s: got '%s' instead of '%s'", command, text_got, expected);         \
     } while (0)
 
-/* ---- keyspace events ------------------------------------------------------------------------------------------------- */
+/* ---- keyspace events --------------------------------------------------------------------------------------------- */
 
 /* The events of both channels until `last` was seen on its key's channel, as "event name;..."; each comes on both, the
  * keyspace channel first. */
@@ -49,8 +49,8 @@ static const char *events_until(struct wire *sub, const char *last)
     do {
         char event[64], name[64];
         const char *got = wire_text(sub);
-        cr_assert_eq(sscanf(got, "[\"pmessage\",\"__key*\",\"__keyspace@0__:%63[^\"]\",\"%63[^\"]\"]", name, event), 2, "%s",
-                     got);
+        cr_assert_eq(sscanf(got, "[\"pmessage\",\"__key*\",\"__keyspace@0__:%63[^\"]\",\"%63[^\"]\"]", name, event), 2,
+                     "%s", got);
         snprintf(expected, sizeof(expected), "[\"pmessage\",\"__key*\",\"__keyevent@0__:%s\",\"%s\"]", event, name);
         got = wire_text(sub);
         cr_assert_str_eq(got, expected);
@@ -102,6 +102,9 @@ DAEMON_TEST(the_daemon, events, what_happens_to_filters)
     expect_events("DEL m none i", "del m;del i;");
     expect_events("BF.RESERVE t 0.01 10 TTL 1000", "new t;bloom.reserve t;expire t;");
     expect_events("UNLINK t", "del t;");
+    expect_events("BF.ADD e x|EXPIRE e 1000|PEXPIRE e 900000|PERSIST e|PERSIST e",
+                  "new e;bloom.reserve e;expire e;expire e;persist e;");
+    expect_events("EXPIRE e -1|EXPIRE none 10", "del e;");
     expect_events("BF.ADD a x|FLUSHALL", "new a;bloom.reserve a;");
     wire_close(&sub);
     wire_close(&client);
@@ -154,7 +157,8 @@ DAEMON_TEST(the_daemon, events, the_setting_decides)
     struct lines lines = {0};
     expect_ask(&client, "CONFIG GET notify-keyspace-events", "[\"notify-keyspace-events\",\"\"]");
     static const char *const settings[][2] = {
-        {"KEA", "AKE"}, {"Kg$lshzxetdE", "AKE"}, {"xgEK", "gxKE"}, {"KEmn", "nKEm"}, {"E", "E"}, {"g", "g"}, {"dK", "dK"}};
+        {"KEA", "AKE"}, {"Kg$lshzxetdE", "AKE"}, {"xgEK", "gxKE"}, {"KEmn", "nKEm"}, {"E", "E"}, {"g", "g"},
+        {"dK", "dK"}};
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         char command[128], expected[128];
         snprintf(command, sizeof(command), "CONFIG SET notify-keyspace-events %s", settings[i][0]);
@@ -239,7 +243,7 @@ DAEMON_TEST(the_daemon, events, expiry_of_many)
     wire_close(&client);
 }
 
-/* ---- MONITOR --------------------------------------------------------------------------------------------------------- */
+/* ---- MONITOR ----------------------------------------------------------------------------------------------------- */
 
 /* The next line without its time, which must look like one. */
 static const char *monitor_line(struct wire *monitor)
@@ -316,7 +320,8 @@ static char *put_command(char *at, const char *name, int c, int i)
     return at + sprintf(at, "*3\r\n$%zu\r\n%s\r\n$3\r\nf:%d\r\n$%d\r\n%s\r\n", strlen(name), name, c, len, item);
 }
 
-/* Pipelined adds and queries, which take a way of their own, are shown in order, from all workers, before their replies. */
+/* Pipelined adds and queries, which take a way of their own, are shown in order, from all workers, before their
+ * replies. */
 DAEMON_TEST(the_daemon, events, monitor_shows_pipelines_in_order)
 {
     enum { CLIENTS = 3, COMMANDS = 1500 };

@@ -1,4 +1,5 @@
-/* Channels between clients of several workers: the shapes in both protocols, order, what a subscriber may do, bounds. */
+/* Channels between clients of several workers: the shapes in both protocols, order, what a subscriber may do,
+ * bounds. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -53,7 +54,7 @@ static void expect_quiet(struct wire *wire, const char *pong)
     expect_ask(wire, "PING", pong);
 }
 
-/* ---- shapes ---------------------------------------------------------------------------------------------------------- */
+/* ---- shapes ------------------------------------------------------------------------------------------------------ */
 
 DAEMON_TEST(the_daemon, pubsub, shapes_in_resp2)
 {
@@ -76,12 +77,14 @@ DAEMON_TEST(the_daemon, pubsub, shapes_in_resp2)
     /* Nothing else than this is allowed meanwhile. */
     expect_ask(&sub, "PING", "[\"pong\",\"\"]");
     expect_ask(&sub, "PING x", "[\"pong\",\"x\"]");
-    expect_ask(&sub, "BF.ADD f x",
-               "-ERR Can't execute 'bf.add': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this "
-               "context");
-    expect_ask(&sub, "CLIENT ID",
-               "-ERR Can't execute 'client|id': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in "
-               "this context");
+    expect_ask(
+        &sub, "BF.ADD f x",
+        "-ERR Can't execute 'bf.add': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this "
+        "context");
+    expect_ask(
+        &sub, "CLIENT ID",
+        "-ERR Can't execute 'client|id': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in "
+        "this context");
     expect_ask(&sub, "UNSUBSCRIBE nothing", "[\"unsubscribe\",\"nothing\",:3]");
     expect_ask(&sub, "UNSUBSCRIBE", "[\"unsubscribe\",\"a\",:2]");
     expect_text(&sub, "[\"unsubscribe\",\"b\",:1]");
@@ -189,7 +192,7 @@ DAEMON_TEST(the_daemon, pubsub, messages_come_with_replies_off)
     wire_close(&pub);
 }
 
-/* ---- order ----------------------------------------------------------------------------------------------------------- */
+/* ---- order ------------------------------------------------------------------------------------------------------- */
 
 #define MANY 2000
 
@@ -243,8 +246,8 @@ DAEMON_TEST(the_daemon, pubsub, one_order_for_all)
     }
 }
 
-/* Whoever has seen the reply to a PUBLISH finds that every subscriber gets the message before anything it asks for then; and
- * a subscription that was answered gets every message from then on, and none from before. */
+/* Whoever has seen the reply to a PUBLISH finds that every subscriber gets the message before anything it asks for
+ * then; and a subscription that was answered gets every message from then on, and none from before. */
 DAEMON_TEST(the_daemon, pubsub, a_message_comes_before_what_is_asked_later)
 {
     struct wire pub = connect_wire(2);
@@ -272,7 +275,7 @@ DAEMON_TEST(the_daemon, pubsub, a_message_comes_before_what_is_asked_later)
     wire_close(&pub);
 }
 
-/* ---- bounds ---------------------------------------------------------------------------------------------------------- */
+/* ---- bounds ------------------------------------------------------------------------------------------------------ */
 
 static void publish_large(struct wire *pub, const char *channel, size_t len, const char *expected)
 {
@@ -290,7 +293,8 @@ DAEMON_TEST(the_daemon, pubsub, a_slow_subscriber_is_disconnected)
 {
     struct wire slow = connect_wire(2), good = connect_wire(2), pub = connect_wire(2);
     int small = 4096;
-    expect_ask(&pub, "CONFIG SET client-output-buffer-limit pubsub", "-ERR CONFIG SET failed (possibly related to argument "
+    expect_ask(&pub, "CONFIG SET client-output-buffer-limit pubsub",
+               "-ERR CONFIG SET failed (possibly related to argument "
                "'client-output-buffer-limit') - Wrong number of arguments in buffer limit configuration.");
     const struct word words[] = {{"CONFIG", 6}, {"SET", 3}, {"client-output-buffer-limit", 26}, {"pubsub 1mb 0 0", 14}};
     wire_send_command(&pub, words, 4);
@@ -324,7 +328,8 @@ DAEMON_TEST(the_daemon, pubsub, the_soft_limit_counts_seconds)
 {
     struct wire slow = connect_wire(2), pub = connect_wire(2);
     int small = 4096;
-    const struct word words[] = {{"CONFIG", 6}, {"SET", 3}, {"client-output-buffer-limit", 26}, {"pubsub 0 100kb 1", 16}};
+    const struct word words[] = {
+        {"CONFIG", 6}, {"SET", 3}, {"client-output-buffer-limit", 26}, {"pubsub 0 100kb 1", 16}};
     wire_send_command(&pub, words, 4);
     expect_text(&pub, "+OK");
     setsockopt(slow.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
@@ -350,7 +355,8 @@ DAEMON_TEST(the_daemon, pubsub, subscriptions_are_bounded)
         snprintf(command, sizeof(command), "SUBSCRIBE channel:%d", n++);
     } while (strncmp(wire_ask(&sub, command), ">[\"subscribe\"", 13) == 0);
     cr_assert_gt(n, 100);
-    expect_ask(&sub, command, "-ERR the subscriptions of this client would take more than client-subscriptions-limit (65536 "
+    expect_ask(&sub, command,
+               "-ERR the subscriptions of this client would take more than client-subscriptions-limit (65536 "
                "bytes)");
     expect_ask(&pub, "PUBLISH channel:0 x", ":1");
     expect_text(&sub, ">[\"message\",\"channel:0\",\"x\"]");
@@ -487,7 +493,7 @@ DAEMON_TEST(the_daemon, pubsub, much_is_delivered_in_turns)
     wire_close(&pub);
 }
 
-/* ---- all at once ----------------------------------------------------------------------------------------------------- */
+/* ---- all at once ------------------------------------------------------------------------------------------------- */
 
 /* A client that comes, listens, publishes, and goes at any moment, with messages for it still on their way. */
 static void *come_and_go(void *arg)
@@ -502,7 +508,8 @@ static void *come_and_go(void *arg)
         if (rand_r(&state) % 4 == 0)
             at += sprintf(at, "MONITOR\r\n");
         for (int i = 0; i < 30; i++) {
-            static const char *const commands[] = {"SUBSCRIBE", "UNSUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "PUNSUBSCRIBE"};
+            static const char *const commands[] = {"SUBSCRIBE", "UNSUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE",
+                                                   "PUNSUBSCRIBE"};
             unsigned n = (unsigned)rand_r(&state);
             if (n % 3)
                 at += sprintf(at, "PUBLISH ch%u message\r\nSPUBLISH ch%u message\r\n", n % 5, n % 7);
@@ -545,7 +552,8 @@ DAEMON_TEST(the_daemon, pubsub, clients_come_and_go)
     }
     for (size_t i = 0; i < 6; i++)
         pthread_join(threads[i], NULL);
-    while (strcmp(wire_ask(&asker, "PUBSUB NUMPAT"), ":0") != 0 || strcmp(wire_ask(&asker, "PUBSUB CHANNELS"), "[]") != 0 ||
+    while (strcmp(wire_ask(&asker, "PUBSUB NUMPAT"), ":0") != 0 ||
+           strcmp(wire_ask(&asker, "PUBSUB CHANNELS"), "[]") != 0 ||
            strcmp(wire_ask(&asker, "PUBSUB SHARDCHANNELS"), "[]") != 0)
         usleep(1000);
     expect_ask(&asker, "PUBLISH ch0 x", ":0");

@@ -1,9 +1,9 @@
-/* The hub under many threads: loops whose clients subscribe, unsubscribe and go away, while others publish to channels that
- * patterns match as well. Run under ThreadSanitizer and AddressSanitizer too: they see what is freed too early.
+/* The hub under many threads: loops whose clients subscribe, unsubscribe and go away, while others publish to channels
+ * that patterns match as well. Run under ThreadSanitizer and AddressSanitizer too: they see what is freed too early.
  *
- * Claims: a client that stays subscribed gets every message of each publisher, in order, once by its channel and once by
- * its pattern; all clients see the messages of all publishers in the same order; nobody gets what it has not subscribed to; a woken loop finds
- * everything, so no wake is lost; in the end nothing is accounted for. */
+ * Claims: a client that stays subscribed gets every message of each publisher, in order, once by its channel and once
+ * by its pattern; all clients see the messages of all publishers in the same order; nobody gets what it has not
+ * subscribed to; a woken loop finds everything, so no wake is lost; in the end nothing is accounted for. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -22,14 +22,14 @@ static _Atomic int publishing = PUBLISHERS;
 static _Atomic int ready;
 static _Atomic int failures;
 
-#define CLAIM(cond, ...)                                                                                                \
-    do {                                                                                                               \
-        if (!(cond)) {                                                                                                 \
-            fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);                                                            \
-            fprintf(stderr, __VA_ARGS__);                                                                              \
-            fputc('\n', stderr);                                                                                       \
-            atomic_fetch_add(&failures, 1);                                                                            \
-        }                                                                                                              \
+#define CLAIM(cond, ...)                                    \
+    do {                                                    \
+        if (!(cond)) {                                      \
+            fprintf(stderr, "%s:%d: ", __FILE__, __LINE__); \
+            fprintf(stderr, __VA_ARGS__);                   \
+            fputc('\n', stderr);                            \
+            atomic_fetch_add(&failures, 1);                 \
+        }                                                   \
     } while (0)
 
 /* A loop that sleeps until it is woken. */
@@ -126,7 +126,8 @@ static void *loop_main(void *arg)
 {
     unsigned i = (unsigned)(uintptr_t)arg, state = i + 1;
     struct listener steady = {.steady = true}, restless = {.steady = false};
-    if (pubsub_client_create(&steady.client, hub, i, &steady) || pubsub_client_create(&restless.client, hub, i, &restless))
+    if (pubsub_client_create(&steady.client, hub, i, &steady) ||
+        pubsub_client_create(&restless.client, hub, i, &restless))
         abort();
     pubsub_subscribe(steady.client, PUBSUB_CHANNEL, text("steady"), SIZE_MAX);
     pubsub_subscribe(steady.client, PUBSUB_PATTERN, text("ste?d*y"), SIZE_MAX);
@@ -173,7 +174,8 @@ static void count_name(void *ctx, struct slice name)
     ++*(unsigned *)ctx;
 }
 
-/* What PUBSUB and INFO ask, meanwhile; and patterns that are matched off the lock, coming and going in a loop of their own. */
+/* What PUBSUB and INFO ask, meanwhile; and patterns that are matched off the lock, coming and going in a loop of their
+ * own. */
 static void *asker_main(void *arg)
 {
     (void)arg;

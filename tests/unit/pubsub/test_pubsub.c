@@ -1,5 +1,5 @@
-/* The hub without threads: who gets what, in which order, what it counts, what it bounds, and what is left of it after a
- * failed allocation. Loops are numbers here; a wake is noted, and deliveries are written down as text. */
+/* The hub without threads: who gets what, in which order, what it counts, what it bounds, and what is left of it after
+ * a failed allocation. Loops are numbers here; a wake is noted, and deliveries are written down as text. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -69,9 +69,9 @@ static void note(void *owner, const struct pubsub_delivery *d)
 {
     static const char kinds[] = "cpsm";
     size_t used = strlen(got);
-    snprintf(got + used, sizeof(got) - used, "%s:%c:%.*s:%.*s:%.*s ", (const char *)owner, kinds[d->kind], (int)d->pattern.len,
-             d->pattern.len ? d->pattern.ptr : "", (int)d->channel.len, d->channel.len ? d->channel.ptr : "",
-             (int)d->payload.len, d->payload.ptr);
+    snprintf(got + used, sizeof(got) - used, "%s:%c:%.*s:%.*s:%.*s ", (const char *)owner, kinds[d->kind],
+             (int)d->pattern.len, d->pattern.len ? d->pattern.ptr : "", (int)d->channel.len,
+             d->channel.len ? d->channel.ptr : "", (int)d->payload.len, d->payload.ptr);
 }
 
 static const char *deliver(unsigned loop)
@@ -136,8 +136,8 @@ Test(pubsub, patterns_and_channels_count_each)
     tear_down();
 }
 
-/* What was published before does not reach who subscribes after, even when it is still on its way to that loop; and what
- * was on its way to who has left is dropped. */
+/* What was published before does not reach who subscribes after, even when it is still on its way to that loop; and
+ * what was on its way to who has left is dropped. */
 Test(pubsub, a_subscription_begins_where_it_begins)
 {
     struct pubsub_client *a = client(0, "A"), *b = client(0, "B");
@@ -278,8 +278,8 @@ Test(pubsub, memory_of_a_client_is_bounded)
     tear_down();
 }
 
-/* A loop that does not deliver: publishers are told past PUBSUB_INBOX_HIGH, messages are dropped past PUBSUB_INBOX_MAX, and the
- * loop is told once. Other loops are not concerned. */
+/* A loop that does not deliver: publishers are told past PUBSUB_INBOX_HIGH, messages are dropped past
+ * PUBSUB_INBOX_MAX, and the loop is told once. Other loops are not concerned. */
 Test(pubsub, an_inbox_is_bounded)
 {
     struct pubsub_client *a = client(0, "A"), *b = client(1, "B");
@@ -333,7 +333,8 @@ Test(pubsub, delivery_may_stop_and_go_on)
     tear_down();
 }
 
-/* Patterns that take long are matched all the same, whatever stands between them in the list; and the caller could know. */
+/* Patterns that take long are matched all the same, whatever stands between them in the list; and the caller could
+ * know. */
 Test(pubsub, hostile_patterns_match_off_the_lock)
 {
     struct pubsub_client *a = client(0, "A");
@@ -361,7 +362,8 @@ Test(pubsub, hostile_patterns_match_off_the_lock)
     tear_down();
 }
 
-/* Every allocation of a whole life fails in turn: the call says so, nothing is left half done, and afterwards all works. */
+/* Every allocation of a whole life fails in turn: the call says so, nothing is left half done, and afterwards all
+ * works. */
 static int life(void)
 {
     struct pubsub_client *a = NULL, *b = NULL;

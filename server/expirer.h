@@ -8,7 +8,7 @@ struct expirer;
 struct notify;
 struct registry;
 
-/* Starts the thread. 0, -ENOMEM or another -errno. */
+/* Starts the thread, which goes no faster than the events of expired filters are published. 0, -ENOMEM or another -errno. */
 int expirer_create(struct expirer **expirer_out, struct registry *registry, const struct notify *notify);
 
 /* Ends it. NULL is fine. */

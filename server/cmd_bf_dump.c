@@ -92,7 +92,7 @@ static void scandump_job(struct command_job *job)
 
 void cmd_bf_scandump(struct command_ctx *ctx)
 {
-    content_defer(ctx, scandump_job);
+    content_defer(ctx, REGISTRY_MAX_NAME, scandump_job);
 }
 
 /* ---- BF.LOADCHUNK ---------------------------------------------------------------------------------------------------- */
@@ -205,5 +205,5 @@ static void loadchunk_job(struct command_job *job)
 
 void cmd_bf_loadchunk(struct command_ctx *ctx)
 {
-    content_defer(ctx, loadchunk_job);
+    content_defer(ctx, DUMP_CHUNK_MAX, loadchunk_job);
 }

@@ -7,6 +7,7 @@
 #include "content.h"
 #include "handlers.h"
 
+#define MERGE_MAX_SOURCES 1000 /* each one is pinned and ORed, by one thread */
 #define MERGE_TRIES 16 /* each one means that somebody has deleted or replaced the destination while it was being merged */
 
 struct source {
@@ -204,7 +205,11 @@ static void merge_job(struct command_job *job)
 
 void cmd_bf_merge(struct command_ctx *ctx)
 {
-    content_defer(ctx, merge_job);
+    if (command_argc(ctx) > 2 + MERGE_MAX_SOURCES) {
+        reply_errorf(ctx->reply, "ERR at most %d filters can be merged at a time", MERGE_MAX_SOURCES);
+        return;
+    }
+    content_defer(ctx, REGISTRY_MAX_NAME, merge_job);
 }
 
 /* ---- BF.CLEAR -------------------------------------------------------------------------------------------------------- */
@@ -248,5 +253,5 @@ static void clear_job(struct command_job *job)
 
 void cmd_bf_clear(struct command_ctx *ctx)
 {
-    content_defer(ctx, clear_job);
+    content_defer(ctx, REGISTRY_MAX_NAME, clear_job);
 }

@@ -60,7 +60,7 @@ static void dump_job(struct command_job *job)
 
 void cmd_dump(struct command_ctx *ctx)
 {
-    content_defer(ctx, dump_job);
+    content_defer(ctx, REGISTRY_MAX_NAME, dump_job);
 }
 
 /* ---- RESTORE --------------------------------------------------------------------------------------------------------- */
@@ -181,7 +181,7 @@ void cmd_restore(struct command_ctx *ctx)
         reply_errorf(ctx->reply, "ERR a dump in one piece has at most %u bytes: use BF.LOADCHUNK", DUMP_MAX_BYTES);
         return;
     }
-    content_defer(ctx, restore_job);
+    content_defer(ctx, DUMP_MAX_BYTES, restore_job);
 }
 
 /* ---- COPY ------------------------------------------------------------------------------------------------------------ */
@@ -278,5 +278,5 @@ static void copy_job(struct command_job *job)
 
 void cmd_copy(struct command_ctx *ctx)
 {
-    content_defer(ctx, copy_job);
+    content_defer(ctx, REGISTRY_MAX_NAME, copy_job);
 }

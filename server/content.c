@@ -8,11 +8,16 @@
 
 /* ---- arguments for jobs ---------------------------------------------------------------------------------------------- */
 
-void content_defer(struct command_ctx *ctx, void (*run)(struct command_job *job))
+static struct slice cut(struct slice arg, size_t longest)
+{
+    return (struct slice){arg.ptr, arg.len > longest ? longest + 1 : arg.len};
+}
+
+void content_defer(struct command_ctx *ctx, size_t longest, void (*run)(struct command_job *job))
 {
     size_t argc = command_argc(ctx), bytes = 0;
     for (size_t i = 0; i < argc; i++)
-        bytes += command_arg(ctx, i).len;
+        bytes += cut(command_arg(ctx, i), longest).len;
     struct job_args *args = malloc(sizeof(*args) + argc * sizeof(args->argv[0]) + bytes);
     if (!args) {
         reply_error(ctx->reply, "ERR out of memory");
@@ -21,7 +26,7 @@ void content_defer(struct command_ctx *ctx, void (*run)(struct command_job *job)
     char *at = (char *)&args->argv[argc];
     args->argc = argc;
     for (size_t i = 0; i < argc; i++) {
-        struct slice arg = command_arg(ctx, i);
+        struct slice arg = cut(command_arg(ctx, i), longest);
         args->argv[i] = (struct slice){at, arg.len};
         if (arg.len)
             memcpy(at, arg.ptr, arg.len);

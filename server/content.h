@@ -22,8 +22,9 @@ struct job_args {
     struct slice argv[];
 };
 
-/* Copies all arguments and defers the command; job->data is the struct job_args. Thread: loop. */
-void content_defer(struct command_ctx *ctx, void (*run)(struct command_job *job));
+/* Copies all arguments and defers the command; job->data is the struct job_args. An argument longer than `longest` is cut to
+ * one byte more, so that somebody's mistake of half a gigabyte is not copied on the loop. Thread: loop. */
+void content_defer(struct command_ctx *ctx, size_t longest, void (*run)(struct command_job *job));
 
 /* ---- making ---------------------------------------------------------------------------------------------------------- */
 

@@ -137,10 +137,10 @@ DAEMON_TEST(the_daemon, content, a_wrong_chunk_ends_the_load)
     for_items(client, "BF.MADD", "f", "i", 1000);
     int n = scandump(client, "f", chunks);
     cr_assert_geq(n, 5);
-    for (int way = 0; way < 6; way++) {
+    for (int way = 0; way < 7; way++) {
         cr_assert_str_eq(loadchunk(client, "g", &chunks[0]), "+OK");
         cr_assert_str_eq(loadchunk(client, "g", &chunks[1]), "+OK");
-        char *copy = malloc(chunks[2].len);
+        char *copy = calloc(1, 3 << 20);
         memcpy(copy, chunks[2].data, chunks[2].len);
         bad = chunks[2];
         bad.data = copy;
@@ -154,6 +154,8 @@ DAEMON_TEST(the_daemon, content, a_wrong_chunk_ends_the_load)
             bad = chunks[3];                   /* one is missing */
         else if (way == 4)
             bad = chunks[0];                   /* from the beginning again */
+        else if (way == 5)
+            bad.len = 3 << 20;                 /* far too long */
         else
             strcpy(bad.iterator, chunks[3].iterator); /* the iterator of another */
         const char *reply = loadchunk(client, "g", &bad);
@@ -337,6 +339,14 @@ DAEMON_TEST(the_daemon, content, merge)
     cr_assert(card >= 485 && card <= 500, "%lld", card);
     expect(client, "+OK", "BF.MERGE new a b");
     cr_assert_eq(for_items(client, "BF.MEXISTS", "new", "a", 200), 200);
+    char *many = malloc(1001 * 2 + 32);
+    strcpy(many, "BF.MERGE a");
+    for (int i = 0; i < 1001; i++)
+        strcat(many, " b");
+    expect(client, "-ERR at most 1000 filters can be merged at a time", many);
+    many[strlen(many) - 2] = '\0';
+    expect(client, "+OK", many);
+    free(many);
     expect(client, "+OK", "BF.RESERVE other 0.001 1001");
     expect(client, "-ERR 'a' and 'other' cannot be merged: the capacities differ: 1000 and 1001", "BF.MERGE a b other");
     for_items(client, "BF.MADD", "c", "c", 990);

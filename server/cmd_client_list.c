@@ -217,7 +217,7 @@ static void kill_one(void *ctx, struct session *session)
         larger->size = size;
         *place = v = larger;
     }
-    atomic_fetch_or_explicit(&session->flags, SESSION_KILLED, memory_order_relaxed);
+    atomic_fetch_or_explicit(&session->flags, SESSION_KILLED, memory_order_acq_rel);
     v->ids[v->n++] = session->id;
     killing->killed++;
 }

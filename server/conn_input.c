@@ -227,10 +227,22 @@ static void take_input(struct conn *conn, char *data, size_t len)
         conn_update(conn);
 }
 
+/* Whether CLIENT KILL has ended the connection: looked at before anything is taken from it, so that nothing it sends after
+ * the reply to CLIENT KILL is run, though that reply does not wait for all workers. */
+static bool is_killed(struct conn *conn)
+{
+    if (!(atomic_load_explicit(&conn->session.flags, memory_order_acquire) & SESSION_KILLED))
+        return false;
+    conn_close_after_reply(conn);
+    return true;
+}
+
 void conn_read(struct conn *conn)
 {
     size_t size;
     bool own;
+    if (is_killed(conn))
+        return;
     char *space = input_space(conn, &size, &own);
     if (!space) {
         over_input_limit(conn);
@@ -259,6 +271,8 @@ void conn_read(struct conn *conn)
 
 void conn_take_turn(struct conn *conn)
 {
+    if (is_killed(conn))
+        return;
     if (conn->in_len && conn_may_run(conn))
         take_input(conn, conn->in, conn->in_len);
     else

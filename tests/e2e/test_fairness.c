@@ -135,7 +135,7 @@ static bool seen_in_the_middle(struct wire *wire, redisContext *other, const str
  * filter, the rest is not added to anything and the reply says so. */
 DAEMON_TEST(the_daemon, fairness, others_are_served_in_the_middle_of_a_batch)
 {
-    enum { ITEMS = 300000, ATTEMPTS = 50 };
+    enum { ITEMS = 100000, ATTEMPTS = 50 };
     struct text batch = {0};
     redisContext *other = client_open(the_daemon.port);
     struct wire wire;
@@ -168,7 +168,7 @@ DAEMON_TEST(the_daemon, fairness, others_are_served_in_the_middle_of_a_batch)
  * CLIENT PAUSE holds it where it is. */
 DAEMON_TEST(the_daemon, fairness, settings_change_in_the_middle_of_a_batch)
 {
-    enum { ITEMS = 300000, ATTEMPTS = 50 };
+    enum { ITEMS = 100000, ATTEMPTS = 50 };
     struct text batch = {0};
     redisContext *other = client_open(the_daemon.port);
     struct wire wire;

@@ -297,10 +297,13 @@ DAEMON_TEST(daemon_under_test, persistence, save_under_load)
     }
 }
 
+/* Connected before the time to the kill begins: on a busy machine a thread may begin after it. */
+static redisContext *saving_client, *adding_client;
+
 static void *save_on(void *arg)
 {
     _Atomic int *covered = arg;
-    redisContext *client = client_open(PORT);
+    redisContext *client = saving_client;
     while (atomic_load(&going)) {
         int before = atomic_load(&acknowledged);
         redisReply *reply = redisCommand(client, "SAVE");
@@ -319,7 +322,7 @@ static void *save_on(void *arg)
 
 static void *add_until_killed(void *arg)
 {
-    redisContext *client = client_open(PORT);
+    redisContext *client = adding_client;
     (void)arg;
     for (int i = atomic_load(&acknowledged);; i++) {
         redisReply *reply = redisCommand(client, "BF.ADD busy item:%d", i);
@@ -345,6 +348,8 @@ DAEMON_TEST(daemon_under_test, persistence, kill_at_any_moment)
     _Atomic int covered = 0;
     for (int round = 0; round < 20; round++) {
         pthread_t adder, saver;
+        saving_client = client_open(PORT);
+        adding_client = client_open(PORT);
         atomic_store(&going, true);
         atomic_store(&acknowledged, covered); /* what came after the last good save may have been lost */
         cr_assert_eq(pthread_create(&adder, NULL, add_until_killed, NULL), 0);

@@ -1,4 +1,4 @@
-/* id_map: from filter ids to anything: an open-addressing table. Internal to persist.
+/* id_map: from filter ids to anything: an open-addressing table, for the store and for the recovery from the log.
  *
  * Lifetime: zeroed storage to id_map_deinit(); the values are the caller's. Thread: one at a time. */
 #ifndef BLOOMERY_ID_MAP_H

@@ -424,6 +424,8 @@ static int read_all(struct log_reader *r, struct errbuf *err)
         if (r->segments[i].unused || r->segments[i].lost)
             continue;
         r->summary.segments++;
+        if (!r->summary.first_segment)
+            r->summary.first_segment = r->segments[i].number;
         rc = read_segment(r, &r->segments[i], err);
     }
     return rc == 0 ? sync_last(r, err) : rc;

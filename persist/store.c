@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "filterdb.h"
 #include "store_internal.h"
 
 /* ---- paths --------------------------------------------------------------------------------------------------------- */
@@ -123,6 +124,8 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t o
     struct store *store = opening->store;
     struct index_entry entry = {.id = filter->id, .nlayers = (uint8_t)filter->nlayers};
 
+    for (unsigned i = 0; i < filter->nlayers; i++)
+        store->opened_bytes += filterdb_bytes(filter->layers[i].nwords);
     entry.dir_hash = index_dir_hash(&store->index, filter->dir);
     index_set_offset(&entry, offset);
     if (index_find_id(&store->index, filter->id) != INDEX_NONE) {
@@ -481,6 +484,11 @@ uint64_t store_next_id(const struct store *store)
 size_t store_count(const struct store *store)
 {
     return atomic_load(&store->count);
+}
+
+uint64_t store_opened_bytes(const struct store *store)
+{
+    return store->opened_bytes;
 }
 
 struct store_checkpoint store_checkpoint(const struct store *store)

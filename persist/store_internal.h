@@ -19,6 +19,7 @@
 #include "store_index.h"
 
 struct store {
+    uint64_t opened_bytes;
     const struct fsops *fs;
     store_report_fn *report;
     void *report_ctx;

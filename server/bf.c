@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "journal.h"
 #include "notify.h"
 #include "usage.h"
 
@@ -121,8 +122,20 @@ static struct bloom_filter *bf_filter_for_add(struct bf_call *call)
 
 /* ---- events ---------------------------------------------------------------------------------------------------------- */
 
-/* What an add was told about itself: only so can exactly one of many adders say that the filter has grown or become full. */
+/* Where the call's adds are noted; NULL: nowhere. */
+static const struct bloom_journal *journal_of(const struct bf_call *call, struct bloom_journal *journal)
+{
+    if (!call->ring)
+        return NULL;
+    *journal = (struct bloom_journal){.ops = &journal_ops, .ctx = call->ring, .id = call->entry->id};
+    return journal;
+}
+
+/* What an add was told about itself: only so can exactly one of many adders say that the filter has grown or become full.
+ * The log is told, too. */
 struct add_note {
+    uint64_t id;
+    struct journal_ring *ring; /* NULL: there is no log */
     bool grew;
     uint64_t ordinal;
 };
@@ -130,29 +143,26 @@ struct add_note {
 static void note_add(void *ctx, uint64_t id, struct bloom_hash hash, unsigned layer, uint64_t ordinal)
 {
     struct add_note *note = ctx;
-    (void)id;
-    (void)hash;
-    (void)layer;
-    note->ordinal = ordinal;
+    if (note->ring)
+        journal_ops.add(note->ring, id, hash, layer, ordinal);
+    if (id == note->id) /* not the part of a filter that is to take its place */
+        note->ordinal = ordinal;
 }
 
 static int note_grow(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape, struct errbuf *err)
 {
     struct add_note *note = ctx;
-    (void)id;
-    (void)layer;
-    (void)shape;
-    (void)err;
-    note->grew = true;
-    return 0;
+    int status = note->ring ? journal_ops.grow(note->ring, id, layer, shape, err) : 0;
+    note->grew |= status == 0 && id == note->id;
+    return status;
 }
 
 static enum bloom_add add_noted(struct bf_call *call, const struct bloom_probe *probe, struct bloom_filter *filter,
                                 struct errbuf *err)
 {
     static const struct bloom_journal_ops ops = {note_add, note_grow};
-    struct add_note note = {false, 0};
-    struct bloom_journal journal = {&ops, &note, call->entry->id};
+    struct add_note note = {.id = call->entry->id, .ring = call->ring};
+    struct bloom_journal journal = {&ops, &note, note.id};
     enum bloom_add result = bloom_probe_add_journaled(probe, filter, &journal, err);
     if (result != BLOOM_ADDED)
         return result;
@@ -168,7 +178,8 @@ static inline enum bloom_add add_probed(struct bf_call *call, const struct bloom
 {
     if (__builtin_expect(notify_wants(call->server->notify, NOTIFY_MODULE), false))
         return add_noted(call, probe, filter, err);
-    return bloom_probe_add(probe, filter, err);
+    struct bloom_journal journal;
+    return bloom_probe_add_journaled(probe, filter, journal_of(call, &journal), err);
 }
 
 /* ---- one item -------------------------------------------------------------------------------------------------------- */

@@ -26,6 +26,7 @@ struct bf_call {
     struct server *server;
     struct stats *stats;
     struct reply *reply;
+    struct journal_ring *ring; /* of the worker: where adds are noted; NULL: nowhere (journal.h) */
     struct slice name;
     uint64_t name_hash;
     struct command_ctx *ctx; /* for many items: the command's, which may do them in slices (command_slice()) */

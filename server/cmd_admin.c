@@ -7,6 +7,7 @@
 
 #include "command.h"
 #include "handlers.h"
+#include "journal.h"
 #include "log.h"
 #include "server.h"
 #include "sleep.h"
@@ -73,6 +74,19 @@ void cmd_wait(struct command_ctx *ctx)
 /* What is answered when the wait is over: nobody has anything. */
 #define NONE_LOCAL_NONE_REMOTE "*2\r\n:0\r\n:0\r\n"
 
+/* There are no replicas: it ends when everything up to now is on this disk, or cannot be. */
+static void wait_for_log(struct command_job *job)
+{
+    struct journal *journal = server_journal(job->server);
+    struct errbuf err;
+    rcu_reader_offline();
+    int status = journal ? journal_sync(journal, &err) : -1;
+    rcu_reader_online();
+    reply_array(&job->reply, 2);
+    reply_integer(&job->reply, status == 0);
+    reply_integer(&job->reply, 0);
+}
+
 void cmd_waitaof(struct command_ctx *ctx)
 {
     int64_t local, replicas, ms;
@@ -83,6 +97,8 @@ void cmd_waitaof(struct command_ctx *ctx)
         reply_error(ctx->reply, "ERR value is out of range, must be positive");
     } else if (!read_timeout(ctx, 3, &ms)) {
         return;
+    } else if (local > 0 && server_config(ctx->server)->appendonly) {
+        command_defer(ctx, wait_for_log, NULL);
     } else if (local > 0) {
         reply_error(ctx->reply, "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.");
     } else if (replicas == 0) {

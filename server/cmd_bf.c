@@ -11,6 +11,7 @@ struct bf_call bf_call_of(struct command_ctx *ctx)
         .server = ctx->server,
         .stats = ctx->stats,
         .reply = ctx->reply,
+        .ring = ctx->ring,
         .ctx = ctx,
         .name = name,
         .name_hash = registry_hash(ctx->server->registry, name),

@@ -17,6 +17,7 @@
 #include "resp_parse.h"
 #include "session.h"
 
+struct journal_ring;
 struct server;
 struct worker;
 struct stats;
@@ -51,6 +52,7 @@ struct command_ctx {
     const struct command *command;     /* the row, of the subcommand where there is one */
     const struct resp_command *args;   /* argument 0 is the command's name */
     struct reply *reply;
+    struct journal_ring *ring;         /* where adds are noted; NULL: nowhere (journal.h) */
     struct command_slice *slice;       /* NULL: all at once */
     bool later;                        /* set by a handler that has replied nothing and made its connection wait: it is
                                           called again with the same arguments */

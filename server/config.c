@@ -21,7 +21,7 @@
 static const char *const log_levels[] = {"debug", "verbose", "notice", "warning", "nothing", NULL};
 static const char *const quarantine_policies[] = {"error", "maybe", NULL};
 static const char *const enable_policies[] = {"no", "local", "yes", NULL};
-static const char *const only_no[] = {"no", NULL};
+static const char *const appendfsync_policies[] = {"always", "everysec", "no", NULL}; /* enum journal_policy */
 static const char *const missing_filter_replies[] = {"absent", "null", "error", NULL};
 static const char *const only_noeviction[] = {"noeviction", NULL};
 

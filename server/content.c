@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "bloom_merge.h"
+#include "journal.h"
+#include "rcu.h"
+#include "store.h"
 
 /* ---- arguments for jobs ---------------------------------------------------------------------------------------------- */
 
@@ -92,13 +95,69 @@ bool content_prepare_like(struct command_job *job, struct slice name, const stru
     return content_prepare(job, name, bloom_filter_params(like), shapes, nlayers, entry_out);
 }
 
+/* Contents that the log cannot hold are on the disk before the log says that they are there. While adds to the filter that it
+ * replaces are passed on to it they are noted for it, too: those that have been noted before the segments are kept have set
+ * their bits when the files are written, and those that the files have counted are in the log before its record is. */
+static int write_contents(struct server *server, struct journal *journal, struct entry *entry,
+                          const struct content_publication *publication, struct store_record *record, struct errbuf *err)
+{
+    struct slice name = entry_created_name(entry);
+    struct store_item item = {
+        .id = entry->id,
+        .name = name.ptr,
+        .name_len = name.len,
+        .filter = entry_filter(entry),
+        .expires_ms = publication->how.expires_ms,
+    };
+    if (publication->absorbs)
+        rcu_wait_for_readers();
+    entry_mark_clean(entry); /* before its bits are read: what is added from here on marks it again */
+    int status = store_write(server->store, &item, record, err);
+    if (status == 0 && publication->absorbs && !journal_held()) {
+        rcu_wait_for_readers();
+        status = journal_sync(journal, err);
+        if (status) {
+            store_discard(server->store, entry->id);
+            free(record->text);
+        }
+    }
+    return status;
+}
+
 int content_publish(struct server *server, struct entry *entry, const struct content_publication *publication,
                     struct errbuf *err)
 {
-    (void)err;
     struct registry_publication how = publication->how;
+    struct journal *journal = server_journal(server);
+    struct store_record record = {NULL, 0};
+    struct journal_keep keep;
+    bool write = journal && journal_records(journal) && !publication->empty;
+    bool online = rcu_reader_is_online();
+    int status = 0;
     how.empty = publication->empty;
-    return registry_publish(server->registry, entry, &how);
+    if (write) {
+        rcu_reader_offline(); /* it waits for the disk; the entry is not in the registry, and ours */
+        journal_keep_begin(journal, &keep);
+        status = write_contents(server, journal, entry, publication, &record, err);
+        if (online)
+            rcu_reader_online();
+        if (status) {
+            journal_keep_end(journal, &keep);
+            return status;
+        }
+        how.payload = &record;
+    }
+    uint64_t id = entry->id; /* once it is published somebody may delete it */
+    status = registry_publish(server->registry, entry, &how);
+    if (write) {
+        if (status == REGISTRY_OK)
+            store_published(server->store, id);
+        else
+            store_discard(server->store, id);
+        journal_keep_end(journal, &keep);
+        free(record.text);
+    }
+    return status;
 }
 
 /* ---- finding --------------------------------------------------------------------------------------------------------- */

@@ -8,7 +8,9 @@
 #include "command.h"
 #include "conn.h"
 #include "handlers.h"
+#include "journal_ring.h"
 #include "log.h"
+#include "persistence.h"
 #include "monitor.h"
 #include "push.h"
 #include "timing.h"
@@ -122,6 +124,23 @@ static uint32_t effective_flags(const struct conn *conn, const struct command *c
     return command->handler == cmd_exec ? command->flags | transaction_flags(conn) : command->flags;
 }
 
+static void reject_write(struct conn *conn, const struct command *command)
+{
+    char text[ERRBUF_SIZE + 256];
+    /* It may just have become possible again: then what is refused here is refused once too often. */
+    if (!persistence_refusal(conn->worker->server, text, sizeof(text)))
+        snprintf(text, sizeof(text), "MISCONF Errors writing to the AOF file: it could not be written a moment ago");
+    reject(conn, command, text);
+}
+
+/* Room for what the command may add, twice: an add to a filter that is being replaced is noted for both. */
+static bool reserve_room(struct conn *conn, const struct resp_command *cmd, const struct command *command)
+{
+    struct worker *worker = conn->worker;
+    size_t n = cmd->argc > COMMAND_SLICE && !conn->in_exec ? COMMAND_SLICE : cmd->argc;
+    return !worker->ring || !(command->flags & CMD_WRITE) || ring_reserve(worker->ring, 2 * n) == 0;
+}
+
 /* The row to run, after all checks; NULL when the command has been answered with an error. */
 static const struct command *check(struct conn *conn, const struct resp_command *cmd, const struct command *command)
 {
@@ -144,6 +163,16 @@ static const struct command *check(struct conn *conn, const struct resp_command 
     /* CLIENT REPLY would leave EXEC's array with fewer elements than it announces. */
     if ((conn->modes & CONN_IN_MULTI) && ((command->flags & CMD_NO_MULTI) || command->handler == cmd_client_reply)) {
         reject(conn, command, "ERR Command not allowed inside a transaction");
+        return NULL;
+    }
+    if (conn->slice.done) /* it has been let through, and is half done */
+        return command;
+    if (conn->worker->loading && !(command->flags & CMD_LOADING)) {
+        reject(conn, command, "LOADING Bloomery is loading the filters, INFO persistence says how far it is");
+        return NULL;
+    }
+    if (conn->worker->refuses_writes && (effective_flags(conn, command) & CMD_WRITE)) {
+        reject_write(conn, command);
         return NULL;
     }
     if (conn->worker->over_memory && (effective_flags(conn, command) & CMD_DENYOOM)) {
@@ -191,6 +220,7 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
         .args = cmd,
         .reply = sliced ? &slice_reply : &conn->reply,
         .slice = sliced ? &conn->slice : NULL,
+        .ring = worker->ring,
     };
     size_t before = buf_len(&conn->out);
     if (sliced)
@@ -224,6 +254,12 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
  * eight bytes at a time, letters made lower case by setting their bit. */
 #define LOWER UINT64_C(0x2020202020202020)
 
+/* Room in the log for all adds that the window may hold. */
+static bool window_has_room(struct worker *worker)
+{
+    return !worker->ring || ring_reserve(worker->ring, 2 * (WINDOW_SIZE + 1)) == 0;
+}
+
 static void count_windowed(struct conn *conn, enum window_kind kind)
 {
     struct worker *worker = conn->worker;
@@ -252,7 +288,7 @@ static bool take_into_window(struct conn *conn, const struct resp_command *cmd)
     } else if (name.len == 6) {
         memcpy(&word, name.ptr, 6);
         memcpy(&want, add, 8);
-        if ((word | LOWER) != (want | LOWER) || name.ptr[2] != '.' || worker->no_window_add)
+        if ((word | LOWER) != (want | LOWER) || name.ptr[2] != '.' || worker->no_window_add || !window_has_room(worker))
             return false;
         kind = WINDOW_ADD;
     } else {
@@ -270,6 +306,8 @@ size_t dispatch_repeated(struct conn *conn, const char *data, size_t len)
 {
     struct worker *worker = conn->worker;
     struct slice item;
+    if (!window_has_room(worker))
+        return 0;
     size_t n = resp_repeat_match(&worker->window.repeat, data, len, worker->limits.max_bulk, &item);
     if (n) {
         window_push_repeated(worker, item);
@@ -283,6 +321,10 @@ void dispatch_queued(struct conn *conn, const struct command *command, const str
     if (take_into_window(conn, cmd))
         return;
     window_flush(conn->worker);
+    if (!reserve_room(conn, cmd, command)) {
+        reject(conn, command, "OOM out of memory for the log");
+        return;
+    }
     bool later = run(conn, cmd, command);
     CHECK(!later); /* there is no later inside EXEC: handlers look at conn->in_exec */
 }
@@ -317,6 +359,10 @@ static enum dispatch_result dispatch_row(struct conn *conn, const struct resp_co
         worker_hold_paused(conn->worker, conn);
         return DISPATCH_LATER;
     }
+    if (conn->worker->ring_full && (effective_flags(conn, command) & CMD_WRITE)) {
+        worker_hold_for_room(conn->worker, conn);
+        return DISPATCH_LATER;
+    }
     if (transaction_takes(conn, command)) {
         transaction_queue(conn, command, cmd);
         return DISPATCH_DONE;
@@ -325,6 +371,10 @@ static enum dispatch_result dispatch_row(struct conn *conn, const struct resp_co
     if (command->handler == cmd_reset) {
         transaction_end(conn);
         conn->modes = 0;
+    }
+    if (!reserve_room(conn, cmd, command)) {
+        reject(conn, command, "OOM out of memory for the log");
+        return DISPATCH_DONE;
     }
     return run(conn, cmd, command) ? DISPATCH_LATER : DISPATCH_DONE;
 }

@@ -1,6 +1,7 @@
 #include "effects.h"
 
 #include "notify.h"
+#include "persistence.h"
 #include "registry_effect.h"
 #include "server.h"
 
@@ -16,6 +17,7 @@ static void on_effect(void *ctx, const struct registry_effect *effect)
 {
     struct server *server = ctx;
     count_effect(&server->effect_stats, effect);
+    persistence_effect(server, effect);
     if (notify_wants(server->notify, ~0u))
         notify_effect(server->notify, effect);
 }

@@ -70,6 +70,7 @@ HANDLER(cmd_object_help);
 
 /* cmd_server.c */
 HANDLER(cmd_save);
+HANDLER(cmd_bgrewriteaof);
 HANDLER(cmd_bgsave);
 HANDLER(cmd_lastsave);
 HANDLER(cmd_shutdown);

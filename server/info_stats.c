@@ -6,47 +6,8 @@
 #include "command.h"
 #include "histogram.h"
 #include "info.h"
-#include "saver.h"
 
 #define LEN(array) (sizeof(array) / sizeof((array)[0]))
-
-/* ---- persistence ----------------------------------------------------------------------------------------------------- */
-
-void info_persistence(struct info *info)
-{
-    static const char *const forks[] = {"current_cow_peak", "current_cow_size", "current_cow_size_age"};
-    struct saver_info saver;
-
-    saver_info(info->server->saver, &saver);
-    info_line(info, "loading:0");
-    info_line(info, "async_loading:0");
-    info_zeros(info, forks, LEN(forks));
-    info_line(info, "current_fork_perc:0.00");
-    info_line(info, "rdb_changes_since_last_save:%" PRIu64, saver.changes);
-    info_line(info, "rdb_bgsave_in_progress:%d", saver.running);
-    info_line(info, "rdb_last_save_time:%" PRId64, saver.last_save_unix);
-    info_line(info, "rdb_last_bgsave_status:%s", saver.last_ok ? "ok" : "err");
-    info_line(info, "rdb_last_bgsave_time_sec:%" PRId64, saver.last_duration_ms < 0 ? -1 : saver.last_duration_ms / 1000);
-    info_line(info, "rdb_current_bgsave_time_sec:%" PRId64, saver.running_ms < 0 ? -1 : saver.running_ms / 1000);
-    info_line(info, "rdb_saves:%" PRIu64, saver.saves);
-    info_line(info, "rdb_last_cow_size:0");
-    info_line(info, "rdb_last_load_keys_expired:%zu", atomic_load_explicit(&info->server->load_expired, memory_order_relaxed));
-    info_line(info, "rdb_last_load_keys_loaded:%zu", info->server->loaded_filters);
-    if (saver.last_error[0] != '\0')
-        info_line(info, "last_save_error:%s", saver.last_error);
-    info_line(info, "aof_enabled:0");
-    info_line(info, "aof_rewrite_in_progress:0");
-    info_line(info, "aof_rewrite_scheduled:0");
-    info_line(info, "aof_last_rewrite_time_sec:-1");
-    info_line(info, "aof_current_rewrite_time_sec:-1");
-    info_line(info, "aof_last_bgrewrite_status:ok");
-    info_line(info, "aof_rewrites:0");
-    info_line(info, "aof_rewrites_consecutive_failures:0");
-    info_line(info, "aof_last_write_status:ok");
-    info_line(info, "aof_last_cow_size:0");
-    info_line(info, "module_fork_in_progress:0");
-    info_line(info, "module_fork_last_cow_size:0");
-}
 
 /* ---- stats ----------------------------------------------------------------------------------------------------------- */
 

@@ -2,23 +2,56 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "effects.h"
+#include "expirer.h"
+#include "log_reader.h"
+#include "persistence.h"
+#include "rcu.h"
+#include "replay.h"
+#include "saver.h"
 #include "server.h"
+
+struct load {
+    struct server *server;
+    pthread_t thread;
+    void (*done)(struct server *server);
+    unsigned nthreads;
+    bool accept_damage;
+    struct replay *replay;
+    struct log_reader *log;
+    struct log_reader_summary log_summary;
+    struct replay_summary replay_summary;
+    struct store_checkpoint checkpoint;
+    _Atomic int failed; /* -errno of a callback */
+    int status;
+    struct errbuf err;
+};
 
 static struct slice name_of(const struct store_filter *info)
 {
     return (struct slice){info->name, info->name_len};
 }
 
+static void progress(void *ctx, uint64_t bytes)
+{
+    struct load *load = ctx;
+    atomic_fetch_add_explicit(&load->server->load.done_bytes, bytes, memory_order_relaxed);
+}
+
+/* ---- filters of the save --------------------------------------------------------------------------------------------- */
+
 /* What has expired while nobody was there is not loaded; the next save removes its files. */
 static enum store_fate on_resolve(void *ctx, struct store_filter *info)
 {
-    struct server *server = ctx;
-    if (info->expires_ms == 0 || info->expires_ms > server_unix_ms())
-        return STORE_KEPT;
-    atomic_fetch_add_explicit(&server->load_expired, 1, memory_order_relaxed);
+    struct load *load = ctx;
+    enum store_fate fate = replay_resolve(load->replay, info);
+    if (fate != STORE_KEPT || info->expires_ms == 0 || info->expires_ms > server_unix_ms())
+        return fate;
+    atomic_fetch_add_explicit(&load->server->load_expired, 1, memory_order_relaxed);
     return STORE_GONE;
 }
 
@@ -32,9 +65,9 @@ static void let_expire(struct server *server, const struct store_filter *info)
 static struct bloom_filter *on_alloc(void *ctx, const struct store_filter *info, struct bloom_class *class,
                                      void **user_out, struct errbuf *err)
 {
-    struct server *server = ctx;
+    struct load *load = ctx;
     struct entry *entry;
-    int status = registry_create_filter(server->registry, name_of(info), info->id, class, &entry, err);
+    int status = registry_create_filter(load->server->registry, name_of(info), info->id, class, &entry, err);
     if (status == REGISTRY_EXISTS)
         errbuf_set(err, "another filter has the same name");
     else if (status < 0)
@@ -45,27 +78,43 @@ static struct bloom_filter *on_alloc(void *ctx, const struct store_filter *info,
     return entry_filter(entry);
 }
 
+static void note_loaded(struct load *load, uint64_t id, struct entry *entry)
+{
+    int status = load->log_summary.adds || load->log_summary.controls ? replay_loaded(load->replay, id, entry) : 0;
+    if (status)
+        atomic_store(&load->failed, status);
+}
+
 static void on_loaded(void *ctx, const struct store_filter *info, struct bloom_filter *filter, void *user)
 {
-    (void)filter;
-    entry_mark_clean(user);
-    let_expire(ctx, info);
+    struct load *load = ctx;
+    struct entry *entry = user;
+    for (unsigned i = 0, n = bloom_filter_nlayers(filter); i < n; i++) {
+        struct bloom_layer_view view;
+        bloom_filter_layer(filter, i, &view);
+        progress(load, view.shape.nwords * 8);
+    }
+    entry_mark_clean(entry);
+    let_expire(load->server, info);
+    note_loaded(load, info->id, entry);
 }
 
 static void on_discard(void *ctx, struct bloom_filter *filter, void *user)
 {
-    struct server *server = ctx;
+    struct load *load = ctx;
     (void)filter;
-    registry_delete(server->registry, entry_created_name(user));
+    registry_delete(load->server->registry, entry_created_name(user));
 }
 
 static void on_quarantined(void *ctx, const struct store_filter *info, const char *reason)
 {
-    struct server *server = ctx;
+    struct load *load = ctx;
+    struct server *server = load->server;
     if (registry_create_quarantined(server->registry, name_of(info), info->id, reason) != REGISTRY_OK)
         log_warning(&server->log, "filter %" PRIu64 " could not be put into quarantine", info->id);
     else
         let_expire(server, info);
+    note_loaded(load, info->id, NULL);
 }
 
 void load_report(void *ctx, enum store_severity severity, const char *text)
@@ -74,32 +123,199 @@ void load_report(void *ctx, enum store_severity severity, const char *text)
     log_write(&server->log, severity == STORE_WARNING ? LOG_LEVEL_WARNING : LOG_LEVEL_NOTICE, "%s", text);
 }
 
+/* Under the registry's mutex. */
 static void on_forget(void *ctx, uint64_t id)
 {
-    store_forget(ctx, id);
+    struct server *server = ctx;
+    struct journal *journal = server_journal(server);
+    store_forget(server->store, id);
+    if (journal)
+        journal_note(journal, &(struct log_control){.kind = LOG_FORGET, .id = id});
 }
 
-int load_data(struct server *server, struct errbuf *err)
+static int load_files(struct load *load)
 {
-    const struct config *config = server_config(server);
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    unsigned nthreads = config->load_threads ? (unsigned)config->load_threads : processors > 0 ? (unsigned)processors : 1;
-    struct store_loader loader = {.resolve = on_resolve,
-                                  .alloc = on_alloc,
-                                  .loaded = on_loaded,
-                                  .discard = on_discard,
-                                  .quarantined = on_quarantined,
-                                  .ctx = server};
+    struct server *server = load->server;
+    struct store_loader loader = {
+        .resolve = on_resolve,
+        .alloc = on_alloc,
+        .loaded = on_loaded,
+        .discard = on_discard,
+        .quarantined = on_quarantined,
+        .ctx = load,
+    };
     struct store_load_summary summary;
     int64_t start = server_now_ms();
-    if (store_load(server->store, server->pool, nthreads, &loader, &summary, err) != 0)
-        return -1;
+    int status = store_load(server->store, server->pool, load->nthreads, &loader, &summary, &load->err);
+    if (status)
+        return status;
+    if (atomic_load(&load->failed)) {
+        errbuf_set(&load->err, "%s", strerror(-atomic_load(&load->failed)));
+        return atomic_load(&load->failed);
+    }
     registry_set_next_id(server->registry, store_next_id(server->store));
-    registry_on_forget(server->registry, on_forget, server->store);
+    registry_on_forget(server->registry, on_forget, server);
     log_notice(&server->log,
                "loaded %" PRIu64 " filters, %" PRIu64 " layers, %" PRIu64 " bytes in %" PRId64 " ms; %" PRIu64
                " quarantined, %zu had expired",
                summary.filters, summary.layers, summary.bytes, server_now_ms() - start, summary.quarantined,
                atomic_load_explicit(&server->load_expired, memory_order_relaxed));
     return 0;
+}
+
+/* ---- the log --------------------------------------------------------------------------------------------------------- */
+
+static int read_log(struct load *load)
+{
+    struct server *server = load->server;
+    struct log_reader_options options = {
+        .dir = server->data_dir,
+        .from = load->checkpoint.log,
+        .accept_loss = load->accept_damage,
+        .report = load_report,
+        .report_ctx = server,
+        .progress = progress,
+        .progress_ctx = load,
+        .on_control = replay_control,
+        .ctx = load->replay,
+    };
+    int status = log_reader_open(&options, &load->log, &load->log_summary, &load->err);
+    if (status == LOG_DAMAGED)
+        errbuf_prefix(&load->err, "what the log still has can be seen with 'bloomery check', and the daemon be started without "
+                                  "the rest with --aof-load-damaged yes");
+    return status;
+}
+
+static int replay_log(struct load *load)
+{
+    struct server *server = load->server;
+    const struct log_reader_summary *read = &load->log_summary;
+    struct replay_summary *sum = &load->replay_summary;
+    int64_t start = server_now_ms();
+    int status = replay_filters(load->replay, &load->err);
+    if (status == 0)
+        status = replay_adds(load->replay, load->log, load->nthreads, sum, &load->err);
+    if (status == 0 && read->frames)
+        log_notice(&server->log,
+                   "log: %" PRIu64 " segments, %" PRIu64 " frames, %" PRIu64 " bytes; %" PRIu64 " filters created, %" PRIu64
+                   " adds brought back in %" PRId64 " ms, of which the save had not counted %" PRIu64 "; %" PRIu64
+                   " to filters that are gone, %" PRIu64 " to filters in quarantine",
+                   read->segments, read->frames, read->bytes, sum->created, sum->adds, server_now_ms() - start, sum->counted,
+                   sum->ignored, sum->quarantined);
+    return status;
+}
+
+static int start_log(struct load *load)
+{
+    const struct log_reader_summary *read = &load->log_summary;
+    struct journal_start start = {
+        .dir = load->server->data_dir,
+        .next_segment = read->next_segment,
+        .next_sequence = read->next_sequence,
+        .next_control = read->next_control > load->checkpoint.control ? read->next_control : load->checkpoint.control + 1,
+        .oldest_segment = load->checkpoint.log ? load->checkpoint.log : read->first_segment,
+        .log_bytes = read->bytes,
+    };
+    int status = persistence_start(load->server, &start);
+    if (status) {
+        errbuf_set(&load->err, "cannot start the log: %s", strerror(-status));
+        return status;
+    }
+    /* Whoever repairs a file that was damaged gets the adds back that came after it was saved. */
+    if (load->replay_summary.quarantined) {
+        journal_keep_begin(server_journal(load->server), &load->server->log_kept);
+        log_warning(&load->server->log, "the log has adds to filters in quarantine: it is not cut until the next start without");
+    }
+    return 0;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------------------------------- */
+
+static int load_all(struct load *load)
+{
+    struct server *server = load->server;
+    load->checkpoint = store_checkpoint(server->store);
+    int status = replay_create(&load->replay, server, server->store, load->checkpoint.control);
+    if (status) {
+        errbuf_set(&load->err, "%s", strerror(-status));
+        return status;
+    }
+    status = read_log(load);
+    if (status == 0)
+        status = load_files(load);
+    if (status == 0)
+        status = replay_log(load);
+    return status == 0 ? start_log(load) : status;
+}
+
+static int open_for_clients(struct load *load)
+{
+    struct server *server = load->server;
+    int status = expirer_create(&server->expirer, server->registry, server->notify);
+    if (status) {
+        errbuf_set(&load->err, "cannot start threads: %s", strerror(-status));
+        return status;
+    }
+    server->loaded_filters = registry_count(server->registry);
+    rcu_reader_begin();
+    /* Only from here on: what was there before the limits is not turned away by them. */
+    const struct config *config = server_config(server);
+    bloom_pool_set_limits(server->pool, config->bf_max_filter_bytes, config->maxmemory);
+    effects_attach(server);
+    atomic_store_explicit(&server->load.active, false, memory_order_release);
+    /* The damaged part must not be met by the next start. */
+    if (load->log_summary.damages)
+        saver_start(server->saver, true);
+    rcu_reader_end();
+    return 0;
+}
+
+static void *load_main(void *arg)
+{
+    struct load *load = arg;
+    load->status = load_all(load);
+    log_reader_close(load->log);
+    replay_destroy(load->replay);
+    if (load->status == 0)
+        load->status = open_for_clients(load);
+    load->done(load->server);
+    return NULL;
+}
+
+int load_start(struct server *server, void (*done)(struct server *server))
+{
+    const struct config *config = server_config(server);
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    struct load *load = calloc(1, sizeof(*load));
+    uint64_t log_bytes = 0;
+    if (!load)
+        return -ENOMEM;
+    load->server = server;
+    load->done = done;
+    load->accept_damage = config->aof_load_damaged;
+    load->nthreads = config->load_threads ? (unsigned)config->load_threads : processors > 0 ? (unsigned)processors : 1;
+    if (log_bytes_on_disk(fsops_posix(), server->data_dir, store_checkpoint(server->store).log, &log_bytes) != 0)
+        log_bytes = 0; /* the estimate is without it; reading it will say what is wrong */
+    atomic_store(&server->load.total_bytes, store_opened_bytes(server->store) + 2 * log_bytes); /* it is read twice */
+    server->load.started_ms = server_now_ms();
+    server->load.started_unix_ms = server_unix_ms();
+    atomic_store(&server->load.active, true);
+    int status = pthread_create(&load->thread, NULL, load_main, load);
+    if (status) {
+        free(load);
+        return -status;
+    }
+    server->load.load = load;
+    return 0;
+}
+
+int load_join(struct server *server, struct errbuf *err)
+{
+    struct load *load = server->load.load;
+    pthread_join(load->thread, NULL);
+    int status = load->status;
+    *err = load->err;
+    server->load.load = NULL;
+    free(load);
+    return status ? -1 : 0;
 }

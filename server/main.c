@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #include "exclusive.h"
-#include "effects.h"
 #include "expirer.h"
 #include "half_loads.h"
 #include "huge_pages.h"
 #include "load.h"
+#include "persistence.h"
 #include "main_loop.h"
 #include "notify.h"
 #include "push.h"
@@ -79,6 +79,13 @@ static void write_pidfile(struct server *server)
     }
 }
 
+static void remove_pidfile(struct server *server)
+{
+    const char *path = server_config(server)->pidfile;
+    if (path[0])
+        unlink(path);
+}
+
 static unsigned processors(void)
 {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
@@ -110,17 +117,6 @@ static void stop_workers(struct server *server)
     free(server->workers);
 }
 
-static void log_ready(struct main_loop *ml)
-{
-    struct server *server = ml->server;
-    char where[512] = "";
-    size_t used = 0;
-    for (size_t i = 0; i < ml->nlisteners && used < sizeof(where); i++)
-        used += (size_t)snprintf(where + used, sizeof(where) - used, "%s%s", i ? ", " : "", ml->listeners[i].name);
-    log_notice(&server->log, "ready: listening on %s; %zu filters, %u threads", where, registry_count(server->registry),
-               server->nworkers);
-}
-
 /* Everything above the registry: data, workers, sockets; and the run itself. */
 static int serve(struct server *server, struct main_loop *ml)
 {
@@ -128,11 +124,7 @@ static int serve(struct server *server, struct main_loop *ml)
     struct errbuf err = {""};
     unsigned nthreads = config->threads ? (unsigned)config->threads : processors();
 
-    if (load_data(server, &err) != 0)
-        return complain("cannot start", err.text);
-    server->loaded_filters = registry_count(server->registry);
-    /* Only from here on: what was there before the limits is not turned away by them. */
-    bloom_pool_set_limits(server->pool, config->bf_max_filter_bytes, config->maxmemory);
+    atomic_store(&server->load.active, true);
     int status = saver_create(&server->saver, server, server->store);
     if (!status)
         status = pubsub_create(&server->pubsub, nthreads, push_wake, server);
@@ -140,20 +132,26 @@ static int serve(struct server *server, struct main_loop *ml)
         status = notify_create(&server->notify, server->pubsub);
     if (!status) {
         notify_set_flags(server->notify, config->notify_keyspace_events);
-        effects_attach(server);
         atomic_store(&server->use_stamp, entry_stamp(server_now_ms()));
         status = start_workers(server, nthreads);
     }
-    if (!status)
-        status = expirer_create(&server->expirer, server->registry, server->notify);
     if (status)
         return complain("cannot start threads", strerror(-status));
     if (main_loop_listen(ml, &err) != 0)
         return complain("cannot start", err.text);
     write_pidfile(server);
-    log_ready(ml);
+    status = load_start(server, main_loop_loaded);
+    if (status)
+        return complain("cannot start threads", strerror(-status));
     main_loop_run(ml);
-    return 0;
+    if (ml->loading) { /* asked to end while it still loads: nothing has been changed, and there is nothing to wait for */
+        log_notice(&server->log, "bye, before all was loaded");
+        remove_pidfile(server);
+        if (ml->unixsocket)
+            unlink(ml->unixsocket);
+        _exit(0);
+    }
+    return ml->failed ? complain("cannot start", ml->failure.text) : 0;
 }
 
 static int run(struct server *server)
@@ -184,6 +182,7 @@ static int run(struct server *server)
     raise_descriptor_limit(server);
     log_notice(&server->log, "bloomeryd %s, process %ld, data in %s", BLOOMERY_VERSION, (long)getpid(), config->dir);
 
+    server->data_dir = strdup(config->dir);
     struct store_options options = {.report = load_report, .report_ctx = server};
     status = store_open(config->dir, &options, &server->store, &err);
     if (status)
@@ -197,6 +196,7 @@ static int run(struct server *server)
     char *pidfile = strdup(server_config(server)->pidfile); /* the settings may be others by now */
     main_loop_deinit(&ml);
     saver_destroy(server->saver);
+    persistence_stop(server);
     store_close(server->store);
     exclusive_destroy(server->exclusive);
     server_monitors_deinit(server);

@@ -1,6 +1,7 @@
 #include "main_loop.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -8,6 +9,7 @@
 
 #include "exclusive.h"
 #include "half_loads.h"
+#include "load.h"
 #include "saver.h"
 #include "worker.h"
 
@@ -69,7 +71,8 @@ static void on_tick(uv_timer_t *timer)
     if (!ml->accepting)
         accept_all(ml, true);
     rcu_reader_online();
-    saver_tick(ml->server->saver);
+    if (!server_loading(ml->server))
+        saver_tick(ml->server->saver);
     half_loads_expire(ml->server->half_loads, ml->server->registry,
                       server_now_ms() - server_config(ml->server)->bf_load_timeout * 1000);
     rcu_reader_offline();
@@ -141,6 +144,8 @@ static bool end(struct main_loop *ml, const struct shutdown_request *request, st
     bool rules = server_config(server)->save.count > 0;
     rcu_reader_offline();
     bool save = request->save == SHUTDOWN_SAVE || (request->save == SHUTDOWN_SAVE_BY_RULES && rules);
+    if (server_loading(server))
+        save = false; /* nothing can have changed, and not everything is there */
     struct worker_gate gate = {.arrived = 0};
     if (save) {
         /* While the main thread waits for the disk a second signal has its default effect: whoever insists gets out. The
@@ -175,9 +180,49 @@ static void decide(struct main_loop *ml, struct shutdown_waiter *waiter)
     pthread_mutex_unlock(&ml->lock);
 }
 
+static void log_ready(struct main_loop *ml)
+{
+    struct server *server = ml->server;
+    char where[512] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < ml->nlisteners && used < sizeof(where); i++)
+        used += (size_t)snprintf(where + used, sizeof(where) - used, "%s%s", i ? ", " : "", ml->listeners[i].name);
+    log_notice(&server->log, "ready: listening on %s; %zu filters, %u threads", where, registry_count(server->registry),
+               server->nworkers);
+}
+
+void main_loop_loaded(struct server *server)
+{
+    struct main_loop *ml = server->main_loop;
+    pthread_mutex_lock(&ml->lock);
+    ml->load_done = true;
+    uv_async_send(&ml->wake);
+    pthread_mutex_unlock(&ml->lock);
+}
+
+static void look_at_load(struct main_loop *ml)
+{
+    pthread_mutex_lock(&ml->lock);
+    bool ended = ml->load_done && ml->loading;
+    pthread_mutex_unlock(&ml->lock);
+    if (!ended)
+        return;
+    ml->loading = false;
+    ml->failed = load_join(ml->server, &ml->failure) != 0;
+    if (!ml->failed) {
+        log_ready(ml);
+        return;
+    }
+    pthread_mutex_lock(&ml->lock);
+    ml->ended = true;
+    pthread_mutex_unlock(&ml->lock);
+    uv_stop(&ml->loop);
+}
+
 static void on_wake(uv_async_t *async)
 {
     struct main_loop *ml = async->data;
+    look_at_load(ml);
     for (;;) {
         pthread_mutex_lock(&ml->lock);
         struct shutdown_waiter *waiter = ml->waiters;
@@ -226,7 +271,7 @@ static void on_signal(uv_signal_t *handle, int signum)
 
 int main_loop_init(struct main_loop *ml, struct server *server)
 {
-    *ml = (struct main_loop){.server = server};
+    *ml = (struct main_loop){.server = server, .loading = true};
     int status = uv_loop_init(&ml->loop);
     if (status)
         return status;

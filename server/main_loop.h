@@ -37,6 +37,10 @@ struct main_loop {
     pthread_cond_t decided;
     struct shutdown_waiter *waiters;
     bool ended;                       /* set once, under the lock */
+    bool load_done;                   /* the same */
+    bool loading;                     /* load_join() has not been called yet */
+    bool failed;                      /* what was to be loaded could not be */
+    struct errbuf failure;
 };
 
 /* Opens the listening sockets of the settings (listen.c). 0, or -1 with the reason in `err`; what was opened is closed by
@@ -47,7 +51,10 @@ int main_loop_listen(struct main_loop *ml, struct errbuf *err);
 int main_loop_init(struct main_loop *ml, struct server *server);
 void main_loop_deinit(struct main_loop *ml);
 
-/* Accepts, and serves until the daemon is to end; the workers stand still then and all that was to be saved is. */
+/* The loading thread has ended: for load_start(). Thread: any. */
+void main_loop_loaded(struct server *server);
+
+/* Accepts, and serves until the loading has failed or the daemon is to end; the workers stand still then and all that was to be saved is. */
 void main_loop_run(struct main_loop *ml);
 
 #endif

@@ -48,6 +48,11 @@ void rcu_reader_offline(void)
     urcu_qsbr_thread_offline();
 }
 
+bool rcu_reader_is_online(void)
+{
+    return urcu_qsbr_read_ongoing();
+}
+
 void rcu_wait_for_readers(void)
 {
     urcu_qsbr_synchronize_rcu();

@@ -6,6 +6,8 @@
 #ifndef BLOOMERY_RCU_H
 #define BLOOMERY_RCU_H
 
+#include <stdbool.h>
+
 #include <stdint.h>
 
 struct reclaimer; /* frees removed objects in a thread of its own, after a grace period */
@@ -17,6 +19,7 @@ void rcu_reader_end(void);
 /* Online: from here on references may be taken. Offline: none is held any more. Both are cheap and may be repeated. */
 void rcu_reader_online(void);
 void rcu_reader_offline(void);
+bool rcu_reader_is_online(void);
 
 /* A grace period: returns when every reader that is online now has been offline or passed a quiescent state. The caller is
  * offline, or no reader. */

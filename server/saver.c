@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "journal.h"
+#include "rcu.h"
 #include "registry_walk.h"
 #include "server.h"
 #include "store.h"
@@ -31,7 +33,15 @@ struct saver {
     int64_t last_save_unix;
     int64_t last_duration_ms;
     uint64_t saved_changes;  /* server_changes() when the last good save began */
-    bool last_ok;
+    _Atomic bool last_ok;
+    bool for_log;            /* the save that runs, or is requested, was asked for because of the log */
+    uint64_t rewrites;
+    uint64_t failures;
+
+    /* of the running save */
+    struct journal *journal; /* NULL: none */
+    uint64_t segment;        /* the log's, which began with it; 0: there is no log */
+    uint64_t control;        /* control records up to this number are in it */
     struct errbuf last_error;
 };
 
@@ -39,7 +49,7 @@ struct saver {
 
 static int source_next(void *ctx, struct store_item *item_out)
 {
-    struct server *server = ctx;
+    struct server *server = ((struct saver *)ctx)->server;
     struct registry_item *item = malloc(sizeof(*item));
     if (!item)
         return -ENOMEM;
@@ -63,32 +73,88 @@ static int source_next(void *ctx, struct store_item *item_out)
 
 static void source_release(void *ctx, struct store_item *item)
 {
-    struct server *server = ctx;
+    struct server *server = ((struct saver *)ctx)->server;
     registry_walk_release(server->registry, item->user);
     free(item->user);
 }
 
 static uint64_t source_next_id(void *ctx)
 {
-    struct server *server = ctx;
+    struct server *server = ((struct saver *)ctx)->server;
     return registry_next_id(server->registry);
+}
+
+/* Under the registry's mutex: what the walk yields has all changes up to here, and none later. */
+static void on_freeze(void *ctx)
+{
+    struct saver *saver = ctx;
+    saver->control = saver->journal ? journal_control_number(saver->journal) : 0;
+}
+
+/* The files have been written. A count in them may include an item whose record is only on its way to the log: it must not
+ * be there if the record is not. */
+static int source_checkpoint(void *ctx, struct store_checkpoint *checkpoint_out, struct errbuf *err)
+{
+    struct saver *saver = ctx;
+    int status = 0;
+    *checkpoint_out = (struct store_checkpoint){.log = 0, .control = saver->control};
+    if (saver->segment) {
+        rcu_wait_for_readers(); /* who has taken a place has noted it */
+        status = journal_sync(saver->journal, err);
+        checkpoint_out->log = journal_first_needed(saver->journal, saver->segment);
+    }
+    saver->segment = checkpoint_out->log;
+    return status;
+}
+
+/* Adds that are in an older segment than the one that begins here have set their bits when the second call returns: the
+ * files that are written then hold them. */
+static int begin_segment(struct saver *saver, struct errbuf *err)
+{
+    saver->journal = server_journal(saver->server);
+    saver->segment = saver->control = 0;
+    int status = saver->journal ? journal_rotate(saver->journal, &saver->segment, err) : 0;
+    rcu_wait_for_readers();
+    return status;
+}
+
+static int save_files(struct saver *saver, struct store_save_summary *summary, struct errbuf *err)
+{
+    struct server *server = saver->server;
+    struct store_source source = {
+        .next = source_next,
+        .release = source_release,
+        .next_id = source_next_id,
+        .checkpoint = source_checkpoint,
+        .ctx = saver,
+    };
+    int status = begin_segment(saver, err);
+    if (status)
+        return status;
+    registry_walk_begin(server->registry);
+    registry_walk_on_freeze(server->registry, on_freeze, saver);
+    status = store_save(saver->store, &source, summary, err);
+    registry_walk_end(server->registry);
+    return status;
 }
 
 static int save_once(struct saver *saver, struct errbuf *err)
 {
     struct server *server = saver->server;
-    struct store_source source = {
-        .next = source_next, .release = source_release, .next_id = source_next_id, .ctx = server};
     struct store_save_summary summary;
+    struct journal_info before = {.incomplete = false};
     int64_t start = server_now_ms();
     memset(&summary, 0, sizeof(summary));
-    registry_walk_begin(server->registry);
-    int status = store_save(saver->store, &source, &summary, err);
-    registry_walk_end(server->registry);
-    if (status) {
+    if (server_journal(server))
+        journal_info(server_journal(server), &before);
+    if (save_files(saver, &summary, err) != 0) {
         log_warning(&server->log, "saving failed: %s", err->text);
         return -EIO;
     }
+    if (saver->journal && before.incomplete)
+        journal_made_up(saver->journal);
+    if (saver->segment)
+        journal_cut(saver->journal, saver->segment);
     log_notice(&server->log, "saved %" PRIu64 " filters (%" PRIu64 " layers and %" PRIu64 " bytes written) in %" PRId64 " ms",
                summary.filters, summary.layers_written, summary.bytes, server_now_ms() - start);
     return 0;
@@ -105,13 +171,16 @@ static void note_end(struct saver *saver, int status, const struct errbuf *err, 
     saver->last_duration_ms = now - saver->running_since_ms;
     saver->last_ok = status == 0;
     saver->last_error = *err;
+    saver->failures = status ? saver->failures + 1 : 0;
     if (status == 0) {
         saver->good++;
+        saver->rewrites += saver->for_log;
         saver->last_end_ms = now;
         saver->last_save_unix = server_unix_ms() / 1000;
         saver->saved_changes = changes;
         saver->last_error.text[0] = '\0';
     }
+    saver->for_log = false;
     if (saver->again) {
         saver->again = false;
         saver->requested = true;
@@ -243,13 +312,41 @@ int saver_run_final(struct saver *saver, struct errbuf *err)
     return status;
 }
 
+bool saver_has_failed(const struct saver *saver)
+{
+    return !atomic_load_explicit(&saver->last_ok, memory_order_relaxed);
+}
+
+/* Whether the log has grown so far that a save should let it be cut, or needs one for another reason. */
+static bool log_wants_save(struct saver *saver)
+{
+    const struct config *config = server_config(saver->server);
+    struct journal *journal = server_journal(saver->server);
+    struct journal_info info;
+    if (!journal)
+        return false;
+    journal_info(journal, &info);
+    if (info.incomplete)
+        return true;
+    double limit = (double)bloom_pool_bytes(saver->server->pool) * (double)config->auto_aof_rewrite_percentage / 100;
+    double grown = (double)(info.current_bytes - info.base_bytes);
+    return config->auto_aof_rewrite_percentage && grown >= limit && grown >= (double)config->auto_aof_rewrite_min_size;
+}
+
 void saver_tick(struct saver *saver)
 {
     const struct config_rules *rules = &server_config(saver->server)->save;
     int64_t now = server_now_ms();
     uint64_t changes = server_changes(saver->server);
+    bool for_log = log_wants_save(saver);
     pthread_mutex_lock(&saver->lock);
     bool wait = busy(saver) || (!saver->last_ok && now - saver->last_try_ms < RETRY_DELAY_MS);
+    if (for_log && !wait) {
+        log_notice(&saver->server->log, "the log has grown enough: saving, so that it can be cut");
+        saver->for_log = true;
+        request(saver);
+        wait = true;
+    }
     for (size_t i = 0; i < rules->count && !wait; i++) {
         const struct config_rule *rule = &rules->items[i];
         if (changes - saver->saved_changes < rule->changes || now - saver->last_end_ms < rule->seconds * 1000)
@@ -273,6 +370,10 @@ void saver_info(struct saver *saver, struct saver_info *info_out)
         .running_ms = saver->running ? server_now_ms() - saver->running_since_ms : -1,
         .changes = changes - saver->saved_changes,
         .saves = saver->good,
+        .rewrites = saver->rewrites,
+        .failures = saver->failures,
+        .scheduled = saver->again,
+        .for_log = saver->for_log,
     };
     strcpy(info_out->last_error, saver->last_error.text);
     pthread_mutex_unlock(&saver->lock);

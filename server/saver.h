@@ -36,6 +36,9 @@ int saver_run_final(struct saver *saver, struct errbuf *err);
 /* Looks at the rules and starts a save when one is due. Called a few times a second by the main thread. */
 void saver_tick(struct saver *saver);
 
+/* Whether the last save failed; a load. */
+bool saver_has_failed(const struct saver *saver);
+
 struct saver_info {
     bool running;
     bool last_ok;                  /* of the last save that ended; true before the first */
@@ -44,6 +47,10 @@ struct saver_info {
     int64_t running_ms;            /* how long the running one has taken so far, -1 when none runs */
     uint64_t changes;              /* changes since the last good save began */
     uint64_t saves;                /* good saves since the start */
+    uint64_t rewrites;             /* of these, begun because of the log */
+    uint64_t failures;             /* bad ones in a row */
+    bool scheduled;                /* another one follows */
+    bool for_log;                  /* the running one was begun because of the log */
     char last_error[ERRBUF_SIZE];  /* why the last one failed, "" when it did not */
 };
 void saver_info(struct saver *saver, struct saver_info *info_out);

@@ -8,6 +8,7 @@
 #include "latency.h"
 #include "slowlog.h"
 #include "notify.h"
+#include "persistence.h"
 #include "worker.h"
 
 int64_t server_now_ms(void)
@@ -49,6 +50,8 @@ void server_config_replace(struct server *server, struct config *config)
     log_set_level(&server->log, (enum log_level)config->loglevel);
     notify_set_flags(server->notify, config->notify_keyspace_events);
     struct config *old = atomic_exchange(&server->config, config);
+    if (old)
+        persistence_apply(server, old, config);
     if (old)
         reclaimer_defer(server->reclaimer, config_reclaim, old);
 }

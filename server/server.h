@@ -11,6 +11,7 @@
 #include "config.h"
 #include "errbuf.h"
 #include "errorstats.h"
+#include "journal.h"
 #include "log.h"
 #include "rcu.h"
 #include "registry.h"
@@ -44,6 +45,16 @@ struct server_log_limits {
     struct log_limit accept;       /* connections that could not be taken */
 };
 
+/* The loading at the start; it runs beside the workers, which refuse nearly everything meanwhile. */
+struct load_progress {
+    _Atomic bool active;
+    _Atomic uint64_t total_bytes;       /* an estimate */
+    _Atomic uint64_t done_bytes;
+    int64_t started_unix_ms;
+    int64_t started_ms;                 /* monotonic */
+    struct load *load;                  /* load.c's own */
+};
+
 /* What CLIENT PAUSE holds back. */
 enum pause { PAUSE_NOTHING, PAUSE_WRITES, PAUSE_ALL };
 
@@ -74,10 +85,10 @@ struct server {
     struct main_loop *main_loop;        /* of the main thread: listening, signals, timers, shutdown */
     struct store *store;                /* the data directory, opened */
 
-    /* When the replies of connections that ran a write command may leave. Asked at the end of an iteration, on the
-     * worker's loop, after the writes: the ticket that has to be durable first (worker_post_durable()), or 0 for now.
-     * NULL: always now. Set before the workers start. */
-    uint64_t (*durable_ticket)(struct server *server);
+    const char *data_dir;               /* as it was given at the start */
+    struct journal_keep log_kept;       /* while the log has adds to filters in quarantine */
+    _Atomic(struct journal *) journal;  /* the add log (persistence.h); NULL while filters are being loaded */
+    struct load_progress load;
     pthread_mutex_t config_lock;
     pthread_mutex_t rewrite_lock;       /* one CONFIG REWRITE at a time; held while it writes */
     pthread_mutex_t stats_lock;
@@ -107,6 +118,16 @@ struct server {
 static inline const struct config *server_config(const struct server *server)
 {
     return atomic_load_explicit(&server->config, memory_order_acquire);
+}
+
+static inline struct journal *server_journal(const struct server *server)
+{
+    return atomic_load_explicit(&server->journal, memory_order_acquire);
+}
+
+static inline bool server_loading(const struct server *server)
+{
+    return atomic_load_explicit(&server->load.active, memory_order_acquire);
 }
 
 /* Puts another snapshot in force and frees the old one after a grace period; applies what has effects of its own (limits

@@ -8,6 +8,7 @@
 #include "dispatch.h"
 #include "exclusive.h"
 #include "handlers.h"
+#include "journal.h"
 #include "worker.h"
 
 /* What is under a name. All zero: nothing. */
@@ -272,12 +273,16 @@ void cmd_discard(struct command_ctx *ctx)
     reply_status(ctx->reply, "OK");
 }
 
+/* What it changes is in one frame of the log: after a crash all of it is there, or nothing. */
 static void run_queue(struct conn *conn)
 {
     struct transaction *tx = conn->transaction;
+    struct journal *journal = tx->ncommands > 1 && (tx->flags & CMD_WRITE) ? server_journal(conn->worker->server) : NULL;
     conn->modes &= ~(unsigned)CONN_IN_MULTI;
     conn->in_exec = true;
     window_new_input(&conn->worker->window);
+    if (journal)
+        journal_hold(journal);
     reply_array(&conn->reply, tx->ncommands);
     for (size_t i = 0; i < tx->ncommands; i++) {
         const struct queued *q = &tx->commands[i];
@@ -285,6 +290,8 @@ static void run_queue(struct conn *conn)
         dispatch_queued(conn, q->command, &cmd);
     }
     window_flush(conn->worker);
+    if (journal)
+        journal_release(journal);
     conn->in_exec = false;
     atomic_store_explicit(&conn->session.command, "exec", memory_order_relaxed);
 }

@@ -43,6 +43,7 @@ static void finish(struct worker *worker, uint64_t n)
         .server = worker->server,
         .stats = &worker->stats,
         .reply = &op->conn->reply,
+        .ring = worker->ring,
         .name = op->name,
         .name_hash = op->name_hash,
         .entry = op->entry,

@@ -8,9 +8,11 @@
 #include "command.h"
 #include "conn.h"
 #include "job.h"
+#include "journal.h"
 #include "log.h"
 #include "monitor.h"
 #include "push.h"
+#include "persistence.h"
 #include "rcu.h"
 #include "sleep.h"
 #include "usage.h"
@@ -140,6 +142,33 @@ void worker_post_durable(struct worker *worker, uint64_t ticket)
     pthread_mutex_unlock(&worker->mail_lock);
 }
 
+static void release_room(struct worker *worker)
+{
+    if (!atomic_exchange(&worker->has_room, false))
+        return;
+    while (!conn_list_empty(&worker->no_room)) {
+        struct conn *conn = CONN_OF(worker->no_room.next, waiter);
+        worker_enter(worker);
+        conn_list_remove(&conn->waiter);
+        conn_ready(conn, CONN_WAITS_ROOM);
+    }
+}
+
+void worker_post_room(struct worker *worker)
+{
+    atomic_store(&worker->has_room, true);
+    pthread_mutex_lock(&worker->mail_lock);
+    if (!worker->deaf)
+        uv_async_send(&worker->wake);
+    pthread_mutex_unlock(&worker->mail_lock);
+}
+
+void worker_hold_for_room(struct worker *worker, struct conn *conn)
+{
+    conn_wait(conn, CONN_WAITS_ROOM);
+    conn_list_append(&worker->no_room, &conn->waiter);
+}
+
 static void run_mail(struct worker *worker)
 {
     struct worker_message *mail, *in_order = NULL;
@@ -167,12 +196,22 @@ static void on_wake(uv_async_t *async)
 {
     struct worker *worker = async->data;
     release_durable(worker);
+    release_room(worker);
     run_mail(worker);
 }
 
 /* ---- the iteration --------------------------------------------------------------------------------------------------- */
 
 static void on_turns(uv_idle_t *handle);
+
+/* What an iteration records beyond this is one input arena's worth of adds at most, and is not refused. */
+static void look_at_log(struct worker *worker)
+{
+    struct journal *journal = server_journal(worker->server);
+    bool records = journal && journal_records(journal);
+    worker->ring = records ? journal_ring(journal, worker->index) : NULL;
+    worker->ring_full = records && journal_is_full(journal, worker->index);
+}
 
 void worker_enter(struct worker *worker)
 {
@@ -201,6 +240,9 @@ void worker_enter(struct worker *worker)
     }
     timing_refresh(&worker->timing, config);
     worker->over_memory = config->maxmemory && bloom_pool_bytes(worker->server->pool) >= config->maxmemory;
+    worker->loading = server_loading(worker->server);
+    worker->refuses_writes = persistence_refuses(worker->server);
+    look_at_log(worker);
     worker_look_at_pause(worker);
 }
 
@@ -211,8 +253,9 @@ void worker_look_at_pause(struct worker *worker)
     if (pause && worker->now_ms >= atomic_load_explicit(&server->pause_until_ms, memory_order_relaxed))
         pause = PAUSE_NOTHING;
     worker->paused = pause;
-    worker->no_window_query = pause == PAUSE_ALL;
-    worker->no_window_add = pause || worker->over_memory;
+    worker->no_window_query = pause == PAUSE_ALL || worker->loading;
+    worker->no_window_add =
+        pause || worker->over_memory || worker->loading || worker->refuses_writes || worker->ring_full;
     while (!pause && !conn_list_empty(&worker->pause_waiters)) {
         struct conn *conn = CONN_OF(worker->pause_waiters.next, waiter);
         conn_list_remove(&conn->waiter);
@@ -229,9 +272,9 @@ void worker_hold_paused(struct worker *worker, struct conn *conn)
 /* Replies to writes stay until what they promise is on disk. */
 static void hold_until_durable(struct worker *worker, struct conn *conn)
 {
-    struct server *server = worker->server;
+    struct journal *journal = server_journal(worker->server);
     conn->wrote = false;
-    uint64_t ticket = server->durable_ticket ? server->durable_ticket(server) : 0;
+    uint64_t ticket = journal ? journal_ticket(journal, worker->index) : 0;
     if (!ticket || ticket <= atomic_load_explicit(&worker->durable, memory_order_acquire))
         return;
     conn->ticket = ticket;
@@ -253,6 +296,8 @@ void worker_finish(struct worker *worker)
         conn_list_remove(&conn->with_replies);
         conn_flush(conn);
     }
+    if (worker->ring)
+        journal_poke(server_journal(worker->server), worker->index);
     worker->arena_used = 0;
     worker->online = false;
     rcu_reader_offline();
@@ -391,6 +436,7 @@ int worker_start(struct worker **worker_out, struct server *server, unsigned ind
     conn_list_init(&worker->with_replies);
     conn_list_init(&worker->turns);
     conn_list_init(&worker->not_durable);
+    conn_list_init(&worker->no_room);
     conn_list_init(&worker->exclusive_waiters);
     conn_list_init(&worker->pause_waiters);
     worker->jobs_held_end = &worker->jobs_held;

@@ -54,6 +54,7 @@ struct worker {
     pthread_mutex_t mail_lock;
     struct worker_message *mail;  /* newest first */
     bool deaf;                    /* under mail_lock: `wake` is closed */
+    _Atomic bool has_room;        /* worker_post_room() has been called */
     _Atomic uint64_t durable;     /* the highest ticket of worker_post_durable() */
 
     struct worker_message push_mail; /* posted when there are messages for clients of this worker (push.h) */
@@ -68,6 +69,7 @@ struct worker {
     _Atomic unsigned nconns;
     struct conn_link with_replies; /* those whose replies leave at the end of the iteration */
     struct conn_link turns;       /* those with kept input that may run now, in the order of their turns */
+    struct conn_link no_room;     /* those with CONN_WAITS_ROOM */
     struct conn_link not_durable; /* those with CONN_WAITS_DURABLE, in the order of their tickets */
 
     struct conn_link exclusive_waiters;  /* those with CONN_WAITS_EXCLUSIVE */
@@ -80,6 +82,10 @@ struct worker {
     bool online;                  /* an RCU reader right now */
     bool stopping;
     bool ended_at_gate;           /* written under the gate's lock */
+    struct journal_ring *ring;    /* where adds of this iteration are recorded; NULL: nowhere */
+    bool ring_full;               /* so much waits for the log thread that writes must, too */
+    bool refuses_writes;          /* persistence_refuses(), looked at once per iteration */
+    bool loading;                 /* server_loading(), too */
     bool over_memory;             /* maxmemory is reached; looked at once per iteration */
     enum pause paused;            /* CLIENT PAUSE; likewise */
     bool no_window_query;         /* so BF.EXISTS has to go through all checks */
@@ -120,9 +126,15 @@ void worker_post_message(struct worker *worker, struct worker_message *message);
 /* Posts a call of run(worker, arg), under the rules of a message. 0 or -ENOMEM (nothing is posted). */
 int worker_post(struct worker *worker, void (*run)(struct worker *worker, void *arg), void *arg);
 
-/* Says that everything up to this ticket is on disk: replies that waited for it leave (server.h, durable_ticket). Tickets
+/* Says that everything up to this ticket is on disk: replies that waited for it leave (journal.h). Tickets
  * only rise. Never fails; cheap when the worker has not looked since the last call. */
 void worker_post_durable(struct worker *worker, uint64_t ticket);
+
+/* Says that there is room in the log again: connections that waited for it have their turn. Never fails. */
+void worker_post_room(struct worker *worker);
+
+/* Makes a connection wait for room in the log (CONN_WAITS_ROOM). */
+void worker_hold_for_room(struct worker *worker, struct conn *conn);
 
 /* Gives a connection a turn, once, in the next round of the loop: see conn_take_turn(). */
 void worker_give_turn(struct worker *worker, struct conn *conn);

@@ -95,9 +95,11 @@ Test(config, defaults_are_the_tables)
     cr_assert_eq(cfg.proto_max_bulk_len, UINT64_C(512) * 1024 * 1024);
     cr_assert_eq(cfg.bind.count, 2);
     cr_assert_str_eq(cfg.bind.items[1], "-::1");
-    cr_assert_eq(cfg.save.count, 3);
-    cr_assert_eq(cfg.save.items[2].seconds, 60);
-    cr_assert_eq(cfg.save.items[2].changes, 10000);
+    cr_assert_eq(cfg.save.count, 1);
+    cr_assert_eq(cfg.save.items[0].seconds, 3600);
+    cr_assert_eq(cfg.save.items[0].changes, 1);
+    cr_assert_eq(cfg.appendonly, true);
+    cr_assert_eq(cfg.appendfsync, 1);
     for (size_t i = 0; i < n; i++) {
         if (rows[i].type != CONFIG_BYTES)
             cr_assert_str_eq(get(rows[i].name), rows[i].default_text);
@@ -281,7 +283,7 @@ Test(config, words_are_those_of_the_row)
     accepts("quarantined-filters", "maybe", "maybe");
     cr_assert_eq(cfg.quarantined_filters, QUARANTINE_MAYBE);
     refuses("loglevel", "loud", "'loglevel' must be one of debug, verbose, notice, warning, nothing, not 'loud'");
-    refuses("appendonly", "yes", "'appendonly' must be no, not 'yes'");
+    refuses("appendfsync", "sometimes", "'appendfsync' must be one of always, everysec, no, not 'sometimes'");
     runtime_refusal(
         "maxmemory-policy", "allkeys-lru",
         "CONFIG SET failed (possibly related to argument 'maxmemory-policy') - argument(s) must be one of the "

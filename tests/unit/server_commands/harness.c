@@ -19,6 +19,7 @@ void harness_init(struct harness *h)
     memset(h, 0, sizeof(*h));
     cr_assert(server != NULL && cfg != NULL);
     cr_assert_eq(config_init(cfg), 0);
+    cfg->appendonly = false; /* there is no journal here, and the recordings are of servers without */
     atomic_store(&server->config, cfg);
     cr_assert_eq(log_init(&server->log, NULL, LOG_LEVEL_WARNING, &err), 0);
     cr_assert_eq(pthread_mutex_init(&server->config_lock, NULL), 0);

@@ -1,0 +1,406 @@
+/* What other threads call. The cheap ones first: they are called once per iteration of a loop, or per add. */
+#include "journal_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define URGENT_RECORDS (JOURNAL_RING_LIMIT / 8)
+#define CONTROL_SPARE  (64 * 1024) /* room for control records that is there before it is needed */
+
+/* ---- adds ------------------------------------------------------------------------------------------------------------ */
+
+static void on_add(void *ctx, uint64_t id, struct bloom_hash hash, unsigned layer, uint64_t ordinal)
+{
+    ring_add(ctx, id, hash, layer, ordinal);
+}
+
+struct journal_ring *journal_ring(struct journal *j, unsigned worker)
+{
+    return j->slots[worker].ring;
+}
+
+bool journal_records(const struct journal *j)
+{
+    return atomic_load_explicit(&j->records, memory_order_acquire);
+}
+
+bool journal_refuses(const struct journal *j)
+{
+    return atomic_load_explicit(&j->refuses, memory_order_relaxed);
+}
+
+static void wake(struct journal *j, bool urgent)
+{
+    pthread_mutex_lock(&j->lock);
+    j->urgent |= urgent;
+    pthread_cond_signal(&j->wake);
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* The log thread says that it sleeps and then looks once more at what there is; here it is the other way round. */
+void journal_poke(struct journal *j, unsigned worker)
+{
+    struct journal_slot *slot = &j->slots[worker];
+    uint64_t added = atomic_load_explicit(&slot->ring->added, memory_order_relaxed);
+    if (added == atomic_load_explicit(&slot->poked, memory_order_relaxed))
+        return;
+    atomic_store_explicit(&slot->poked, added, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
+    int sleep = atomic_load_explicit(&j->sleep, memory_order_relaxed);
+    if (sleep == JOURNAL_IDLE)
+        wake(j, false);
+    else if (sleep == JOURNAL_GATHERS && ring_queued(slot->ring) > URGENT_RECORDS)
+        wake(j, true);
+}
+
+bool journal_is_full(struct journal *j, unsigned worker)
+{
+    struct journal_slot *slot = &j->slots[worker];
+    if (ring_queued(slot->ring) < JOURNAL_RING_LIMIT)
+        return false;
+    if (!atomic_exchange(&slot->full, true))
+        atomic_fetch_add_explicit(&j->delayed, 1, memory_order_relaxed);
+    if (ring_queued(slot->ring) < JOURNAL_RING_LIMIT) { /* it was emptied just now */
+        atomic_store(&slot->full, false);
+        return false;
+    }
+    wake(j, true);
+    return true;
+}
+
+/* ---- control records ------------------------------------------------------------------------------------------------- */
+
+static int note(struct journal *j, const struct log_control *control)
+{
+    pthread_mutex_lock(&j->control_lock);
+    int status = log_control_encode(&j->controls, control);
+    if (status == 0)
+        j->next_control++;
+    pthread_mutex_unlock(&j->control_lock);
+    return status;
+}
+
+void journal_note(struct journal *j, const struct log_control *control)
+{
+    if (!journal_records(j))
+        return;
+    if (note(j, control) != 0) {
+        atomic_store(&j->incomplete, true);
+        atomic_store(&j->refuses, true);
+    }
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&j->sleep, memory_order_relaxed) == JOURNAL_IDLE)
+        wake(j, false);
+}
+
+static int on_grow(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape, struct errbuf *err)
+{
+    struct journal *j = ((struct journal_ring *)ctx)->journal;
+    struct log_control control = {.kind = LOG_GROW, .id = id, .layer = layer, .shape = *shape};
+    int status = note(j, &control);
+    if (status)
+        errbuf_set(err, "out of memory for the log");
+    return status;
+}
+
+const struct bloom_journal_ops journal_ops = {.add = on_add, .grow = on_grow};
+
+uint64_t journal_control_number(struct journal *j)
+{
+    pthread_mutex_lock(&j->control_lock);
+    uint64_t number = j->next_control - 1;
+    pthread_mutex_unlock(&j->control_lock);
+    return number;
+}
+
+/* ---- switches -------------------------------------------------------------------------------------------------------- */
+
+void journal_record(struct journal *j, bool on)
+{
+    atomic_store(&j->records, on);
+}
+
+void journal_set_policy(struct journal *j, enum journal_policy policy)
+{
+    atomic_store(&j->policy, (int)policy);
+    wake(j, false);
+}
+
+/* ---- tickets --------------------------------------------------------------------------------------------------------- */
+
+/* A round that begins after the fence sees what was done before it, by this thread or by those whose effects it saw. */
+static uint64_t take_ticket(struct journal *j)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    return atomic_load_explicit(&j->started, memory_order_relaxed) + 1;
+}
+
+uint64_t journal_ticket(struct journal *j, unsigned worker)
+{
+    struct journal_slot *slot = &j->slots[worker];
+    if (atomic_load_explicit(&j->policy, memory_order_relaxed) != JOURNAL_ALWAYS || !journal_records(j))
+        return 0;
+    uint64_t ticket = take_ticket(j);
+    if (ticket == atomic_load_explicit(&slot->wanted, memory_order_relaxed))
+        return ticket; /* for another connection, in this iteration */
+    atomic_store_explicit(&slot->wanted, ticket, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&j->sleep, memory_order_relaxed) != JOURNAL_AWAKE)
+        wake(j, false);
+    return ticket;
+}
+
+static int failure(const struct journal *j, struct errbuf *err)
+{
+    *err = j->reason;
+    return j->failure;
+}
+
+int journal_sync(struct journal *j, struct errbuf *err)
+{
+    uint64_t ticket = take_ticket(j);
+    int status = 0;
+    pthread_mutex_lock(&j->lock);
+    if (j->wanted < ticket)
+        j->wanted = ticket;
+    pthread_cond_signal(&j->wake);
+    while (atomic_load(&j->done) < ticket && !j->failed)
+        pthread_cond_wait(&j->changed, &j->lock);
+    if (atomic_load(&j->done) < ticket)
+        status = failure(j, err);
+    pthread_mutex_unlock(&j->lock);
+    return status;
+}
+
+void journal_reason(struct journal *j, struct errbuf *reason_out)
+{
+    pthread_mutex_lock(&j->lock);
+    *reason_out = j->reason;
+    if (!j->failed)
+        errbuf_set(reason_out, "a change could not be noted for want of memory; a save will make up for it");
+    pthread_mutex_unlock(&j->lock);
+}
+
+static _Thread_local bool held;
+
+void journal_hold(struct journal *j)
+{
+    pthread_mutex_lock(&j->hold);
+    held = true;
+}
+
+void journal_release(struct journal *j)
+{
+    held = false;
+    pthread_mutex_unlock(&j->hold);
+}
+
+bool journal_held(void)
+{
+    return held;
+}
+
+/* ---- saves ----------------------------------------------------------------------------------------------------------- */
+
+void journal_keep_begin(struct journal *j, struct journal_keep *keep)
+{
+    pthread_mutex_lock(&j->lock);
+    keep->segment = j->current_segment;
+    keep->next = j->keeps;
+    j->keeps = keep;
+    pthread_mutex_unlock(&j->lock);
+}
+
+void journal_keep_end(struct journal *j, struct journal_keep *keep)
+{
+    pthread_mutex_lock(&j->lock);
+    struct journal_keep **at = &j->keeps;
+    while (*at != keep)
+        at = &(*at)->next;
+    *at = keep->next;
+    pthread_mutex_unlock(&j->lock);
+}
+
+int journal_rotate(struct journal *j, uint64_t *segment_out, struct errbuf *err)
+{
+    int status = 0;
+    *segment_out = 0;
+    pthread_mutex_lock(&j->lock);
+    if (journal_records(j) || j->oldest_segment) {
+        uint64_t mine = j->rotations + 1;
+        j->wants_rotation = true;
+        pthread_cond_signal(&j->wake);
+        while (j->rotations < mine)
+            pthread_cond_wait(&j->changed, &j->lock);
+        status = j->rotate_status;
+        if (status)
+            failure(j, err);
+        else
+            *segment_out = j->rotated_segment;
+    }
+    pthread_mutex_unlock(&j->lock);
+    return status;
+}
+
+uint64_t journal_first_needed(struct journal *j, uint64_t segment)
+{
+    pthread_mutex_lock(&j->lock);
+    for (const struct journal_keep *keep = j->keeps; keep && segment; keep = keep->next) {
+        uint64_t first = keep->segment ? keep->segment : j->oldest_segment;
+        if (first < segment)
+            segment = first;
+    }
+    pthread_mutex_unlock(&j->lock);
+    return segment;
+}
+
+void journal_cut(struct journal *j, uint64_t segment)
+{
+    struct errbuf err = {""};
+    if (segment == 0)
+        return;
+    /* What cannot be deleted now is by the next save, or the next start. */
+    (void)!log_delete_before(j->start.fs, j->dir, segment, &err);
+    pthread_mutex_lock(&j->lock);
+    j->oldest_segment = segment;
+    if (segment == j->rotated_segment) {
+        j->cut_written = j->rotated_written;
+        j->start_bytes = 0;
+    }
+    j->base_bytes = j->start_bytes + j->info.written - j->cut_written;
+    pthread_mutex_unlock(&j->lock);
+}
+
+void journal_made_up(struct journal *j)
+{
+    pthread_mutex_lock(&j->lock);
+    atomic_store(&j->incomplete, false);
+    atomic_store(&j->refuses, j->failed);
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* ---- information ----------------------------------------------------------------------------------------------------- */
+
+void journal_info(struct journal *j, struct journal_info *info_out)
+{
+    uint64_t queued = 0;
+    for (unsigned i = 0; i < j->nslots; i++)
+        queued += ring_queued(j->slots[i].ring);
+    pthread_mutex_lock(&j->lock);
+    *info_out = (struct journal_info){
+        .records = journal_records(j),
+        .failed = j->failed,
+        .incomplete = atomic_load(&j->incomplete),
+        .reason = j->reason,
+        .current_bytes = j->start_bytes + j->info.written - j->cut_written,
+        .base_bytes = j->base_bytes,
+        .pending_bytes = j->info.kept,
+        .frames = j->info.sequence - j->first_sequence,
+        .syncs = j->syncs,
+        .written = j->info.written,
+        .delayed = atomic_load(&j->delayed),
+        .queued = queued,
+        .last_sync_us = j->last_sync_us,
+    };
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* ---- lifetime -------------------------------------------------------------------------------------------------------- */
+
+static void journal_free(struct journal *j)
+{
+    for (unsigned i = 0; i < j->nslots; i++)
+        ring_destroy(j->slots[i].ring);
+    free(j->slots);
+    free(j->marks);
+    log_writer_destroy(j->writer);
+    log_bytes_deinit(&j->controls);
+    log_bytes_deinit(&j->taken);
+    log_bytes_deinit(&j->payload);
+    free(j->dir);
+    pthread_cond_destroy(&j->wake);
+    pthread_cond_destroy(&j->changed);
+    pthread_mutex_destroy(&j->lock);
+    pthread_mutex_destroy(&j->control_lock);
+    pthread_mutex_destroy(&j->hold);
+    free(j);
+}
+
+static void init_locks(struct journal *j)
+{
+    pthread_condattr_t attr;
+    pthread_mutex_init(&j->lock, NULL);
+    pthread_mutex_init(&j->control_lock, NULL);
+    pthread_mutex_init(&j->hold, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&j->wake, &attr);
+    pthread_cond_init(&j->changed, NULL);
+    pthread_condattr_destroy(&attr);
+}
+
+static int make_rings(struct journal *j, unsigned n)
+{
+    j->slots = aligned_alloc(64, n * sizeof(*j->slots));
+    j->marks = calloc(n, sizeof(*j->marks));
+    if (!j->slots || !j->marks)
+        return -ENOMEM;
+    memset(j->slots, 0, n * sizeof(*j->slots));
+    for (; j->nslots < n; j->nslots++) {
+        int status = ring_create(&j->slots[j->nslots].ring);
+        if (status)
+            return status;
+        j->slots[j->nslots].ring->journal = j;
+    }
+    return 0;
+}
+
+int journal_create(struct journal **journal_out, const struct journal_start *start)
+{
+    struct journal *j = calloc(1, sizeof(*j));
+    if (!j)
+        return -ENOMEM;
+    init_locks(j);
+    j->start = *start;
+    j->start.fs = start->fs ? start->fs : fsops_posix();
+    j->first_sequence = start->next_sequence - 1;
+    j->next_control = j->taken_next = start->next_control;
+    j->oldest_segment = start->oldest_segment;
+    j->start_bytes = start->log_bytes;
+    atomic_init(&j->policy, JOURNAL_EVERYSEC);
+    struct log_writer_options options = {
+        .fs = j->start.fs,
+        .dir = start->dir,
+        .next_segment = start->next_segment,
+        .next_sequence = start->next_sequence,
+        .salt = start->salt,
+    };
+    j->dir = strdup(start->dir);
+    int status = j->dir ? make_rings(j, start->nrings) : -ENOMEM;
+    if (!status)
+        status = log_bytes_reserve(&j->controls, CONTROL_SPARE);
+    if (!status)
+        status = log_writer_create(&options, &j->writer);
+    if (!status)
+        status = -pthread_create(&j->thread, NULL, journal_main, j);
+    if (status) {
+        journal_free(j);
+        return status;
+    }
+    *journal_out = j;
+    return 0;
+}
+
+void journal_destroy(struct journal *j)
+{
+    if (!j)
+        return;
+    pthread_mutex_lock(&j->lock);
+    j->stop = true;
+    pthread_cond_signal(&j->wake);
+    pthread_mutex_unlock(&j->lock);
+    pthread_join(j->thread, NULL);
+    journal_free(j);
+}

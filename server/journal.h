@@ -1,0 +1,152 @@
+/* journal: the add log in the server: what is added on the workers' loops and what happens in the registry goes to the disk
+ * by a thread of its own.
+ *
+ * Adds are noted in a ring of the worker's own (journal_ring.h) before their bits are set, changes of the registry and
+ * growth in one queue, in their true order, before anybody can see them. The log thread works in rounds. A round takes what
+ * is in the queue and the rings as one frame, in such an order that the frame never has an add without the control records
+ * that came before it:
+ *
+ *     the round's number is made public; the rings' ends are noted; the registry's mutex is taken and given back, so that
+ *     changes whose effect somebody has seen are in the queue; the queue is taken; then the records up to the noted ends
+ *
+ * Whoever wants to know that something is on the disk takes a ticket: the number of the next round to begin. All that the
+ * thread itself has done before, and all that it has seen of others, is in that round or an earlier one.
+ *
+ * When the disk fails, nothing is thrown away: the thread tries again each second, with a new segment, and meanwhile
+ * journal_refuses() is true, tickets are not honoured, and writes are to be refused.
+ *
+ * Thread: any, except where noted. */
+#ifndef BLOOMERY_JOURNAL_H
+#define BLOOMERY_JOURNAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bloom_filter.h"
+#include "errbuf.h"
+#include "fsops.h"
+#include "journal_ring.h"
+#include "log_payload.h"
+
+struct journal;
+
+enum journal_policy { JOURNAL_ALWAYS, JOURNAL_EVERYSEC, JOURNAL_NO }; /* `appendfsync` */
+
+/* Records of one worker that may wait for the log thread, 8 MB: what arrives in a tenth of a second. Beyond it writers
+ * wait. */
+#define JOURNAL_RING_LIMIT (256 * 1024)
+
+struct journal_start {
+    const struct fsops *fs; /* NULL: the real one */
+    const char *dir;        /* the data directory; copied */
+    uint64_t next_segment;  /* as log_reader_open() found them */
+    uint64_t next_sequence;
+    uint64_t next_control;
+    uint64_t oldest_segment; /* of those that are needed; 0: there are none */
+    uint64_t log_bytes;     /* of the frames in these */
+    uint64_t salt;          /* random */
+    unsigned nrings;        /* one per worker */
+
+    /* Called by the log thread. Each must be quick and must not call the journal, but for journal_reason(). */
+    void (*barrier)(void *ctx);                                     /* takes the registry's mutex and gives it back */
+    void (*announce)(void *ctx, unsigned worker, uint64_t ticket);  /* this ticket is on the disk */
+    void (*has_room)(void *ctx, unsigned worker);                   /* the worker's ring was full, and is not any more */
+    void (*state)(void *ctx, bool failed, const char *text);        /* the log has failed, or works again: for the operator */
+    void *ctx;
+};
+
+/* Starts the thread; nothing is recorded yet. 0 or -errno. */
+int journal_create(struct journal **journal_out, const struct journal_start *start);
+
+/* Writes and syncs what there is, and ends the thread. The producers must have ended. NULL is fine. */
+void journal_destroy(struct journal *journal);
+
+/* ---- what is recorded ----------------------------------------------------------------------------------------------- */
+
+/* Whether things are to be recorded. After it has been switched on, whatever was there before must be saved: see saver.c. */
+void journal_record(struct journal *journal, bool on);
+bool journal_records(const struct journal *journal);
+
+void journal_set_policy(struct journal *journal, enum journal_policy policy);
+
+struct journal_ring *journal_ring(struct journal *journal, unsigned worker);
+
+/* The operations of a struct bloom_journal whose ctx is the adding worker's ring, and whose id is the entry's. */
+extern const struct bloom_journal_ops journal_ops;
+
+/* Notes a change, in the order of the calls. Called where the change is made, under its lock; takes a leaf lock. Without
+ * memory the log is incomplete from then on: writes are refused until a save has made up for it. */
+void journal_note(struct journal *journal, const struct log_control *control);
+
+/* The number of the last change noted. Under the registry's mutex. */
+uint64_t journal_control_number(struct journal *journal);
+
+/* ---- tickets -------------------------------------------------------------------------------------------------------- */
+
+/* For the loop of worker i, at the end of an iteration in which it may have recorded something: sees to it that the log
+ * thread takes it in time. */
+void journal_poke(struct journal *journal, unsigned worker);
+
+/* For the loop of worker i under `always`: the ticket that replies of this moment have to wait for. It will be announced by
+ * announce(). 0: they need not wait. */
+uint64_t journal_ticket(struct journal *journal, unsigned worker);
+
+/* Waits until everything recorded before the call is on the disk. 0, or -errno with the reason when the log has failed.
+ * Blocks: not on a loop, offline. */
+int journal_sync(struct journal *journal, struct errbuf *err) __attribute__((warn_unused_result));
+
+/* Whether writes are to be refused, and why: the text goes behind "-MISCONF Errors writing to the AOF file: ". The first is
+ * a load, for once per iteration. */
+bool journal_refuses(const struct journal *journal);
+void journal_reason(struct journal *journal, struct errbuf *reason_out);
+
+/* Whether worker i has so much waiting that writers should too. If so, has_room() follows. */
+bool journal_is_full(struct journal *journal, unsigned worker);
+
+/* A transaction: between the two the log thread takes nothing, so that all of it is in one frame. Short: nothing that
+ * blocks. */
+void journal_hold(struct journal *journal);
+void journal_release(struct journal *journal);
+bool journal_held(void); /* whether the calling thread is between the two: it must not wait for the log thread then */
+
+/* ---- saves ---------------------------------------------------------------------------------------------------------- */
+
+/* Between the two, contents are written outside of the log (store_write()) to which adds are already being recorded: a save
+ * that is made meanwhile keeps the segments from the first call on. The storage is the caller's. */
+struct journal_keep {
+    struct journal_keep *next; /* internal */
+    uint64_t segment;
+};
+void journal_keep_begin(struct journal *journal, struct journal_keep *keep);
+void journal_keep_end(struct journal *journal, struct journal_keep *keep);
+
+/* Begins a new segment, for a save that starts now. 0 with its number (0: there is no log and never was), or -errno.
+ * Blocks. */
+int journal_rotate(struct journal *journal, uint64_t *segment_out, struct errbuf *err) __attribute__((warn_unused_result));
+
+/* The first segment that has to stay with the save that began with `segment`. */
+uint64_t journal_first_needed(struct journal *journal, uint64_t segment);
+
+/* A save that keeps the segments from `segment` on has been committed: the others are deleted. Blocks. */
+void journal_cut(struct journal *journal, uint64_t segment);
+
+/* A save that began after something could not be noted has been committed: the log is complete again. */
+void journal_made_up(struct journal *journal);
+
+/* ---- what is known -------------------------------------------------------------------------------------------------- */
+
+struct journal_info {
+    bool records;
+    bool failed;                  /* refuses writes */
+    bool incomplete;              /* something could not be noted: a save is needed */
+    struct errbuf reason;
+    uint64_t current_bytes;       /* of the log now, as far as it is needed */
+    uint64_t base_bytes;          /* of it when the last save was committed or at the start */
+    uint64_t pending_bytes;       /* written, not synced */
+    uint64_t frames, syncs, written, delayed; /* since the start; delayed: times a worker's ring was full */
+    uint64_t queued;              /* records in the rings */
+    int64_t last_sync_us;         /* how long the last sync took */
+};
+void journal_info(struct journal *journal, struct journal_info *info_out);
+
+#endif

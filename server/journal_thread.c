@@ -1,0 +1,340 @@
+/* The log thread. It sleeps until there is something, gathers for a moment unless somebody waits, and then makes a round. */
+#include "journal_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define GATHER_MS      20   /* what comes within this time shares a frame, when nobody waits for it */
+#define SYNC_MS        900  /* everysec: with the gathering and the sync itself at most a second is lost */
+#define RETRY_MS       1000
+#define GROUP_MAX      256
+#define FRAME_MAX      (64u << 20) /* a round of more is several frames */
+#define ROOM_AGAIN     (JOURNAL_RING_LIMIT / 2)
+
+static int64_t now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static int64_t now_ms(void)
+{
+    return now_us() / 1000;
+}
+
+/* ---- what a round takes ---------------------------------------------------------------------------------------------- */
+
+/* A new layer or filter is in the queue before anybody can add to it, so the queue is taken after the rings' ends have been
+ * noted; and what a registry change shows to others before it is in the queue is waited for by the barrier. */
+static void note_ends(struct journal *j)
+{
+    pthread_mutex_lock(&j->hold);
+    atomic_fetch_add(&j->started, 1);
+    atomic_thread_fence(memory_order_seq_cst);
+    for (unsigned i = 0; i < j->nslots; i++)
+        j->marks[i] = ring_snapshot(j->slots[i].ring);
+    j->start.barrier(j->start.ctx);
+    pthread_mutex_lock(&j->control_lock);
+    if (j->taken.len == 0) {
+        struct log_bytes empty = j->taken;
+        j->taken = j->controls;
+        j->controls = empty;
+        j->taken_first = j->taken_next;
+        j->taken_next = j->next_control;
+    }
+    pthread_mutex_unlock(&j->control_lock);
+    pthread_mutex_unlock(&j->hold);
+}
+
+/* One group of adds to one layer from the ring into the payload. */
+static int take_group(struct journal *j, struct journal_ring *ring, const struct ring_record *records, size_t n)
+{
+    struct bloom_replay_item items[GROUP_MAX];
+    const uint64_t layer_mask = (1u << RING_LAYER_BITS) - 1;
+    uint64_t id = records[0].id, layer = records[0].place & layer_mask;
+    size_t count = 0;
+
+    while (count < n && count < GROUP_MAX && records[count].id == id && (records[count].place & layer_mask) == layer) {
+        items[count] = (struct bloom_replay_item){records[count].hash, records[count].place >> RING_LAYER_BITS};
+        count++;
+    }
+    int status = log_payload_adds(&j->payload, id, (unsigned)layer, items, count);
+    if (status == 0)
+        ring_done(ring, count);
+    return status;
+}
+
+static int append_payload(struct journal *j, struct errbuf *err)
+{
+    if (j->payload.len == 0)
+        return 0;
+    int status = log_writer_append(j->writer, j->payload.ptr, j->payload.len, j->payload_controls, err);
+    if (status != -ENOMEM) { /* it has it, even if the disk has not */
+        j->payload.len = 0;
+        j->payload_controls = false;
+    }
+    return status;
+}
+
+static int take_controls(struct journal *j, struct errbuf *err)
+{
+    if (j->taken.len == 0)
+        return 0;
+    if (log_payload_controls(&j->payload, j->taken_first, &j->taken) != 0) {
+        errbuf_set(err, "%s", strerror(ENOMEM));
+        return -ENOMEM;
+    }
+    j->payload_controls = true;
+    j->taken.len = 0;
+    return 0;
+}
+
+static int take_adds(struct journal *j, struct errbuf *err)
+{
+    int status = 0;
+    for (unsigned i = 0; i < j->nslots; i++) {
+        struct journal_ring *ring = j->slots[i].ring;
+        const struct ring_record *records;
+        size_t n;
+        while (status == 0 && (n = ring_peek(ring, &j->marks[i], &records)) != 0) {
+            if (take_group(j, ring, records, n) != 0) {
+                errbuf_set(err, "%s", strerror(ENOMEM));
+                return -ENOMEM;
+            }
+            if (j->payload.len >= FRAME_MAX)
+                status = append_payload(j, err);
+        }
+    }
+    return status;
+}
+
+/* 0: the round is in the segment. */
+static int make_round(struct journal *j, struct errbuf *err)
+{
+    int status = append_payload(j, err); /* of a round that failed */
+    if (status)
+        return status;
+    note_ends(j);
+    status = take_controls(j, err);
+    if (status == 0)
+        status = take_adds(j, err);
+    return status == 0 ? append_payload(j, err) : status;
+}
+
+static int sync_now(struct journal *j, struct errbuf *err)
+{
+    struct log_writer_info info;
+    log_writer_info(j->writer, &info);
+    int64_t begun = now_us();
+    int status = log_writer_sync(j->writer, err);
+    j->last_sync_ms = begun / 1000;
+    if (info.synced != info.sequence) {
+        pthread_mutex_lock(&j->lock);
+        j->syncs++;
+        j->last_sync_us = now_us() - begun;
+        pthread_mutex_unlock(&j->lock);
+    }
+    return status;
+}
+
+/* ---- telling others -------------------------------------------------------------------------------------------------- */
+
+static void announce(struct journal *j)
+{
+    uint64_t done = atomic_load(&j->done);
+    for (unsigned i = 0; i < j->nslots; i++) {
+        struct journal_slot *slot = &j->slots[i];
+        uint64_t wanted = atomic_load(&slot->wanted);
+        if (wanted > slot->announced && slot->announced < done) {
+            slot->announced = done;
+            j->start.announce(j->start.ctx, i, done);
+        }
+        /* While the disk fails they are not to wait either, but to learn of it. */
+        if (atomic_load(&slot->full) && (j->failed || ring_queued(slot->ring) < ROOM_AGAIN)) {
+            atomic_store(&slot->full, false);
+            j->start.has_room(j->start.ctx, i);
+        }
+    }
+}
+
+static void note_state(struct journal *j, int status, const struct errbuf *err)
+{
+    bool was = j->failed;
+    pthread_mutex_lock(&j->lock);
+    log_writer_info(j->writer, &j->info);
+    if (j->info.segment) {
+        j->current_segment = j->info.segment;
+        if (!j->oldest_segment)
+            j->oldest_segment = j->info.segment;
+    }
+    j->failed = status != 0;
+    j->failure = status;
+    if (status)
+        j->reason = *err;
+    else
+        j->reason.text[0] = '\0';
+    atomic_store(&j->refuses, j->failed || atomic_load(&j->incomplete));
+    pthread_cond_broadcast(&j->changed);
+    pthread_mutex_unlock(&j->lock);
+    if (was != j->failed)
+        j->start.state(j->start.ctx, j->failed, err->text);
+    if (status)
+        j->retry_ms = now_ms() + RETRY_MS;
+}
+
+/* ---- the thread ------------------------------------------------------------------------------------------------------ */
+
+static void rotate(struct journal *j, int status, struct errbuf *err)
+{
+    uint64_t segment = 0;
+    struct log_writer_info info;
+    if (status == 0)
+        status = log_writer_rotate(j->writer, &segment, err);
+    note_state(j, status, err);
+    log_writer_info(j->writer, &info);
+    pthread_mutex_lock(&j->lock);
+    j->wants_rotation = false;
+    j->rotations++;
+    j->rotate_status = status;
+    j->rotated_segment = segment;
+    j->rotated_written = info.written;
+    pthread_cond_broadcast(&j->changed);
+    pthread_mutex_unlock(&j->lock);
+}
+
+static void run_round(struct journal *j, bool sync, bool rotates)
+{
+    struct errbuf err = {""};
+    int status = 0;
+    if (log_writer_failed(j->writer)) {
+        status = log_writer_repair(j->writer, &err);
+        sync = true;
+    }
+    if (status == 0)
+        status = make_round(j, &err);
+    uint64_t round = atomic_load(&j->started);
+    if (status == 0 && sync)
+        status = sync_now(j, &err);
+    struct log_writer_info info;
+    log_writer_info(j->writer, &info);
+    if (status == 0 && info.synced == info.sequence)
+        atomic_store(&j->done, round);
+    if (rotates)
+        rotate(j, status, &err);
+    else
+        note_state(j, status, &err);
+    announce(j);
+}
+
+/* A ticket that is not on the disk yet, or is and has not been announced. */
+static bool somebody_waits(const struct journal *j)
+{
+    uint64_t done = atomic_load(&j->done);
+    if (j->wanted > done)
+        return true;
+    for (unsigned i = 0; i < j->nslots; i++)
+        if (atomic_load(&j->slots[i].wanted) > j->slots[i].announced)
+            return true;
+    return false;
+}
+
+static bool has_records(struct journal *j)
+{
+    for (unsigned i = 0; i < j->nslots; i++)
+        if (ring_queued(j->slots[i].ring))
+            return true;
+    pthread_mutex_lock(&j->control_lock);
+    bool any = j->controls.len != 0;
+    pthread_mutex_unlock(&j->control_lock);
+    return any || j->taken.len || j->payload.len;
+}
+
+enum due { DUE_NOTHING, DUE_ROUND, DUE_SYNC };
+
+/* What is to be done now; in `until_out` when to look again at the latest, 0 for never. Under the lock. */
+static enum due what_is_due(struct journal *j, int64_t now, int64_t *until_out)
+{
+    int policy = atomic_load(&j->policy);
+    *until_out = 0;
+    if (j->failed) {
+        *until_out = j->retry_ms;
+        return j->wants_rotation || now >= j->retry_ms ? DUE_SYNC : DUE_NOTHING;
+    }
+    if (j->wants_rotation || somebody_waits(j))
+        return DUE_SYNC;
+    bool unsynced = j->info.synced != j->info.sequence;
+    if (policy != JOURNAL_NO && unsynced) {
+        int64_t at = policy == JOURNAL_ALWAYS ? now : j->last_sync_ms + SYNC_MS;
+        if (now >= at)
+            return DUE_SYNC;
+        *until_out = at;
+    }
+    if (!has_records(j)) {
+        j->gather_until_ms = 0;
+        return DUE_NOTHING;
+    }
+    if (!j->gather_until_ms)
+        j->gather_until_ms = now + GATHER_MS;
+    if (j->urgent || now >= j->gather_until_ms) {
+        j->gather_until_ms = 0;
+        /* The time of a sync counts from the first frame after the one before. */
+        if (!unsynced && j->last_sync_ms + SYNC_MS < now)
+            j->last_sync_ms = now;
+        return DUE_ROUND;
+    }
+    if (!*until_out || j->gather_until_ms < *until_out)
+        *until_out = j->gather_until_ms;
+    return DUE_NOTHING;
+}
+
+static void wait_until(struct journal *j, int64_t until_ms)
+{
+    struct timespec at = {.tv_sec = until_ms / 1000, .tv_nsec = until_ms % 1000 * 1000000};
+    if (until_ms)
+        pthread_cond_timedwait(&j->wake, &j->lock, &at);
+    else
+        pthread_cond_wait(&j->wake, &j->lock);
+}
+
+/* Under the lock. Says that it sleeps, and looks again before it does: whoever has something looks at that afterwards. */
+static enum due sleep_until_due(struct journal *j)
+{
+    for (;;) {
+        int64_t until;
+        atomic_store(&j->sleep, JOURNAL_IDLE);
+        atomic_thread_fence(memory_order_seq_cst);
+        enum due due = what_is_due(j, now_ms(), &until);
+        if (due != DUE_NOTHING || j->stop) {
+            atomic_store(&j->sleep, JOURNAL_AWAKE);
+            j->urgent = false;
+            return due;
+        }
+        if (j->gather_until_ms) { /* it will look by itself; only who is in a hurry need wake it */
+            atomic_store(&j->sleep, JOURNAL_GATHERS);
+            atomic_thread_fence(memory_order_seq_cst);
+            if (what_is_due(j, now_ms(), &until) != DUE_NOTHING)
+                continue;
+        }
+        wait_until(j, until);
+    }
+}
+
+void *journal_main(void *arg)
+{
+    struct journal *j = arg;
+    pthread_mutex_lock(&j->lock);
+    for (;;) {
+        enum due due = sleep_until_due(j);
+        bool stop = j->stop, rotates = j->wants_rotation;
+        pthread_mutex_unlock(&j->lock);
+        run_round(j, due == DUE_SYNC || stop, rotates);
+        pthread_mutex_lock(&j->lock);
+        if (stop)
+            break;
+    }
+    pthread_mutex_unlock(&j->lock);
+    return NULL;
+}

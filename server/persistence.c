@@ -1,0 +1,197 @@
+#include "persistence.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "registry_effect.h"
+#include "saver.h"
+#include "server.h"
+#include "store.h"
+#include "worker.h"
+
+/* ---- what the log thread calls --------------------------------------------------------------------------------------- */
+
+static void on_barrier(void *ctx)
+{
+    struct server *server = ctx;
+    registry_barrier(server->registry);
+}
+
+static void on_announce(void *ctx, unsigned worker, uint64_t ticket)
+{
+    struct server *server = ctx;
+    worker_post_durable(server->workers[worker], ticket);
+}
+
+static void on_room(void *ctx, unsigned worker)
+{
+    struct server *server = ctx;
+    worker_post_room(server->workers[worker]);
+}
+
+static void on_state(void *ctx, bool failed, const char *text)
+{
+    struct server *server = ctx;
+    if (failed)
+        log_warning(&server->log, "the log cannot be written, writes are refused until it can: %s", text);
+    else
+        log_notice(&server->log, "the log can be written again; nothing of it has been lost");
+}
+
+/* ---- start and stop -------------------------------------------------------------------------------------------------- */
+
+int persistence_start(struct server *server, const struct journal_start *from)
+{
+    const struct config *config = server_config(server);
+    struct journal_start start = *from;
+    struct journal *journal;
+
+    start.barrier = on_barrier;
+    start.announce = on_announce;
+    start.has_room = on_room;
+    start.state = on_state;
+    start.ctx = server;
+    start.nrings = server->nworkers;
+    if (getrandom(&start.salt, sizeof(start.salt), 0) != (ssize_t)sizeof(start.salt))
+        start.salt = (uint64_t)server_unix_ms() * UINT64_C(0x9e3779b97f4a7c15);
+    int status = journal_create(&journal, &start);
+    if (status)
+        return status;
+    journal_set_policy(journal, (enum journal_policy)config->appendfsync);
+    journal_record(journal, config->appendonly);
+    atomic_store_explicit(&server->journal, journal, memory_order_release);
+    return 0;
+}
+
+void persistence_stop(struct server *server)
+{
+    struct journal *journal = atomic_exchange(&server->journal, NULL);
+    struct journal_info info;
+    if (!journal)
+        return;
+    journal_info(journal, &info);
+    journal_destroy(journal);
+}
+
+void persistence_apply(struct server *server, const struct config *old, const struct config *now)
+{
+    struct journal *journal = server_journal(server);
+    if (!journal)
+        return;
+    journal_set_policy(journal, (enum journal_policy)now->appendfsync);
+    if (old->appendonly == now->appendonly)
+        return;
+    /* Switched on, the log is complete with the save that begins now; switched off, its records must not come back over
+     * what changes from now on, so it goes with this save. */
+    journal_record(journal, now->appendonly);
+    saver_start(server->saver, true);
+    log_notice(&server->log, now->appendonly ? "appendonly is switched on; it holds from the end of the save that begins now"
+                                             : "appendonly is switched off; the save that begins now replaces the log");
+}
+
+/* ---- effects --------------------------------------------------------------------------------------------------------- */
+
+static void note_creation(struct journal *journal, const struct registry_effect *effect)
+{
+    const struct bloom_filter *filter = entry_filter(effect->entry);
+    struct bloom_layer_view view;
+    bloom_filter_layer(filter, 0, &view);
+    journal_note(journal, &(struct log_control){
+                              .kind = LOG_CREATE,
+                              .id = effect->id,
+                              .replaced_id = effect->replaced_id,
+                              .name = effect->name.ptr,
+                              .name_len = effect->name.len,
+                              .expires_ms = effect->expires_ms,
+                              .params = *bloom_filter_params(filter),
+                              .shape = view.shape,
+                          });
+}
+
+static void note_contents(struct journal *journal, const struct registry_effect *effect)
+{
+    const struct store_record *record = effect->payload;
+    struct log_control control = {.kind = LOG_LOADED, .id = effect->id, .replaced_id = effect->replaced_id};
+    if (!record) { /* the log was switched on after it was asked: the save that follows that has the filter */
+        journal_note(journal, &(struct log_control){.kind = LOG_DELETE, .id = effect->replaced_id ? effect->replaced_id : effect->id});
+        return;
+    }
+    control.record = record->text;
+    control.record_len = record->len;
+    journal_note(journal, &control);
+    /* The record has the time that was asked for, not one that was kept from the filter before. */
+    journal_note(journal, &(struct log_control){.kind = LOG_EXPIRY, .id = effect->id, .expires_ms = effect->expires_ms});
+}
+
+void persistence_effect(struct server *server, const struct registry_effect *effect)
+{
+    struct journal *journal = server_journal(server);
+    if (!journal || !journal_records(journal))
+        return;
+    switch (effect->kind) {
+    case REGISTRY_CREATED:
+        note_creation(journal, effect);
+        break;
+    case REGISTRY_LOADED:
+        note_contents(journal, effect);
+        break;
+    case REGISTRY_DELETED:
+    case REGISTRY_EXPIRED:
+        journal_note(journal, &(struct log_control){.kind = LOG_DELETE, .id = effect->id});
+        break;
+    case REGISTRY_RENAMED:
+        journal_note(journal, &(struct log_control){
+                                  .kind = LOG_RENAME,
+                                  .id = effect->id,
+                                  .replaced_id = effect->replaced_id,
+                                  .name = effect->to.ptr,
+                                  .name_len = effect->to.len,
+                              });
+        break;
+    case REGISTRY_EXPIRY:
+        journal_note(journal, &(struct log_control){.kind = LOG_EXPIRY, .id = effect->id, .expires_ms = effect->expires_ms});
+        break;
+    case REGISTRY_CLEARED:
+        journal_note(journal, &(struct log_control){.kind = LOG_CLEAR});
+        break;
+    }
+}
+
+/* ---- refusing writes ------------------------------------------------------------------------------------------------- */
+
+/* Without a log that works a failing save is the only thing between the filters and their loss. */
+static bool save_refuses(struct server *server)
+{
+    const struct config *config = server_config(server);
+    return config->stop_writes_on_bgsave_error && !config->appendonly && config->save.count &&
+           saver_has_failed(server->saver);
+}
+
+bool persistence_refuses(struct server *server)
+{
+    const struct journal *journal = server_journal(server);
+    return (journal && journal_refuses(journal)) || save_refuses(server);
+}
+
+bool persistence_refusal(struct server *server, char *text, size_t size)
+{
+    struct journal *journal = server_journal(server);
+    if (journal && journal_refuses(journal)) {
+        struct errbuf reason = {""};
+        journal_reason(journal, &reason);
+        snprintf(text, size, "MISCONF Errors writing to the AOF file: %s", reason.text);
+        return true;
+    }
+    if (save_refuses(server)) {
+        struct saver_info info;
+        saver_info(server->saver, &info);
+        snprintf(text, size,
+                 "MISCONF Filters cannot be saved and appendonly is off, so that writes are refused "
+                 "(stop-writes-on-bgsave-error): %s",
+                 info.last_error);
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,37 @@
+/* persistence: what joins the registry, the loops and the saver to the journal, and decides when writes are refused.
+ *
+ * Thread: any, except where noted. */
+#ifndef BLOOMERY_PERSISTENCE_H
+#define BLOOMERY_PERSISTENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "errbuf.h"
+#include "journal.h"
+
+struct config;
+struct registry_effect;
+struct server;
+struct store_record;
+
+/* Starts the journal where the log that was read at the start ends, and records if the settings say so. All filters are in
+ * the registry, none is served yet. 0 or -errno. */
+int persistence_start(struct server *server, const struct journal_start *from);
+
+/* Ends it: what is recorded is on the disk. After the workers have ended. */
+void persistence_stop(struct server *server);
+
+/* New settings are in force. */
+void persistence_apply(struct server *server, const struct config *old, const struct config *now);
+
+/* For every effect of the registry, under its mutex. The payload of REGISTRY_LOADED is the struct store_record of its
+ * contents; NULL if nothing is recorded. */
+void persistence_effect(struct server *server, const struct registry_effect *effect);
+
+/* Writes of this iteration: why they are refused, as the whole error with its code, in `text`; false if they are not. The
+ * first asks only whether, and is cheap. */
+bool persistence_refuses(struct server *server);
+bool persistence_refusal(struct server *server, char *text, size_t size);
+
+#endif

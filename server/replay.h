@@ -1,0 +1,55 @@
+/* replay: from the log to the filters, at the start. In the order of the calls:
+ *
+ *     replay_control()   for each control record: what has become of which filter since the save
+ *     replay_resolve()   for each filter of the save, while it is loaded
+ *     replay_loaded()    for each that has been loaded, or was not and is in quarantine
+ *     replay_filters()   creates the filters that the log knows of and the save does not, and lets filters grow
+ *     replay_adds()      brings back the adds, with several threads
+ *
+ * What happened to one filter is in the log's order; what happened to different ones is combined here, so that filters can
+ * be loaded in any order and by many threads under the names that they have in the end.
+ *
+ * Thread: replay_resolve() and replay_loaded(): any. The rest: one, while no other works on it. */
+#ifndef BLOOMERY_REPLAY_H
+#define BLOOMERY_REPLAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "errbuf.h"
+#include "log_reader.h"
+#include "registry.h"
+#include "store.h"
+
+struct replay;
+struct server;
+
+/* `control`: control records up to this number are in the save. 0 or -ENOMEM. */
+int replay_create(struct replay **replay_out, struct server *server, struct store *store, uint64_t control);
+void replay_destroy(struct replay *replay); /* NULL is fine */
+
+/* For log_reader_options.on_control; ctx is the replay. 0, -ENOMEM, or LOG_DAMAGED for a record that makes no sense. */
+int replay_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err);
+
+/* As store_loader.resolve. */
+enum store_fate replay_resolve(struct replay *replay, struct store_filter *info);
+
+/* `entry` NULL: it is in quarantine. 0 or -ENOMEM. */
+int replay_loaded(struct replay *replay, uint64_t id, struct entry *entry);
+
+/* 0, or a negative -errno with the reason. */
+int replay_filters(struct replay *replay, struct errbuf *err);
+
+struct replay_summary {
+    uint64_t created;      /* filters */
+    uint64_t adds;         /* brought back */
+    uint64_t counted;      /* of these, those that the save had not counted */
+    uint64_t ignored;      /* adds to filters that are gone */
+    uint64_t quarantined;  /* adds to filters in quarantine: the log has to be kept for them */
+};
+
+/* 0, or what log_reader_adds() returned. */
+int replay_adds(struct replay *replay, struct log_reader *reader, unsigned nthreads, struct replay_summary *summary_out,
+                struct errbuf *err);
+
+#endif

@@ -24,7 +24,7 @@ static void reply_syntax_error(struct command_ctx *ctx)
     reply_error(ctx->reply, "ERR syntax error");
 }
 
-/* ---- itself ------------------------------------------------------------------------------------------------------------ */
+/* ---- itself ------------------------------------------------------------------------------------------------------ */
 
 void cmd_client_id(struct command_ctx *ctx)
 {
@@ -54,7 +54,8 @@ void cmd_client_setinfo(struct command_ctx *ctx)
         reply_errorf(ctx->reply, "ERR Unrecognized option '%.*s'", echo_len(option), option.ptr);
         return;
     }
-    if (session_set_text(ctx, lib_name ? SESSION_LIB_NAME : SESSION_LIB_VER, command_arg(ctx, 3), lib_name ? "LIB-NAME" : "LIB-VER"))
+    if (session_set_text(ctx, lib_name ? SESSION_LIB_NAME : SESSION_LIB_VER, command_arg(ctx, 3),
+                         lib_name ? "LIB-NAME" : "LIB-VER"))
         reply_ok(ctx);
 }
 
@@ -72,7 +73,7 @@ void cmd_client_info(struct command_ctx *ctx)
     buf_deinit(&text);
 }
 
-/* ---- REPLY, PAUSE ------------------------------------------------------------------------------------------------------ */
+/* ---- REPLY, PAUSE ------------------------------------------------------------------------------------------------ */
 
 void cmd_client_reply(struct command_ctx *ctx)
 {
@@ -161,7 +162,7 @@ void cmd_client_unpause(struct command_ctx *ctx)
     reply_ok(ctx);
 }
 
-/* ---- what there is none of ---------------------------------------------------------------------------------------------- */
+/* ---- what there is none of --------------------------------------------------------------------------------------- */
 
 /* No command blocks. */
 void cmd_client_unblock(struct command_ctx *ctx)
@@ -169,7 +170,8 @@ void cmd_client_unblock(struct command_ctx *ctx)
     int64_t id;
     if (command_argc(ctx) > 4)
         reply_syntax_error(ctx);
-    else if (command_argc(ctx) == 4 && !slice_is(command_arg(ctx, 3), "TIMEOUT") && !slice_is(command_arg(ctx, 3), "ERROR"))
+    else if (command_argc(ctx) == 4 && !slice_is(command_arg(ctx, 3), "TIMEOUT") &&
+             !slice_is(command_arg(ctx, 3), "ERROR"))
         reply_error(ctx->reply, "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
     else if (!slice_to_int64(command_arg(ctx, 2), &id))
         reply_error(ctx->reply, "ERR value is not an integer or out of range");
@@ -218,8 +220,9 @@ void cmd_client_tracking(struct command_ctx *ctx)
 
 void cmd_client_caching(struct command_ctx *ctx)
 {
-    reply_error(ctx->reply, "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT "
-                            "mode enabled");
+    reply_error(ctx->reply,
+                "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT "
+                "mode enabled");
 }
 
 void cmd_client_getredir(struct command_ctx *ctx)

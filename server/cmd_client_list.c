@@ -21,7 +21,7 @@ static void reply_syntax_error(struct command_ctx *ctx)
     reply_error(ctx->reply, "ERR syntax error");
 }
 
-/* ---- LIST -------------------------------------------------------------------------------------------------------------- */
+/* ---- LIST -------------------------------------------------------------------------------------------------------- */
 
 /* Which sessions CLIENT LIST is asked for. */
 struct client_list {
@@ -161,7 +161,7 @@ void cmd_client_list(struct command_ctx *ctx)
     command_defer(ctx, run_client_list_type, data);
 }
 
-/* ---- KILL -------------------------------------------------------------------------------------------------------------- */
+/* ---- KILL -------------------------------------------------------------------------------------------------------- */
 
 /* Whom CLIENT KILL is to end. The strings are NUL-terminated, "" for any. */
 struct kill {

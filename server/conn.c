@@ -12,7 +12,7 @@
 #include "push.h"
 #include "worker.h"
 
-/* ---- what is polled for ---------------------------------------------------------------------------------------------- */
+/* ---- what is polled for ------------------------------------------------------------------------------------------ */
 
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
@@ -59,7 +59,7 @@ void conn_update(struct conn *conn)
         uv_poll_stop(&conn->poll);
 }
 
-/* ---- waiting --------------------------------------------------------------------------------------------------------- */
+/* ---- waiting ----------------------------------------------------------------------------------------------------- */
 
 void conn_wait(struct conn *conn, enum conn_wait why)
 {
@@ -80,7 +80,7 @@ void conn_ready(struct conn *conn, enum conn_wait why)
     conn_update(conn);
 }
 
-/* ---- closing --------------------------------------------------------------------------------------------------------- */
+/* ---- closing ----------------------------------------------------------------------------------------------------- */
 
 static void conn_free(struct conn *conn)
 {
@@ -91,7 +91,7 @@ static void conn_free(struct conn *conn)
 static void on_closed(uv_handle_t *handle)
 {
     struct conn *conn = handle->data;
-    close(conn->fd); /* not earlier: until here libuv may name the descriptor to the kernel, and it could be another's */
+    close(conn->fd); /* not earlier: until here libuv may name it to the kernel, and it could be another's by then */
     conn->fd = -1;
     if (!(conn->waits & CONN_WAITS_JOB))
         conn_free(conn);
@@ -145,7 +145,7 @@ void conn_warn_closed(const struct conn *conn, const char *why)
                 conn->session.addr, why);
 }
 
-/* ---- replies --------------------------------------------------------------------------------------------------------- */
+/* ---- replies ----------------------------------------------------------------------------------------------------- */
 
 static enum config_client_class conn_class(const struct conn *conn)
 {
@@ -199,7 +199,9 @@ void conn_flush(struct conn *conn)
         return;
     if (buf_failed(&conn->out)) {
         stats_add(&conn->worker->stats.over_output_buffer, 1);
-        conn_warn_closed(conn, "its replies passed reply-buffer-limit or client-output-buffer-limit, or there is no memory for them");
+        conn_warn_closed(
+            conn,
+            "its replies passed reply-buffer-limit or client-output-buffer-limit, or there is no memory for them");
         conn_close(conn);
         return;
     }

@@ -1,13 +1,13 @@
-/* conn: one client connection: its socket, its input as far as it could not be run yet, its replies as far as they have not
- * left.
+/* conn: one client connection: its socket, its input as far as it could not be run yet, its replies as far as they
+ * have not left.
  *
- * A connection can wait for something while its loop goes on: conn_wait() names the reason, conn_ready() takes it away.
- * While there is any reason nothing is read from it and none of its commands run; what had been read before is kept. When
- * the last reason is gone it gets its turn in the loop's next round, for at most WORKER_READ_SIZE bytes of input at a time,
- * so that no connection's backlog keeps the others waiting.
+ * A connection can wait for something while its loop goes on: conn_wait() names the reason, conn_ready() takes it
+ * away. While there is any reason nothing is read from it and none of its commands run; what had been read before is
+ * kept. When the last reason is gone it gets its turn in the loop's next round, for at most WORKER_READ_SIZE bytes of
+ * input at a time, so that no connection's backlog keeps the others waiting.
  *
- * Lifetime: conn_open() to conn_close(); the memory is freed in the last close callback, after a deferred command of it
- * has come back. Thread: the owning worker's. */
+ * Lifetime: conn_open() to conn_close(); the memory is freed in the last close callback, after a deferred command of
+ * it has come back. Thread: the owning worker's. */
 #ifndef BLOOMERY_CONN_H
 #define BLOOMERY_CONN_H
 
@@ -45,7 +45,8 @@ enum conn_mode {
     CONN_NO_REPLY = CONN_REPLY_OFF | CONN_REPLY_SKIP,
 };
 
-/* A command that was parsed and could not be run yet, or not to its end. Its bytes are the first `len` of the kept input. */
+/* A command that was parsed and could not be run yet, or not to its end. Its bytes are the first `len` of the kept
+ * input. */
 struct conn_pending {
     struct resp_span *spans; /* malloc'ed; NULL: there is none */
     size_t argc;
@@ -100,8 +101,8 @@ void conn_close(struct conn *conn);
 /* Reads nothing more from it and ends it once its replies have left, that of a deferred command included. */
 void conn_close_after_reply(struct conn *conn);
 
-/* To be called before something is written into conn->out, by a command or as a push: lends it a buffer and makes sure that
- * it is sent at the end of the iteration. */
+/* To be called before something is written into conn->out, by a command or as a push: lends it a buffer and makes sure
+ * that it is sent at the end of the iteration. */
 void conn_will_reply(struct conn *conn);
 
 /* Moves a whole reply behind the others; `reply` is then empty. Not copied if it is large and there are no others. */
@@ -113,8 +114,8 @@ void conn_warn_closed(const struct conn *conn, const char *why);
 /* Sends what there is, unless CONN_WAITS_DURABLE. May close the connection. */
 void conn_flush(struct conn *conn);
 
-/* Makes the connection wait. May be called while a command of it runs: that command still ends, later ones wait. To have
- * the command itself run again later, its dispatch must also return DISPATCH_LATER. */
+/* Makes the connection wait. May be called while a command of it runs: that command still ends, later ones wait. To
+ * have the command itself run again later, its dispatch must also return DISPATCH_LATER. */
 void conn_wait(struct conn *conn, enum conn_wait why);
 
 /* Takes a reason away; a connection that is closing, or that does not wait for this, is left alone. Never runs commands
@@ -134,9 +135,9 @@ void conn_deferred_done(struct conn *conn, struct buf *reply, const struct comma
  * (client-output-buffer-limit) and has been closed for it. */
 bool conn_over_soft_limit(struct conn *conn);
 
-/* To be called ten times a second. A client that writes a whole pipeline before it reads a reply (most libraries do) would
- * wait for ever for a server that does not read on before its replies are taken. So if it has taken nothing since the last
- * tick it is allowed twice as many waiting bytes, up to reply-buffer-limit. */
+/* To be called ten times a second. A client that writes a whole pipeline before it reads a reply (most libraries do)
+ * would wait for ever for a server that does not read on before its replies are taken. So if it has taken nothing
+ * since the last tick it is allowed twice as many waiting bytes, up to reply-buffer-limit. */
 void conn_unstick(struct conn *conn);
 
 /* Runs kept input, as much as one turn allows. Called by the worker for those in worker->turns. */

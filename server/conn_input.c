@@ -1,9 +1,9 @@
 /* The input of a connection: where it is read to, how it becomes commands, what is kept of it.
  *
- * Input goes into the worker's arena, and commands are run from there. What is left over in the end (the beginning of a
- * command, or commands that may not run yet) is copied to a buffer of the connection, and while that is little it goes back
- * to the arena in front of what is read next, so that commands on their way through the window stay where they are. Only a
- * command that is large by itself is collected in the connection's own buffer. */
+ * Input goes into the worker's arena, and commands are run from there. What is left over in the end (the beginning of
+ * a command, or commands that may not run yet) is copied to a buffer of the connection, and while that is little it
+ * goes back to the arena in front of what is read next, so that commands on their way through the window stay where
+ * they are. Only a command that is large by itself is collected in the connection's own buffer. */
 #include "conn_internal.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 #define INPUT_MIN_SIZE (4 * 1024)
 
-/* ---- running --------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 static void protocol_error(struct conn *conn)
 {
@@ -107,7 +107,7 @@ static size_t run_commands(struct conn *conn, char *data, size_t len)
     return conn->session.close_after_reply ? len : done;
 }
 
-/* ---- keeping --------------------------------------------------------------------------------------------------------- */
+/* ---- keeping ----------------------------------------------------------------------------------------------------- */
 
 /* Makes the connection's own input buffer at least `size` bytes large. */
 static bool grow_input(struct conn *conn, size_t size)
@@ -170,7 +170,7 @@ static void over_input_limit(struct conn *conn)
     conn_close(conn);
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* A place in the arena for one read behind `before` bytes that are kept. */
 static char *arena_space(struct worker *worker, size_t before)
@@ -182,11 +182,11 @@ static char *arena_space(struct worker *worker, size_t before)
     return worker->arena + worker->arena_used;
 }
 
-/* Where the next bytes go, and how many at most: into the worker's arena, behind what is kept (which is copied there), if
- * that is little and the command under way is small. Otherwise behind it in the connection's own buffer, which doubles with
- * what has really arrived, at most up to what the argument under way needs, so that announcing much costs the server
- * nothing. No more is read than that argument and one piece of the usual size: what follows a large command must not keep
- * other clients waiting either. */
+/* Where the next bytes go, and how many at most: into the worker's arena, behind what is kept (which is copied there),
+ * if that is little and the command under way is small. Otherwise behind it in the connection's own buffer, which
+ * doubles with what has really arrived, at most up to what the argument under way needs, so that announcing much costs
+ * the server nothing. No more is read than that argument and one piece of the usual size: what follows a large command
+ * must not keep other clients waiting either. */
 static char *input_space(struct conn *conn, size_t *size_out, bool *own_out)
 {
     struct worker *worker = conn->worker;
@@ -223,12 +223,12 @@ static void take_input(struct conn *conn, char *data, size_t len)
         window_flush(worker); /* its commands point into the buffer that is changed now */
     if (!keep_rest(conn, data + done, len - done))
         over_input_limit(conn);
-    else if (!conn_link_used(&conn->with_replies)) /* otherwise the end of the iteration does, once the replies have left */
+    else if (!conn_link_used(&conn->with_replies)) /* otherwise the end of the iteration does, after the replies */
         conn_update(conn);
 }
 
-/* Whether CLIENT KILL has ended the connection: looked at before anything is taken from it, so that nothing it sends after
- * the reply to CLIENT KILL is run, though that reply does not wait for all workers. */
+/* Whether CLIENT KILL has ended the connection: looked at before anything is taken from it, so that nothing it sends
+ * after the reply to CLIENT KILL is run, though that reply does not wait for all workers. */
 static bool is_killed(struct conn *conn)
 {
     if (!(atomic_load_explicit(&conn->session.flags, memory_order_acquire) & SESSION_KILLED))

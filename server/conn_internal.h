@@ -1,4 +1,5 @@
-/* Shared between conn.c (socket, replies, waiting), conn_input.c, conn_open.c and push.c only. Thread: the owning worker's. */
+/* Shared between conn.c (socket, replies, waiting), conn_input.c, conn_open.c and push.c only. Thread: the owning
+ * worker's. */
 #ifndef BLOOMERY_CONN_INTERNAL_H
 #define BLOOMERY_CONN_INTERNAL_H
 

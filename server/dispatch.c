@@ -95,8 +95,10 @@ static void reject_arity(struct conn *conn, const struct command *command)
 static void reject_subscribed(struct conn *conn, const struct command *command)
 {
     char text[256];
-    snprintf(text, sizeof(text), "ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are "
-             "allowed in this context", command->full_name);
+    snprintf(text, sizeof(text),
+             "ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are "
+             "allowed in this context",
+             command->full_name);
     reject(conn, command, text);
 }
 
@@ -108,7 +110,8 @@ static bool is_http(struct conn *conn, const struct resp_command *cmd)
         return false;
     struct server *server = conn->worker->server;
     log_limited(&server->log, &server->limits.attack, conn->worker->now_ms, LOG_LEVEL_WARNING,
-                "possible cross-protocol attack: %s sent an HTTP request; the connection is closed", conn->session.addr);
+                "possible cross-protocol attack: %s sent an HTTP request; the connection is closed",
+                conn->session.addr);
     conn->session.close_after_reply = true;
     return true;
 }
@@ -250,8 +253,8 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
     return false;
 }
 
-/* The two commands that the window takes. They are most of the traffic, so they are recognised before the table is asked:
- * eight bytes at a time, letters made lower case by setting their bit. */
+/* The two commands that the window takes. They are most of the traffic, so they are recognised before the table is
+ * asked: eight bytes at a time, letters made lower case by setting their bit. */
 #define LOWER UINT64_C(0x2020202020202020)
 
 /* Room in the log for all adds that the window may hold. */

@@ -16,8 +16,8 @@ enum dispatch_result {
     DISPATCH_LATER = 1, /* not run, or not to its end: to be dispatched again when the connection may run commands */
 };
 
-/* Runs one command of the connection, or takes it into the window. Replies in order. May mark the session for closing, or
- * make the connection wait; never closes it. */
+/* Runs one command of the connection, or takes it into the window. Replies in order. May mark the session for closing,
+ * or make the connection wait; never closes it. */
 enum dispatch_result dispatch(struct conn *conn, const struct resp_command *cmd);
 
 /* The short way for a command that equals the one dispatched before it but for its last argument: its length, if

@@ -95,7 +95,7 @@ uint32_t transaction_flags(const struct conn *conn)
     return conn->modes & CONN_IN_MULTI ? conn->transaction->flags : 0;
 }
 
-/* ---- the queue ------------------------------------------------------------------------------------------------------- */
+/* ---- the queue --------------------------------------------------------------------------------------------------- */
 
 bool transaction_takes(const struct conn *conn, const struct command *command)
 {
@@ -173,7 +173,7 @@ void transaction_queue(struct conn *conn, const struct command *command, const s
     reply_status(&conn->reply, "QUEUED");
 }
 
-/* ---- WATCH ----------------------------------------------------------------------------------------------------------- */
+/* ---- WATCH ------------------------------------------------------------------------------------------------------- */
 
 static struct version version_of(const struct server *server, struct slice name)
 {
@@ -244,7 +244,7 @@ void cmd_unwatch(struct command_ctx *ctx)
     reply_status(ctx->reply, "OK");
 }
 
-/* ---- MULTI, DISCARD, EXEC -------------------------------------------------------------------------------------------- */
+/* ---- MULTI, DISCARD, EXEC ---------------------------------------------------------------------------------------- */
 
 void cmd_multi(struct command_ctx *ctx)
 {
@@ -277,7 +277,8 @@ void cmd_discard(struct command_ctx *ctx)
 static void run_queue(struct conn *conn)
 {
     struct transaction *tx = conn->transaction;
-    struct journal *journal = tx->ncommands > 1 && (tx->flags & CMD_WRITE) ? server_journal(conn->worker->server) : NULL;
+    struct journal *journal =
+        tx->ncommands > 1 && (tx->flags & CMD_WRITE) ? server_journal(conn->worker->server) : NULL;
     conn->modes &= ~(unsigned)CONN_IN_MULTI;
     conn->in_exec = true;
     window_new_input(&conn->worker->window);
@@ -296,7 +297,7 @@ static void run_queue(struct conn *conn)
     atomic_store_explicit(&conn->session.command, "exec", memory_order_relaxed);
 }
 
-/* One command is by itself as isolated as any; more, or a comparison before them, need everybody else to stand still. */
+/* One command is by itself as isolated as any; more, or a comparison before them, need all others to stand still. */
 static bool needs_exclusive(const struct transaction *tx)
 {
     return tx->ncommands > 1 || (tx->ncommands && tx->watched);

@@ -1,12 +1,14 @@
 /* transaction: MULTI, EXEC, DISCARD, WATCH and UNWATCH of one connection, with Redis's semantics.
  *
- * Between MULTI and EXEC commands are checked as always and then copied into a queue, at most client-query-buffer-limit bytes
- * of it with all that belongs to it; a connection that queues more is closed, as Redis does it. A command that is refused
- * while queueing makes EXEC refuse all. EXEC runs the queue while all other workers stand still (exclusive.h), BF.ADD and
- * BF.EXISTS through the window as everywhere, deferred commands at once. An error of one does not stop the others.
+ * Between MULTI and EXEC commands are checked as always and then copied into a queue, at most
+ * client-query-buffer-limit bytes of it with all that belongs to it; a connection that queues more is closed, as Redis
+ * does it. A command that is refused while queueing makes EXEC refuse all. EXEC runs the queue while all other workers
+ * stand still (exclusive.h), BF.ADD and BF.EXISTS through the window as everywhere, deferred commands at once. An
+ * error of one does not stop the others.
  *
- * WATCH notes what is under a name: which filter, how many items it has counted, when it expires. EXEC replies null if any of
- * this is different by then. That is all there is to it: a filter's number is never used again and its items only rise.
+ * WATCH notes what is under a name: which filter, how many items it has counted, when it expires. EXEC replies null if
+ * any of this is different by then. That is all there is to it: a filter's number is never used again and its items
+ * only rise.
  *
  * Thread: loop. */
 #ifndef BLOOMERY_TRANSACTION_H

@@ -17,7 +17,7 @@
 #include "sleep.h"
 #include "usage.h"
 
-/* ---- mailbox --------------------------------------------------------------------------------------------------------- */
+/* ---- mailbox ----------------------------------------------------------------------------------------------------- */
 
 void worker_post_message(struct worker *worker, struct worker_message *message)
 {
@@ -77,12 +77,16 @@ int worker_post_connection(struct worker *worker, int fd)
     return err;
 }
 
+static void release_durable(struct worker *worker);
+
 static void close_everything(struct worker *worker)
 {
     if (worker->stopping)
         return;
     worker->stopping = true;
-    worker_finish(worker); /* replies that are ready leave first */
+    worker_finish(worker); /* replies that are ready leave first, and those that the disk has caught up with */
+    release_durable(worker);
+    worker_finish(worker);
     while (worker->conns)
         conn_close(worker->conns);
     sleepers_wake(worker, true);
@@ -200,7 +204,7 @@ static void on_wake(uv_async_t *async)
     run_mail(worker);
 }
 
-/* ---- the iteration --------------------------------------------------------------------------------------------------- */
+/* ---- the iteration ----------------------------------------------------------------------------------------------- */
 
 static void on_turns(uv_idle_t *handle);
 
@@ -382,7 +386,7 @@ unsigned worker_nconns(const struct worker *worker)
     return atomic_load_explicit(&worker->nconns, memory_order_relaxed);
 }
 
-/* ---- start and stop -------------------------------------------------------------------------------------------------- */
+/* ---- start and stop ---------------------------------------------------------------------------------------------- */
 
 static void worker_main(void *arg)
 {

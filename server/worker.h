@@ -1,10 +1,11 @@
 /* worker: one event loop in one thread, and the connections that it serves for their whole life.
  *
  * An iteration of the loop: what has arrived on all readable connections is read, parsed and run, pipelined BF.ADD and
- * BF.EXISTS through the window (window.h) that overlaps their cache misses across connections; at the end of the iteration
- * each connection's replies leave in one write, and the worker goes offline for RCU while it sleeps in poll.
+ * BF.EXISTS through the window (window.h) that overlaps their cache misses across connections; at the end of the
+ * iteration each connection's replies leave in one write, and the worker goes offline for RCU while it sleeps in poll.
  *
- * Threads talk to a worker by posting messages: functions that run on its loop, in the order in which they were posted.
+ * Threads talk to a worker by posting messages: functions that run on its loop, in the order in which they were
+ * posted.
  *
  * Thread rule: worker_post*() and worker_nconns(): any. Everything else: the worker's own thread ("loop"). */
 #ifndef BLOOMERY_WORKER_H
@@ -32,9 +33,9 @@ struct worker;
 #define WORKER_SPARE_BUFS 64            /* reply buffers kept for reuse */
 #define WORKER_BUF_SIZE   (16 * 1024)
 
-/* A message: `run` is called once, on the worker's loop, after worker_enter(). It may post, write to connections, and free
- * what the message is in. When the daemon ends it is called as well, with worker->stopping set: there are no connections
- * any more then and everything that it owns has to be given back. It must not block. */
+/* A message: `run` is called once, on the worker's loop, after worker_enter(). It may post, write to connections, and
+ * free what the message is in. When the daemon ends it is called as well, with worker->stopping set: there are no
+ * connections any more then and everything that it owns has to be given back. It must not block. */
 struct worker_message {
     struct worker_message *next; /* internal */
     void (*run)(struct worker *worker, struct worker_message *message);
@@ -112,8 +113,8 @@ struct worker {
 /* Starts the thread. 0, -ENOMEM or another -errno. */
 int worker_start(struct worker **worker_out, struct server *server, unsigned index);
 
-/* Ends it, unless a gate has ended it already: connections are closed after their replies were offered to the kernel; joins
- * the thread. Others may still post: a worker is destroyed when all have been stopped. */
+/* Ends it, unless a gate has ended it already: connections are closed after their replies were offered to the kernel;
+ * joins the thread. Others may still post: a worker is destroyed when all have been stopped. */
 void worker_stop(struct worker *worker);
 void worker_destroy(struct worker *worker);
 
@@ -139,8 +140,8 @@ void worker_hold_for_room(struct worker *worker, struct conn *conn);
 /* Gives a connection a turn, once, in the next round of the loop: see conn_take_turn(). */
 void worker_give_turn(struct worker *worker, struct conn *conn);
 
-/* Makes the worker finish what it has begun and then stand still until the gate opens: for the last save, which must see
- * every acknowledged add. */
+/* Makes the worker finish what it has begun and then stand still until the gate opens: for the last save, which must
+ * see every acknowledged add. */
 struct worker_gate {
     pthread_mutex_t lock;
     pthread_cond_t changed;

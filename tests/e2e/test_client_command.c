@@ -1,4 +1,4 @@
-/* CLIENT: what one connection can do to itself and to others. Replies to wrong arguments are recorded (test_corpus.c). */
+/* CLIENT: what one connection can do to itself and to others. Replies to wrong arguments are in test_corpus.c. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,8 +131,8 @@ DAEMON_TEST(the_daemon, client_command, kill_in_any_state)
     redisFree(me);
 }
 
-/* PAUSE WRITE holds writes, EXECs with writes among them, and nothing else; on all workers from its reply on; and they run
- * when it ends, in order. */
+/* PAUSE WRITE holds writes, EXECs with writes among them, and nothing else; on all workers from its reply on; and they
+ * run when it ends, in order. */
 DAEMON_TEST(the_daemon, client_command, pause_writes)
 {
     redisContext *me = client_open(the_daemon.port);
@@ -183,7 +183,8 @@ DAEMON_TEST(the_daemon, client_command, pause_ends_by_itself)
     cr_assert(wire_send_text(&b, "ECHO \"a\\x41\\\"\\n b\"\r\nBF.ADD f x\r\nEXISTS f\r\n"));
     cr_expect_str_eq(wire_text(&b), "\"aA\"\\x0a b\"");
     clock_gettime(CLOCK_MONOTONIC, &ended);
-    cr_expect_geq((ended.tv_sec - began.tv_sec) * 1000 + (ended.tv_nsec - began.tv_nsec) / 1000000, 200, "it was not held");
+    cr_expect_geq((ended.tv_sec - began.tv_sec) * 1000 + (ended.tv_nsec - began.tv_nsec) / 1000000, 200,
+                  "it was not held");
     cr_expect_str_eq(wire_text(&b), ":1");
     cr_expect_str_eq(wire_text(&b), ":1");
     wire_close(&a);
@@ -195,11 +196,12 @@ DAEMON_TEST(the_daemon, client_command, replies_off)
 {
     struct wire wire;
     wire_open(&wire, the_daemon.port);
-    cr_assert(wire_send_text(&wire, "PING 1\r\nCLIENT REPLY SKIP\r\nBF.ADD f a\r\nBF.EXISTS f a\r\n"
-                                    "CLIENT REPLY SKIP\r\nKEYS *\r\nKEYS *\r\n"
-                                    "CLIENT REPLY OFF\r\nBF.ADD f b\r\nBF.MADD f c d\r\nKEYS *\r\nNOSUCH\r\nCLIENT REPLY SKIP\r\n"
-                                    "MULTI\r\nBF.ADD f e\r\nEXEC\r\nCLIENT REPLY ON\r\nBF.CARD f\r\n"
-                                    "CLIENT REPLY OFF\r\nPING 2\r\nRESET\r\nPING 3\r\n"));
+    cr_assert(wire_send_text(
+        &wire, "PING 1\r\nCLIENT REPLY SKIP\r\nBF.ADD f a\r\nBF.EXISTS f a\r\n"
+               "CLIENT REPLY SKIP\r\nKEYS *\r\nKEYS *\r\n"
+               "CLIENT REPLY OFF\r\nBF.ADD f b\r\nBF.MADD f c d\r\nKEYS *\r\nNOSUCH\r\nCLIENT REPLY SKIP\r\n"
+               "MULTI\r\nBF.ADD f e\r\nEXEC\r\nCLIENT REPLY ON\r\nBF.CARD f\r\n"
+               "CLIENT REPLY OFF\r\nPING 2\r\nRESET\r\nPING 3\r\n"));
     static const char *const expected[] = {"\"1\"", ":1", "[\"f\"]", "+OK", ":5", "+RESET", "\"3\""};
     for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
         cr_expect_str_eq(wire_text(&wire), expected[i], "%zu", i);

@@ -1,5 +1,5 @@
-/* No connection's work keeps the others waiting, however much it asks for at once, and whatever is cut into pieces for that
- * answers as if it were not. What is tested is what happens, not how long it takes. */
+/* No connection's work keeps the others waiting, however much it asks for at once, and whatever is cut into pieces for
+ * that answers as if it were not. What is tested is what happens, not how long it takes. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +45,8 @@ static void add(struct text *text, const char *data, size_t len)
 static void add_batch(struct text *text, const char *name, int n)
 {
     char line[128];
-    add(text, line, (size_t)snprintf(line, sizeof(line), "*%d\r\n$%zu\r\n%s\r\n$1\r\nf\r\n", n + 2, strlen(name), name));
+    add(text, line,
+        (size_t)snprintf(line, sizeof(line), "*%d\r\n$%zu\r\n%s\r\n$1\r\nf\r\n", n + 2, strlen(name), name));
     for (int i = 0; i < n; i++) {
         char item[32];
         int len = snprintf(item, sizeof(item), "item-%d", i);
@@ -61,7 +62,8 @@ static size_t ones(const struct lines *reply)
     return n;
 }
 
-/* Batches of all sizes around those of a slice answer each item, in order, and the commands behind them wait their turn. */
+/* Batches of all sizes around those of a slice answer each item, in order, and the commands behind them wait their
+ * turn. */
 DAEMON_TEST(the_daemon, fairness, batches_of_any_size_answer_in_order)
 {
     static const int sizes[] = {1, 2045, 2046, 2047, 2048, 2049, 4096, 4097, 20000};
@@ -131,8 +133,8 @@ static bool seen_in_the_middle(struct wire *wire, redisContext *other, const str
     }
 }
 
-/* While a batch of hundreds of thousands of items is added, another client of the same worker is served; if it deletes the
- * filter, the rest is not added to anything and the reply says so. */
+/* While a batch of hundreds of thousands of items is added, another client of the same worker is served; if it deletes
+ * the filter, the rest is not added to anything and the reply says so. */
 DAEMON_TEST(the_daemon, fairness, others_are_served_in_the_middle_of_a_batch)
 {
     enum { ITEMS = 100000, ATTEMPTS = 50 };
@@ -164,8 +166,8 @@ DAEMON_TEST(the_daemon, fairness, others_are_served_in_the_middle_of_a_batch)
     redisFree(other);
 }
 
-/* What would refuse a batch at its beginning does not break into it: a limit of memory that is passed meanwhile lets it end.
- * CLIENT PAUSE holds it where it is. */
+/* What would refuse a batch at its beginning does not break into it: a limit of memory that is passed meanwhile lets
+ * it end. CLIENT PAUSE holds it where it is. */
 DAEMON_TEST(the_daemon, fairness, settings_change_in_the_middle_of_a_batch)
 {
     enum { ITEMS = 100000, ATTEMPTS = 50 };
@@ -253,8 +255,8 @@ DAEMON_TEST(the_daemon, fairness, long_lists_of_names)
     redisFree(c);
 }
 
-/* Replies that are far larger than their commands (COMMAND DOCS, a hundred times and more in one write) come one after the
- * other as they are taken, and another client is served before the last of them. */
+/* Replies that are far larger than their commands (COMMAND DOCS, a hundred times and more in one write) come one after
+ * the other as they are taken, and another client is served before the last of them. */
 DAEMON_TEST(the_daemon, fairness, small_commands_with_large_replies)
 {
     enum { N = 100 };
@@ -284,8 +286,8 @@ DAEMON_TEST(the_daemon, fairness, small_commands_with_large_replies)
     redisFree(other);
 }
 
-/* A stream of commands that is cut anywhere, far longer than what is read at a time, is answered as one: parts of commands
- * move between the buffers while others are on their way through the window. */
+/* A stream of commands that is cut anywhere, far longer than what is read at a time, is answered as one: parts of
+ * commands move between the buffers while others are on their way through the window. */
 DAEMON_TEST(the_daemon, fairness, a_stream_that_is_cut_anywhere)
 {
     enum { N = 30000 };
@@ -301,8 +303,9 @@ DAEMON_TEST(the_daemon, fairness, a_stream_that_is_cut_anywhere)
         int len = snprintf(item, sizeof(item), "%d", i / 2); /* added, then asked for */
         item[len] = 'z';
         len = 16 + (i / 2 * 37) % 500;
-        add(&text, line, (size_t)snprintf(line, sizeof(line), "*3\r\n$%d\r\n%s\r\n$1\r\nf\r\n$%d\r\n%.*s\r\n", i % 2 ? 9 : 6,
-                                          i % 2 ? "BF.EXISTS" : "BF.ADD", len, len, item));
+        add(&text, line,
+            (size_t)snprintf(line, sizeof(line), "*3\r\n$%d\r\n%s\r\n$1\r\nf\r\n$%d\r\n%.*s\r\n", i % 2 ? 9 : 6,
+                             i % 2 ? "BF.EXISTS" : "BF.ADD", len, len, item));
     }
     for (size_t at = 0; at < text.len;) {
         size_t n = 1 + (size_t)rand_r(&state) % (rand_r(&state) % 3 ? 150000 : 700);
@@ -324,7 +327,8 @@ DAEMON_TEST(the_daemon, fairness, the_reply_limit_follows_its_setting)
     struct wire wire;
     wire_open(&wire, the_daemon.port);
     for (int i = 0; i < 3; i++) {
-        expect(other, "+OK", "CONFIG SET reply-buffer-high-water 16kb reply-buffer-limit %s", i == 1 ? "16kb" : "256mb");
+        expect(other, "+OK", "CONFIG SET reply-buffer-high-water 16kb reply-buffer-limit %s",
+               i == 1 ? "16kb" : "256mb");
         cr_assert(wire_send_text(&wire, "COMMAND DOCS\r\n"));
         cr_expect_eq(wire_reply(&wire, WIRE_PATIENCE_MS, &lines), i == 1 ? WIRE_CLOSED : WIRE_OK, "%d", i);
         if (i == 1) {

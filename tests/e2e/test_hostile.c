@@ -1,5 +1,5 @@
-/* No argument can forge a reply: whatever is sent as the arguments of whatever command, there is one well-formed reply, and
- * the next reply is that of the next command. */
+/* No argument can forge a reply: whatever is sent as the arguments of whatever command, there is one well-formed
+ * reply, and the next reply is that of the next command. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,14 +34,16 @@ static const struct word hostile[] = {
     WORD("\x01\x1b[2J\x7f\xff\xfe\r+FORGED"),
     WORD(""),
 };
-static const struct word harmless[] = {WORD("f"), WORD("1"), WORD("0.01"), WORD("ITEMS"), WORD("ON"), WORD("2"), WORD("ID")};
+static const struct word harmless[] = {WORD("f"),  WORD("1"), WORD("0.01"), WORD("ITEMS"),
+                                       WORD("ON"), WORD("2"), WORD("ID")};
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Those that end the connection, or answer more or fewer times than once, or are answered late. */
 static bool left_out(const char *name)
 {
-    static const char *const names[] = {"shutdown", "quit", "monitor", "multi", "exec", "client|reply", "client|pause",
-                                        "client|kill", "debug|sleep", "wait", "waitaof", "reset", "hello", "sync", "psync"};
+    static const char *const names[] = {"shutdown",     "quit",         "monitor",     "multi",       "exec",
+                                        "client|reply", "client|pause", "client|kill", "debug|sleep", "wait",
+                                        "waitaof",      "reset",        "hello",       "sync",        "psync"};
     for (size_t i = 0; i < COUNT(names); i++)
         if (strcmp(name, names[i]) == 0)
             return true;
@@ -69,9 +71,11 @@ static void expect_reply(struct wire *wire, const char *name, const char *wanted
 {
     struct lines lines = {0};
     enum wire_status status = wire_reply(wire, WIRE_PATIENCE_MS, &lines);
-    cr_assert_eq(status, WIRE_OK, "%s: %s", name, status == WIRE_CLOSED ? "the connection was closed" : "no whole reply");
+    cr_assert_eq(status, WIRE_OK, "%s: %s", name,
+                 status == WIRE_CLOSED ? "the connection was closed" : "no whole reply");
     for (size_t i = 0; i < lines.count; i++)
-        cr_assert(lines.items[i][0] == '\0' || strncmp(lines.items[i] + 1, "FORGED", 6) != 0, "%s: %s", name, lines.items[i]);
+        cr_assert(lines.items[i][0] == '\0' || strncmp(lines.items[i] + 1, "FORGED", 6) != 0, "%s: %s", name,
+                  lines.items[i]);
     if (wanted)
         cr_assert_str_eq(lines.items[lines.count - 1], wanted, "%s", name);
     lines_deinit(&lines);

@@ -38,8 +38,8 @@ struct version {
 
 #define QUEUE 64
 
-/* What the daemon should hold, and the state of the connection's transaction. An item that looked as if it were there is as
- * good as added. */
+/* What the daemon should hold, and the state of the connection's transaction. An item that looked as if it were there
+ * is as good as added. */
 struct model {
     bool exists[NAMES];
     bool has[NAMES][ITEMS];

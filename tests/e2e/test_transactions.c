@@ -1,5 +1,5 @@
-/* MULTI, EXEC, DISCARD, WATCH: what Redis promises about them. The replies themselves are compared with recorded ones in
- * test_corpus.c, long random sequences with a model in test_pipeline.c. */
+/* MULTI, EXEC, DISCARD, WATCH: what Redis promises about them. The replies themselves are compared with recorded ones
+ * in test_corpus.c, long random sequences with a model in test_pipeline.c. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -113,8 +113,8 @@ DAEMON_TEST(the_daemon, transactions, watches_end)
     redisFree(b);
 }
 
-/* What is refused while queueing makes EXEC refuse everything: unknown commands and subcommands, arity, what may not be in a
- * transaction. What fails when it runs does not stop the rest. */
+/* What is refused while queueing makes EXEC refuse everything: unknown commands and subcommands, arity, what may not
+ * be in a transaction. What fails when it runs does not stop the rest. */
 DAEMON_TEST(the_daemon, transactions, errors_in_the_queue_and_when_it_runs)
 {
     static const char *const refused[] = {"NOSUCH", "BF.ADD f", "CONFIG NOSUCH", "CLIENT", "SAVE", "SHUTDOWN NOSAVE",
@@ -154,8 +154,8 @@ DAEMON_TEST(the_daemon, transactions, deferred_commands_run_in_their_place)
     redisFree(c);
 }
 
-/* redis-py's pipeline(): a thousand commands in one transaction; items that are longer than usual, and a batch that is run in
- * slices elsewhere. */
+/* redis-py's pipeline(): a thousand commands in one transaction; items that are longer than usual, and a batch that is
+ * run in slices elsewhere. */
 DAEMON_TEST(the_daemon, transactions, large_ones)
 {
     enum { ADDS = 3000, BATCH = 5000 };
@@ -225,10 +225,12 @@ DAEMON_TEST(the_daemon, transactions, the_queue_is_bounded)
 /* Connections that go away in any state of a transaction leave nothing behind. */
 DAEMON_TEST(the_daemon, transactions, connections_may_end_at_any_time)
 {
-    static const char *const states[] = {
-        "WATCH a b\r\n", "MULTI\r\n", "WATCH a\r\nMULTI\r\nBF.ADD a x\r\nBF.ADD b x\r\n",
-        "MULTI\r\nBF.ADD a x\r\nBF.ADD b x\r\nEXEC\r\n", "MULTI\r\nKEYS *\r\nBF.ADD b x\r\nEXEC\r\nKEYS *\r\nMULTI\r\nPING\r\n",
-        "MULTI\r\nBF.ADD a x\r\nQUIT\r\n"};
+    static const char *const states[] = {"WATCH a b\r\n",
+                                         "MULTI\r\n",
+                                         "WATCH a\r\nMULTI\r\nBF.ADD a x\r\nBF.ADD b x\r\n",
+                                         "MULTI\r\nBF.ADD a x\r\nBF.ADD b x\r\nEXEC\r\n",
+                                         "MULTI\r\nKEYS *\r\nBF.ADD b x\r\nEXEC\r\nKEYS *\r\nMULTI\r\nPING\r\n",
+                                         "MULTI\r\nBF.ADD a x\r\nQUIT\r\n"};
     for (int i = 0; i < 120; i++) {
         struct wire wire;
         wire_open(&wire, the_daemon.port);
@@ -240,7 +242,7 @@ DAEMON_TEST(the_daemon, transactions, connections_may_end_at_any_time)
     redisFree(c);
 }
 
-/* ---- isolation ------------------------------------------------------------------------------------------------------- */
+/* ---- isolation --------------------------------------------------------------------------------------------------- */
 
 enum { ROUNDS = 250, WRITERS = 2 };
 

@@ -167,8 +167,64 @@ Test(glob, random_patterns_match_as_the_model_says)
         matched += expected;
         cr_assert_eq(glob_match((struct slice){pattern, n}, (struct slice){text, m}, false), expected, "'%.*s' against '%.*s'",
                      (int)n, pattern, (int)m, text);
+        if (round % 4 == 0) { /* making it ready takes longer than this match */
+            static struct glob glob;
+            glob_compile(&glob, (struct slice){pattern, n}, false);
+            cr_assert_eq(glob_test(&glob, (struct slice){text, m}), expected, "compiled: '%.*s' against '%.*s'", (int)n, pattern,
+                         (int)m, text);
+        }
     }
     cr_assert_gt(matched, 10000, "too few of the random pairs match to say anything: %lu", matched);
+}
+
+/* Long patterns, whose elements take several words of bits, against texts made to match nearly or wholly. */
+Test(glob, compiled_long_patterns_agree)
+{
+    static const char letters[] = "ab*?";
+    static struct glob glob;
+    unsigned long matched = 0;
+    unsigned seed = 1;
+
+    for (int round = 0; round < 3000; round++) {
+        char pattern[GLOB_COMPILED_MAX], text[2 * GLOB_COMPILED_MAX];
+        size_t n = (size_t)rand_r(&seed) % (sizeof(pattern) + 1), m = 0;
+
+        for (size_t i = 0; i < n; i++)
+            pattern[i] = letters[(size_t)rand_r(&seed) % (rand_r(&seed) % 8 ? 2 : 4)];
+        for (size_t i = 0; i < n; i++) {
+            if (pattern[i] != '*')
+                text[m++] = pattern[i] == '?' ? 'z' : pattern[i];
+            for (unsigned more = (unsigned)rand_r(&seed) % 3; pattern[i] == '*' && more && m < sizeof(text) / 2; more--)
+                text[m++] = "abz"[rand_r(&seed) % 3];
+        }
+        if (m > 0 && rand_r(&seed) % 2)
+            text[(size_t)rand_r(&seed) % m] = 'a';
+        bool expected = glob_match((struct slice){pattern, n}, (struct slice){text, m}, false);
+        matched += expected;
+        glob_compile(&glob, (struct slice){pattern, n}, false);
+        cr_assert_eq(glob_test(&glob, (struct slice){text, m}), expected, "'%.*s' against '%.*s'", (int)n, pattern, (int)m,
+                     text);
+    }
+    cr_expect(matched > 1000 && matched < 2900, "%lu", matched);
+}
+
+/* Case is ignored on request, all 256 bytes are told apart, and an empty pattern takes the empty text only. */
+Test(glob, compiled_bytes)
+{
+    static struct glob glob;
+    for (unsigned p = 0; p < 256; p++) {
+        char pattern[2] = {'\\', (char)p};
+        glob_compile(&glob, (struct slice){pattern, 2}, false);
+        for (unsigned t = 0; t < 256; t++)
+            cr_assert_eq(glob_test(&glob, (struct slice){(char[]){(char)t}, 1}), p == t, "%u against %u", p, t);
+    }
+    glob_compile(&glob, (struct slice){"AbC*", 4}, true);
+    cr_expect(glob_test(&glob, (struct slice){"aBcD", 4}));
+    glob_compile(&glob, (struct slice){"", 0}, false);
+    cr_expect(glob_test(&glob, (struct slice){"", 0}));
+    cr_expect_not(glob_test(&glob, (struct slice){"a", 1}));
+    glob_compile(&glob, (struct slice){"*", 1}, false);
+    cr_expect(glob_test(&glob, (struct slice){"", 0}));
 }
 
 /* ---- the clock ------------------------------------------------------------------------------------------------------------- */

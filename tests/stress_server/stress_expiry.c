@@ -1,0 +1,324 @@
+/* Expiry racing with everything else: names get times of a millisecond and are renamed, deleted, replaced, added to and
+ * walked while the expirer removes them. Run under ThreadSanitizer and AddressSanitizer too.
+ *
+ * Claims: a filter whose time is always put off is never gone; one that a reader has found gone never comes back; every
+ * filter comes into being once and ends once, in the order told, and what has been told to have ended is not found; the
+ * numbers and the memory agree in the end. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "expirer.h"
+#include "rcu.h"
+#include "registry.h"
+#include "registry_effect.h"
+#include "registry_walk.h"
+
+#define SAFE    32
+#define CHURN   128
+#define RACED   8
+#define ROUNDS  12000
+#define WRITERS 2
+#define MAX_ID  (1u << 20)
+
+static struct bloom_pool *pool;
+static struct reclaimer *reclaimer;
+static struct registry *registry;
+static struct bloom_class *class;
+static _Atomic int running_writers;
+static _Atomic int failures;
+
+/* By id: 0 not yet, 1 there, 2 ended. Written under the registry's mutex. */
+static _Atomic unsigned char life[MAX_ID];
+static _Atomic long alive, expired;
+
+#define CLAIM(cond, ...)                                                                                                \
+    do {                                                                                                               \
+        if (!(cond)) {                                                                                                 \
+            fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);                                                            \
+            fprintf(stderr, __VA_ARGS__);                                                                              \
+            fputc('\n', stderr);                                                                                       \
+            atomic_fetch_add(&failures, 1);                                                                            \
+        }                                                                                                              \
+    } while (0)
+
+static void begins(uint64_t id)
+{
+    CLAIM(id < MAX_ID && life[id] == 0, "%llu begins twice", (unsigned long long)id);
+    life[id] = 1;
+    alive++;
+}
+
+static void ends(uint64_t id)
+{
+    CLAIM(id < MAX_ID && life[id] == 1, "%llu ends, but was not there", (unsigned long long)id);
+    life[id] = 2;
+    alive--;
+}
+
+static void on_effect(void *ctx, const struct registry_effect *effect)
+{
+    (void)ctx;
+    switch (effect->kind) {
+    case REGISTRY_CREATED:
+    case REGISTRY_LOADED:
+        begins(effect->id);
+        break;
+    case REGISTRY_EXPIRED:
+        expired++;
+        ends(effect->id);
+        break;
+    case REGISTRY_DELETED:
+        ends(effect->id);
+        break;
+    case REGISTRY_RENAMED:
+    case REGISTRY_EXPIRY:
+        CLAIM(life[effect->id] == 1, "%llu changes, but is not there", (unsigned long long)effect->id);
+        break;
+    case REGISTRY_CLEARED:
+        for (size_t id = 0; id < MAX_ID; id++)
+            if (life[id] == 1)
+                ends(id);
+        break;
+    }
+    if (effect->replaced_id)
+        ends(effect->replaced_id);
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static struct slice name_in(char *text, const char *kind, unsigned i)
+{
+    int len = sprintf(text, "%s:%u", kind, i);
+    return (struct slice){text, (size_t)len};
+}
+
+static void create(struct slice name)
+{
+    struct entry *entry;
+    registry_create_filter(registry, name, 0, class, &entry, NULL);
+}
+
+static void use(struct entry *entry, unsigned *state)
+{
+    struct bloom_hash hash = {(unsigned)rand_r(state), (unsigned)rand_r(state)};
+    bloom_filter_add(entry_filter(entry), hash, NULL);
+    entry_mark_dirty(entry);
+    entry_note_use(entry, (uint16_t)rand_r(state));
+}
+
+/* Looks a raced name up again and again: a filter that was gone must not be there again. */
+static void watch_raced(unsigned i, uint64_t *seen, uint64_t *gone)
+{
+    char text[32];
+    struct entry *entry = registry_lookup(registry, name_in(text, "raced", i));
+    if (entry) {
+        CLAIM(entry->id != *gone, "%s came back after it had expired", text);
+        *seen = entry->id;
+    } else if (*seen) {
+        *gone = *seen;
+    }
+}
+
+static void *reader(void *arg)
+{
+    unsigned state = (unsigned)(uintptr_t)arg;
+    uint64_t seen[RACED] = {0}, gone[RACED] = {0};
+    char text[32];
+    rcu_reader_begin();
+    while (atomic_load(&running_writers)) {
+        rcu_reader_online();
+        struct entry *entry = registry_lookup(registry, name_in(text, "safe", (unsigned)rand_r(&state) % SAFE));
+        CLAIM(entry, "%s is gone", text);
+        /* What had been told to have ended before it was looked for is not found. */
+        struct slice name = name_in(text, "churn", (unsigned)rand_r(&state) % CHURN);
+        entry = registry_lookup(registry, name);
+        if (entry && life[entry->id] == 2) {
+            struct entry *again = registry_lookup(registry, name);
+            CLAIM(!again || again->id != entry->id, "%s is found after its end", text);
+        }
+        if (entry)
+            use(entry, &state);
+        unsigned i = (unsigned)rand_r(&state) % RACED;
+        watch_raced(i, &seen[i], &gone[i]);
+        rcu_reader_offline();
+    }
+    rcu_reader_end();
+    return NULL;
+}
+
+/* Times are put off at the moment they are due; who comes too late creates anew. */
+static void *racer(void *arg)
+{
+    unsigned state = 77 + (unsigned)(uintptr_t)arg;
+    char text[32];
+    rcu_reader_begin();
+    while (atomic_load(&running_writers)) {
+        rcu_reader_online();
+        struct slice name = name_in(text, "raced", (unsigned)rand_r(&state) % RACED);
+        if (registry_expire(registry, name, now_ms() + 1 + rand_r(&state) % 3, 0) == REGISTRY_NOT_FOUND)
+            create(name);
+        rcu_reader_offline();
+    }
+    rcu_reader_end();
+    return NULL;
+}
+
+static void publish(struct slice name, unsigned what)
+{
+    struct registry_publication how = {.only_new = what & 1, .keep_expiry = what & 2, .expires_ms = what & 4 ? now_ms() + 1 : 0};
+    struct entry *entry;
+    if (registry_prepare(registry, name, class, false, &entry, NULL) != REGISTRY_OK)
+        return;
+    if (registry_publish(registry, entry, &how) != REGISTRY_OK)
+        registry_abandon(registry, entry);
+}
+
+static void *writer(void *arg)
+{
+    unsigned state = 1000 + (unsigned)(uintptr_t)arg;
+    char a[32], b[32];
+    rcu_reader_begin();
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        rcu_reader_online();
+        struct slice from = name_in(a, "churn", (unsigned)rand_r(&state) % CHURN);
+        struct slice to = name_in(b, "churn", (unsigned)rand_r(&state) % CHURN);
+        switch (rand_r(&state) % 8) {
+        case 0:
+            registry_delete(registry, from);
+            break;
+        case 1:
+            registry_rename(registry, from, to, false, NULL);
+            break;
+        case 2:
+            registry_persist(registry, from);
+            break;
+        case 3:
+            publish(from, (unsigned)rand_r(&state));
+            break;
+        case 4:
+        case 5:
+            registry_expire(registry, from, now_ms() + rand_r(&state) % 4 - 1, 0);
+            break;
+        default:
+            create(from);
+            break;
+        }
+        struct slice safe = name_in(a, "safe", (unsigned)rand_r(&state) % SAFE);
+        if (rand_r(&state) % 4)
+            registry_expire(registry, safe, now_ms() + 3600000, 0);
+        else
+            registry_persist(registry, safe);
+        rcu_reader_offline();
+    }
+    rcu_reader_end();
+    atomic_fetch_sub(&running_writers, 1);
+    return NULL;
+}
+
+static void count_safe(struct slice name, unsigned *n)
+{
+    *n += name.len > 5 && memcmp(name.ptr, "safe:", 5) == 0;
+}
+
+static void on_scanned(void *ctx, struct slice name, struct entry *entry)
+{
+    (void)entry;
+    count_safe(name, ctx);
+}
+
+static void *scanner(void *arg)
+{
+    struct slice name;
+    uint64_t random = 5;
+    (void)arg;
+    rcu_reader_begin();
+    while (atomic_load(&running_writers)) {
+        unsigned n = 0;
+        uint64_t cursor = 0;
+        do {
+            rcu_reader_online();
+            cursor = registry_scan(registry, cursor, 50, on_scanned, &n);
+            registry_random(registry, &random, &name);
+            rcu_reader_offline();
+        } while (cursor);
+        CLAIM(n == SAFE, "a sweep returned %u of %u names that are always there", n, SAFE);
+    }
+    rcu_reader_end();
+    return NULL;
+}
+
+static void *walker(void *arg)
+{
+    (void)arg;
+    while (atomic_load(&running_writers)) {
+        struct registry_item item;
+        unsigned n = 0;
+        static unsigned char yielded[MAX_ID];
+        registry_walk_begin(registry);
+        while (registry_walk_next(registry, &item) == 1) {
+            CLAIM(item.id < MAX_ID, "more ids than the test has room for");
+            bool before = yielded[item.id];
+            if (item.entry) {
+                (void)bloom_filter_items(entry_filter(item.entry));
+                if (!before)
+                    count_safe(item.name, &n);
+            }
+            yielded[item.id] = item.entry != NULL;
+            registry_walk_release(registry, &item);
+        }
+        registry_walk_end(registry);
+        memset(yielded, 0, registry_next_id(registry));
+        CLAIM(n == SAFE, "a walk yielded %u of %u names that are always there", n, SAFE);
+    }
+    return NULL;
+}
+
+static void run(void *(*const *fns)(void *), size_t n)
+{
+    pthread_t threads[16];
+    for (size_t i = 0; i < n; i++)
+        if (pthread_create(&threads[i], NULL, fns[i], (void *)(uintptr_t)(i + 1)) != 0)
+            abort();
+    for (size_t i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+}
+
+int main(void)
+{
+    struct bloom_params params = {.capacity = 100, .error_rate = 0.01, .expansion = 0};
+    struct expirer *expirer;
+    char text[32];
+    if (bloom_pool_create(&pool) || reclaimer_create(&reclaimer) || registry_create(&registry, pool, reclaimer) ||
+        bloom_class_get(pool, &params, NULL, &class, NULL) || expirer_create(&expirer, registry))
+        return 2;
+    registry_on_effect(registry, on_effect, NULL);
+    for (unsigned i = 0; i < SAFE; i++)
+        create(name_in(text, "safe", i));
+
+    void *(*const mixed[])(void *) = {reader, reader, writer, writer, racer, racer, scanner, walker};
+    running_writers = WRITERS;
+    run(mixed, 8);
+
+    CLAIM(expired > 100, "only %ld filters have expired: the test has lost its meaning", (long)expired);
+    registry_barrier(registry);
+    CLAIM(registry_count(registry) == (size_t)alive, "%zu filters are counted, %ld were told", registry_count(registry),
+          (long)alive);
+    size_t removed;
+    expirer_destroy(expirer);
+    CLAIM(registry_clear(registry, &removed) == 0 && alive == 0, "%ld filters have not ended", (long)alive);
+    bloom_class_release(class);
+    registry_destroy(registry);
+    reclaimer_destroy(reclaimer);
+    CLAIM(bloom_pool_bytes(pool) == 0, "%llu bytes were not freed", (unsigned long long)bloom_pool_bytes(pool));
+    bloom_pool_destroy(pool);
+    return failures ? 1 : 0;
+}

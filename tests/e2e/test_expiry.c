@@ -1,0 +1,384 @@
+/* Filters that expire, as clients see it. The table of replies was written down from a redis-server 7.0.15 asked about a
+ * string of the same name. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "wire.h"
+
+static struct daemon the_daemon;
+
+static void start(void)
+{
+    daemon_start(&the_daemon, (const char *const[]){"--threads", "2", NULL});
+}
+
+static void discard(void)
+{
+    daemon_discard(&the_daemon);
+}
+
+TestSuite(expiry, .init = start, .fini = discard, .timeout = 300);
+
+static long long now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- replies ----------------------------------------------------------------------------------------------------------- */
+
+#define NEW "!" /* makes the filter k anew, without a time */
+#define NOT_A_NUMBER "-ERR value is not an integer or out of range"
+#define INCOMPATIBLE "-ERR NX and XX, GT or LT options at the same time are not compatible"
+
+static const char *const conversation[][2] = {
+    {"EXPIRE k 10", ":0"}, /* no such filter */
+    {"PERSIST k", ":0"},
+    {"TTL k", ":-2"},
+    {"PTTL k", ":-2"},
+    {"EXPIRETIME k", ":-2"},
+    {"PEXPIRETIME k", ":-2"},
+    {"EXPIRE k abc", NOT_A_NUMBER}, /* arguments are read before the filter is looked for, conditions before the number */
+    {"EXPIRE k abc foo", "-ERR Unsupported option foo"},
+    {"EXPIRE k 10 foo", "-ERR Unsupported option foo"},
+    {NEW, ""},
+    {"TTL k", ":-1"},
+    {"PTTL k", ":-1"},
+    {"EXPIRETIME k", ":-1"},
+    {"PEXPIRETIME k", ":-1"},
+    {"EXPIRE k", "-ERR wrong number of arguments for 'expire' command"},
+    {"TTL k x", "-ERR wrong number of arguments for 'ttl' command"},
+    {"EXPIRE k 1.5", NOT_A_NUMBER},
+    {"EXPIRE k +5", NOT_A_NUMBER},
+    {"EXPIRE k 9223372036854775808", NOT_A_NUMBER},
+    {"EXPIRE k 10 NX XX", INCOMPATIBLE},
+    {"EXPIRE k 10 NX GT", INCOMPATIBLE},
+    {"EXPIRE k 10 LT NX", INCOMPATIBLE},
+    {"EXPIRE k 10 GT LT", "-ERR GT and LT options at the same time are not compatible"},
+    {"EXPIRE k 10 XX GT LT", "-ERR GT and LT options at the same time are not compatible"},
+    {"EXPIRE k 9223372036854775807", "-ERR invalid expire time in 'expire' command"},
+    {"EXPIRE k -9223372036854775808", "-ERR invalid expire time in 'expire' command"},
+    {"EXPIRE k 9223372036854775", "-ERR invalid expire time in 'expire' command"},
+    {"PEXPIRE k 9223372036854775807", "-ERR invalid expire time in 'pexpire' command"},
+    {"EXPIREAT k 9223372036854776", "-ERR invalid expire time in 'expireat' command"},
+    {"TTL k", ":-1"}, /* none of these has done anything */
+    {"EXPIREAT k 9223372036854775", ":1"},
+    {"PEXPIREAT k 9223372036854775807", ":1"},
+    {"PEXPIRETIME k", ":9223372036854775807"},
+    {"EXPIRETIME k", ":9223372036854776"},
+    {"PERSIST k", ":1"},
+    {"PERSIST k", ":0"},
+    {"TTL k", ":-1"},
+    {"EXPIRE k 10 NX NX", ":1"},
+    {"EXPIRE k 100", ":1"},
+    {"EXPIRE k 50 GT", ":0"},
+    {"EXPIRE k 50 LT", ":1"},
+    {"EXPIRE k 50 NX", ":0"},
+    {"expire k 500 gt", ":1"},
+    {"EXPIRE k 600 XX GT", ":1"},
+    {"PERSIST k", ":1"},
+    {"EXPIRE k 60 XX", ":0"},
+    {"EXPIRE k 60 GT", ":0"},
+    {"EXPIRE k 60 XX LT", ":0"},
+    {"EXPIRE k 60 LT", ":1"},
+    {"PERSIST k", ":1"},
+    {"EXPIRE k -1 GT", ":0"}, /* a condition that is not met keeps it also from a time that has passed */
+    {"EXISTS k", ":1"},
+    {"EXPIRE k 10", ":1"},
+    {"EXPIRE k -1 GT", ":0"},
+    {"EXPIRE k -1 LT", ":1"},
+    {"EXISTS k", ":0"},
+    {NEW, ""},
+    {"PEXPIREAT k 1", ":1"},
+    {"EXISTS k", ":0"},
+    {NEW, ""},
+    {"EXPIRE k 0", ":1"},
+    {"EXISTS k", ":0"},
+    {NEW, ""},
+    {"PEXPIREAT k -5", ":1"},
+    {"EXISTS k", ":0"},
+    {NEW, ""},
+    {"EXPIREAT k 0", ":1"},
+    {"EXISTS k", ":0"},
+    {NEW, ""},
+    {"PEXPIRE k -9223372036854775808", ":1"},
+    {"EXISTS k", ":0"},
+    {NEW, ""},
+    {"EXPIREAT k 33177117420", ":1"},
+    {"EXPIRETIME k", ":33177117420"},
+    {"PEXPIREAT k 33177117420499", ":1"},
+    {"EXPIRETIME k", ":33177117420"},
+    {"PEXPIREAT k 33177117420500", ":1"},
+    {"EXPIRETIME k", ":33177117421"}, /* the nearest second */
+    {"PEXPIRETIME k", ":33177117420500"},
+};
+
+static void converse(struct wire *wire)
+{
+    for (size_t i = 0; i < sizeof(conversation) / sizeof(conversation[0]); i++) {
+        const char *command = conversation[i][0];
+        if (strcmp(command, NEW) == 0) {
+            wire_ask(wire, "DEL k");
+            wire_ask(wire, "BF.ADD k x");
+            continue;
+        }
+        const char *reply = wire_ask(wire, command);
+        cr_expect_str_eq(reply, conversation[i][1], "%s: %s instead of %s", command, reply, conversation[i][1]);
+    }
+}
+
+/* Every reply of the family is Redis's, in both protocols. */
+DAEMON_TEST(the_daemon, expiry, replies_are_those_of_redis)
+{
+    struct wire wire;
+    wire_open(&wire, the_daemon.port);
+    converse(&wire);
+    wire_ask(&wire, "DEL k");
+    cr_assert_eq(wire_ask(&wire, "HELLO 3")[0], '{');
+    converse(&wire);
+    wire_close(&wire);
+}
+
+/* What was set is what is asked for, in all units. */
+DAEMON_TEST(the_daemon, expiry, times_agree)
+{
+    redisContext *c = client_open(the_daemon.port);
+    expect(c, ":1", "BF.ADD k x");
+    long long before = now_ms();
+    expect(c, ":1", "EXPIRE k 1000");
+    long long after = now_ms();
+    long long at = client_number(c, "PEXPIRETIME k");
+    cr_expect(at >= before + 1000000 && at <= after + 1000000, "%lld", at);
+    cr_expect_eq(client_number(c, "EXPIRETIME k"), (at + 500) / 1000);
+    long long ttl = client_number(c, "PTTL k");
+    cr_expect(ttl <= 1000000 && ttl >= at - now_ms(), "%lld", ttl);
+    cr_expect_leq(client_number(c, "TTL k"), 1000);
+    expect(c, ":0", "BF.ADD k x"); /* use does not change it */
+    cr_expect_eq(client_number(c, "PEXPIRETIME k"), at);
+    redisFree(c);
+}
+
+/* ---- vanishing --------------------------------------------------------------------------------------------------------- */
+
+static void wait_gone(redisContext *c, const char *name)
+{
+    for (long long end = now_ms() + 30000; client_number(c, "EXISTS %s", name);) {
+        cr_assert_lt(now_ms(), end, "%s does not expire", name);
+        usleep(1000);
+    }
+}
+
+/* An expired filter is gone from every answer at once, on all threads, and its memory soon. */
+DAEMON_TEST(the_daemon, expiry, gone_from_every_answer)
+{
+    redisContext *c = client_open(the_daemon.port), *other = client_open(the_daemon.port);
+    expect(c, "+OK", "BF.RESERVE k 0.001 1000000");
+    expect(c, ":1", "BF.ADD k x");
+    expect(c, ":1", "BF.ADD stays x");
+    expect(c, ":1", "BF.ADD new x");
+    expect(c, ":1", "PEXPIRE k 30");
+    wait_gone(other, "k");
+    expect(c, ":0", "EXISTS k");
+    expect(c, "+none", "TYPE k");
+    expect(c, ":-2", "TTL k");
+    expect(c, ":0", "BF.EXISTS k x");
+    expect(c, "[:0]", "BF.MEXISTS k x");
+    expect(c, "-ERR not found", "BF.INFO k");
+    expect(c, ":0", "TOUCH k");
+    expect(c, "nil", "OBJECT ENCODING k");
+    expect(c, "[]", "KEYS k");
+    expect(c, "[\"0\",[]]", "SCAN 0 MATCH k COUNT 100");
+    expect(c, ":2", "DBSIZE");
+    expect(c, "-ERR no such key", "RENAME k l");
+    expect(c, ":0", "DEL k");
+    expect(c, ":1", "BF.ADD k x"); /* a new one */
+    expect(c, ":-1", "TTL k");
+    expect(c, ":1", "BF.CARD k");
+    expect(c, ":1", "PEXPIRE k 20");
+    wait_gone(other, "k");
+    expect(c, ":1", "RENAMENX new k");
+    expect(c, ":-1", "TTL k");
+    redisFree(c);
+    redisFree(other);
+}
+
+static long long info_number(redisContext *c, const char *section, const char *field)
+{
+    redisReply *reply = redisCommand(c, "INFO %s", section);
+    cr_assert(reply && reply->type != REDIS_REPLY_ERROR);
+    const char *at = strstr(reply->str, field);
+    cr_assert(at, "%s is not in INFO %s", field, section);
+    long long value = strtoll(at + strlen(field), NULL, 10);
+    freeReplyObject(reply);
+    return value;
+}
+
+/* Nobody asks for it, and still its memory is given back; INFO counts what has expired and what will. */
+DAEMON_TEST(the_daemon, expiry, memory_comes_back_unasked)
+{
+    redisContext *c = client_open(the_daemon.port);
+    expect(c, ":1", "BF.ADD small x");
+    long long bytes = info_number(c, "bf", "bf_bytes:");
+    expect(c, "+OK", "BF.RESERVE big 0.001 10000000");
+    expect(c, ":1", "BF.ADD big x");
+    cr_expect_gt(info_number(c, "bf", "bf_bytes:"), bytes + 10000000);
+    expect(c, ":1", "EXPIRE small 1000");
+    expect(c, ":1", "PEXPIRE big 3000");
+    cr_expect_eq(info_number(c, "keyspace", ",expires="), 2);
+    long long avg = info_number(c, "keyspace", ",avg_ttl=");
+    cr_expect(avg > 400000 && avg <= 501500, "%lld", avg);
+    expect(c, ":1", "PEXPIRE big 1");
+    for (long long end = now_ms() + 30000; info_number(c, "bf", "bf_bytes:") > bytes;) {
+        cr_assert_lt(now_ms(), end, "the memory does not come back");
+        usleep(1000);
+    }
+    cr_expect_eq(info_number(c, "stats", "expired_keys:"), 1);
+    cr_expect_eq(info_number(c, "keyspace", "db0:keys="), 1);
+    cr_expect_eq(info_number(c, "keyspace", ",expires="), 1);
+    expect(c, "+OK", "CONFIG RESETSTAT");
+    cr_expect_eq(info_number(c, "stats", "expired_keys:"), 0);
+    redisFree(c);
+}
+
+/* RENAME takes the time along, a filter that is replaced loses its, as in Redis. */
+DAEMON_TEST(the_daemon, expiry, renames)
+{
+    redisContext *c = client_open(the_daemon.port);
+    expect(c, ":1", "BF.ADD a x");
+    expect(c, ":1", "PEXPIREAT a 33177117420123");
+    expect(c, "+OK", "RENAME a b");
+    expect(c, ":33177117420123", "PEXPIRETIME b");
+    expect(c, "+OK", "RENAME b b");
+    expect(c, ":33177117420123", "PEXPIRETIME b");
+    expect(c, ":1", "BF.ADD a y");
+    expect(c, ":0", "RENAMENX a b");
+    expect(c, "+OK", "RENAME a b");
+    expect(c, ":-1", "TTL b");
+    expect(c, "[:1,:0]", "BF.MEXISTS b y x");
+    redisFree(c);
+}
+
+/* ---- restarts ---------------------------------------------------------------------------------------------------------- */
+
+static bool filter_files_exist(const char *name)
+{
+    char command[600];
+    snprintf(command, sizeof(command), "find '%s/filters' -path '*%s*' -name '*.db' | grep -q .", the_daemon.data, name);
+    return system(command) == 0;
+}
+
+/* A save keeps the times; what expires while the daemon is down is not there afterwards, and the next save removes its
+ * files; what expires later does so. */
+DAEMON_TEST(the_daemon, expiry, restart)
+{
+    redisContext *c = client_open(the_daemon.port);
+    expect(c, ":1", "BF.ADD never x");
+    expect(c, ":1", "BF.ADD far x");
+    expect(c, ":1", "BF.ADD renamed x");
+    expect(c, ":1", "BF.ADD persisted x");
+    expect(c, ":1", "BF.ADD short x");
+    expect(c, ":1", "PEXPIREAT far 33177117420123");
+    expect(c, ":1", "PEXPIREAT renamed 33177117420124");
+    expect(c, ":1", "EXPIRE persisted 100");
+    expect(c, "+OK", "SAVE");
+    expect(c, "+OK", "RENAME renamed other");
+    expect(c, ":1", "PERSIST persisted");
+    expect(c, ":1", "PEXPIREAT far 33177117420125"); /* its bits have not changed since the last save */
+    expect(c, "+OK", "SAVE");
+    long long at = now_ms() + 1500;
+    char time[32];
+    snprintf(time, sizeof(time), "%lld", at);
+    expect(c, ":1", "PEXPIREAT short %s", time);
+    expect(c, "+OK", "SAVE");
+    redisFree(c);
+    daemon_kill(&the_daemon);
+    cr_assert(filter_files_exist("short"));
+    while (now_ms() <= at)
+        usleep(10000);
+    daemon_restart(&the_daemon);
+    c = client_open(the_daemon.port);
+    expect(c, ":-1", "TTL never");
+    expect(c, ":33177117420125", "PEXPIRETIME far");
+    expect(c, ":33177117420124", "PEXPIRETIME other");
+    expect(c, ":-1", "TTL persisted");
+    expect(c, ":0", "EXISTS short");
+    expect(c, ":4", "DBSIZE");
+    cr_expect_eq(info_number(c, "keyspace", ",expires="), 2);
+    cr_expect_eq(info_number(c, "persistence", "rdb_last_load_keys_expired:"), 1);
+    expect(c, ":1", "BF.EXISTS far x");
+    expect(c, ":1", "BF.ADD short y");
+    expect(c, ":0", "BF.EXISTS short x");
+    expect(c, "+OK", "SAVE");
+    expect(c, ":1", "PEXPIRE far 20");
+    wait_gone(c, "far");
+    expect(c, "+OK", "SAVE");
+    redisFree(c);
+    cr_expect(filter_files_exist("short"), "those of the new one");
+    cr_expect_not(filter_files_exist("far"));
+    daemon_kill(&the_daemon);
+    daemon_restart(&the_daemon);
+    c = client_open(the_daemon.port);
+    expect(c, ":0", "EXISTS far");
+    expect(c, ":-1", "TTL short");
+    expect(c, "[:1,:0]", "BF.MEXISTS short y x");
+    redisFree(c);
+}
+
+/* ---- many -------------------------------------------------------------------------------------------------------------- */
+
+#define MANY 50000
+
+/* Many that expire at the same moment: others are served meanwhile, nothing that has expired is answered, and all are gone
+ * soon. */
+DAEMON_TEST(the_daemon, expiry, many_at_once)
+{
+    redisContext *c = client_open(the_daemon.port), *other = client_open(the_daemon.port);
+    expect(c, ":1", "BF.ADD stays x");
+    for (int i = 0; i < MANY; i++) {
+        redisAppendCommand(c, "BF.RESERVE f:%d 0.01 10", i);
+        redisAppendCommand(c, "PEXPIREAT f:%d %s", i, "33177117420123");
+        if (i % 1000 == 999)
+            for (int r = 0; r < 2000; r++) {
+                redisReply *reply = NULL;
+                cr_assert_eq(redisGetReply(c, (void **)&reply), REDIS_OK);
+                cr_assert_neq(reply->type, REDIS_REPLY_ERROR, "%s", reply->str);
+                freeReplyObject(reply);
+            }
+    }
+    cr_expect_eq(info_number(c, "keyspace", ",expires="), MANY);
+    long long due = now_ms() + 1000;
+    for (int i = 0; i < MANY; i++) {
+        redisAppendCommand(c, "PEXPIREAT f:%d %lld", i, due);
+        if (i % 1000 == 999)
+            for (int r = 0; r < 1000; r++) {
+                redisReply *reply = NULL;
+                cr_assert_eq(redisGetReply(c, (void **)&reply), REDIS_OK);
+                cr_assert_neq(reply->type, REDIS_REPLY_ERROR, "%s", reply->str);
+                freeReplyObject(reply);
+            }
+    }
+    while (now_ms() <= due + 10)
+        usleep(1000);
+    /* From here on none may be answered, removed already or not. */
+    expect(other, ":0", "EXISTS f:0");
+    expect(other, ":0", "EXISTS f:49999");
+    expect(other, "[\"stays\"]", "KEYS *");
+    for (int i = 0; i < 20; i++)
+        expect(other, "\"stays\"", "RANDOMKEY");
+    for (long long end = now_ms() + 60000; client_number(other, "DBSIZE") != 1;) {
+        cr_assert_lt(now_ms(), end, "they are not removed");
+        expect(other, ":1", "BF.EXISTS stays x");
+        usleep(1000);
+    }
+    expect(c, "+PONG", "PING");
+    redisFree(c);
+    redisFree(other);
+}

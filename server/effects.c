@@ -26,3 +26,9 @@ void effects_attach(struct server *server)
 {
     registry_on_effect(server->registry, on_effect, server);
 }
+
+void effects_pace(void *ctx)
+{
+    struct server *server = ctx;
+    notify_let_catch_up(server->notify);
+}

@@ -11,4 +11,8 @@ struct server;
 
 void effects_attach(struct server *server);
 
+/* Waits a while if those that are told have fallen behind: for threads that cause effects in masses. `server` is the struct
+ * server. */
+void effects_pace(void *server);
+
 #endif

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "notify.h"
 #include "rcu.h"
 #include "registry.h"
 
@@ -15,7 +14,8 @@
 
 struct expirer {
     struct registry *registry;
-    const struct notify *notify;
+    void (*pace)(void *ctx);
+    void *ctx;
     pthread_t thread;
 };
 
@@ -33,9 +33,10 @@ static void *expirer_main(void *arg)
     rcu_reader_begin();
     rcu_reader_offline();
     while (registry_expire_wait(expirer->registry)) {
-        if (registry_expire_due(expirer->registry, BATCH, NULL))
-            nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
-        notify_let_catch_up(expirer->notify);
+        registry_expire_due(expirer->registry, BATCH, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+        if (expirer->pace)
+            expirer->pace(expirer->ctx);
         if (now_ms() - aged_ms >= AGE_MS) {
             aged_ms = now_ms();
             rcu_reader_online();
@@ -47,13 +48,14 @@ static void *expirer_main(void *arg)
     return NULL;
 }
 
-int expirer_create(struct expirer **expirer_out, struct registry *registry, const struct notify *notify)
+int expirer_create(struct expirer **expirer_out, struct registry *registry, void (*pace)(void *ctx), void *ctx)
 {
     struct expirer *expirer = calloc(1, sizeof(*expirer));
     if (!expirer)
         return -ENOMEM;
     expirer->registry = registry;
-    expirer->notify = notify;
+    expirer->pace = pace;
+    expirer->ctx = ctx;
     int err = pthread_create(&expirer->thread, NULL, expirer_main, expirer);
     if (err) {
         free(expirer);

@@ -5,11 +5,11 @@
 #define BLOOMERY_EXPIRER_H
 
 struct expirer;
-struct notify;
 struct registry;
 
-/* Starts the thread, which goes no faster than the events of expired filters are published. 0, -ENOMEM or another -errno. */
-int expirer_create(struct expirer **expirer_out, struct registry *registry, const struct notify *notify);
+/* Starts the thread. It calls `pace` (may be NULL) after each step, outside of everything: which may wait, so that it goes no
+ * faster than others can follow. 0, -ENOMEM or another -errno. */
+int expirer_create(struct expirer **expirer_out, struct registry *registry, void (*pace)(void *ctx), void *ctx);
 
 /* Ends it. NULL is fine. */
 void expirer_destroy(struct expirer *expirer);

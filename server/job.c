@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 #include "command.h"
 #include "conn.h"
@@ -10,6 +11,8 @@
 #include "rcu.h"
 #include "timing.h"
 #include "worker.h"
+
+#define HALF_CLOSED_NS UINT64_C(1000000000)
 
 struct job {
     uv_work_t work;
@@ -36,16 +39,29 @@ static void job_run(uv_work_t *work)
 
 static void job_enqueue(struct worker *worker, struct job *job);
 
+/* Whether there is nobody any more to go on for. Who has only closed his side for sending may still want the reply, and
+ * cannot be told from one who has gone: after a while it is assumed. */
+static bool client_is_gone(const struct job *job)
+{
+    char byte;
+    ssize_t n = recv(job->conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (n < 0)
+        return errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR;
+    return n == 0 && timing_now_ns() - job->timing.started_ns > HALF_CLOSED_NS;
+}
+
 static void job_done(uv_work_t *work, int status)
 {
     struct job *job = work->data;
     struct conn *conn = job->conn;
     (void)status;
     worker_enter(conn->worker);
-    if (job->command.again && !conn->closing) {
+    if (job->command.again && !conn->closing && !client_is_gone(job)) {
         job_enqueue(conn->worker, job);
         return;
     }
+    if (job->command.again && !conn->closing)
+        conn_close(conn);
     timing_deferred_done(&job->timing, conn->worker);
     conn_deferred_done(conn, &job->out, job->row, job->no_reply);
     free(job->command.data);

@@ -251,7 +251,8 @@ static int load_all(struct load *load)
 static int open_for_clients(struct load *load)
 {
     struct server *server = load->server;
-    int status = expirer_create(&server->expirer, server->registry, server->notify);
+    effects_attach(server);
+    int status = expirer_create(&server->expirer, server->registry, effects_pace, server);
     if (status) {
         errbuf_set(&load->err, "cannot start threads: %s", strerror(-status));
         return status;
@@ -261,7 +262,6 @@ static int open_for_clients(struct load *load)
     /* Only from here on: what was there before the limits is not turned away by them. */
     const struct config *config = server_config(server);
     bloom_pool_set_limits(server->pool, config->bf_max_filter_bytes, config->maxmemory);
-    effects_attach(server);
     atomic_store_explicit(&server->load.active, false, memory_order_release);
     /* The damaged part must not be met by the next start. */
     if (load->log_summary.damages)

@@ -17,9 +17,26 @@ static int64_t clock_ms(clockid_t clock)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+/* The time to go by if the clock of the system says this. */
+static int64_t unless_held(const struct registry *r, int64_t now_ms)
+{
+    int64_t held = atomic_load_explicit(&r->held_ms, memory_order_relaxed);
+    return held != 0 && held < now_ms ? held : now_ms;
+}
+
 int64_t registry_now_ms(const struct registry *r)
 {
-    return r->now_ms ? r->now_ms() : clock_ms(CLOCK_REALTIME);
+    return unless_held(r, r->now_ms ? r->now_ms() : clock_ms(CLOCK_REALTIME));
+}
+
+void registry_hold_clock(struct registry *r)
+{
+    atomic_store(&r->held_ms, registry_now_ms(r));
+}
+
+void registry_release_clock(struct registry *r)
+{
+    atomic_store(&r->held_ms, 0);
 }
 
 /* The clock is read before the time, and registry_expire() changes the time before it reads the clock: so a filter whose
@@ -28,7 +45,7 @@ bool registry_time_is_over(const struct registry *r, const struct alias *alias)
 {
     if (atomic_load_explicit(&alias->expires_ms, memory_order_relaxed) == 0)
         return false;
-    int64_t now = r->now_ms ? r->now_ms() : clock_ms(CLOCK_REALTIME_COARSE);
+    int64_t now = unless_held(r, r->now_ms ? r->now_ms() : clock_ms(CLOCK_REALTIME_COARSE));
     atomic_thread_fence(memory_order_acquire);
     int64_t expires_ms = atomic_load_explicit(&alias->expires_ms, memory_order_acquire);
     return expires_ms != 0 && expires_ms <= now;

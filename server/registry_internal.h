@@ -38,6 +38,7 @@ struct registry {
     void (*on_effect)(void *ctx, const struct registry_effect *effect);
     void *on_effect_ctx;
     int64_t (*now_ms)(void);     /* NULL: the system's clock */
+    _Atomic int64_t held_ms;     /* the clock stands still at this time; 0: it does not */
     pthread_mutex_t lock;        /* of all changes, the heap and the walk */
     struct walk walk;
     struct expiry_heap expiring; /* the aliases that have a time */

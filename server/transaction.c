@@ -311,16 +311,21 @@ void cmd_exec(struct command_ctx *ctx)
         reply_error(ctx->reply, "ERR EXEC without MULTI");
         return;
     }
+    bool alone = needs_exclusive(tx) && exclusive_now(ctx->worker);
+    if (alone)
+        registry_hold_clock(ctx->server->registry); /* no filter expires between two of its commands */
     if (tx->tainted) {
         reply_error(ctx->reply, "EXECABORT Transaction discarded because of previous errors.");
     } else if (touched(ctx->server, tx)) {
         reply_null_array(ctx->reply);
-    } else if (needs_exclusive(tx) && !exclusive_now(ctx->worker)) {
+    } else if (needs_exclusive(tx) && !alone) {
         exclusive_request(conn);
         ctx->later = true;
         return;
     } else {
         run_queue(conn);
     }
+    if (alone)
+        registry_release_clock(ctx->server->registry);
     transaction_end(conn);
 }

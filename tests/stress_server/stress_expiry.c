@@ -298,7 +298,7 @@ int main(void)
     struct expirer *expirer;
     char text[32];
     if (bloom_pool_create(&pool) || reclaimer_create(&reclaimer) || registry_create(&registry, pool, reclaimer) ||
-        bloom_class_get(pool, &params, NULL, &class, NULL) || expirer_create(&expirer, registry))
+        bloom_class_get(pool, &params, NULL, &class, NULL) || expirer_create(&expirer, registry, NULL, NULL))
         return 2;
     registry_on_effect(registry, on_effect, NULL);
     for (unsigned i = 0; i < SAFE; i++)

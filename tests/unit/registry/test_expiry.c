@@ -338,6 +338,23 @@ Test(expiry, due_in_order)
     cr_expect_eq(numbers().avg_ttl_ms, 0, "not negative");
 }
 
+/* While the clock is held nothing expires, whoever asks and whatever changes; afterwards at once. */
+Test(expiry, held_clock)
+{
+    struct entry *entry = create("a"), *found = NULL;
+    expire("a", 1500, 0);
+    registry_hold_clock(registry);
+    now = 2000;
+    cr_expect_eq(find("a"), entry);
+    cr_expect_eq(registry_expire_due(registry, 10, NULL), 0);
+    cr_expect_eq(registry_create_filter(registry, text("a"), 0, small_class, &found, NULL), REGISTRY_EXISTS);
+    cr_expect_eq(found, entry);
+    cr_expect_eq(scan_all(), 1);
+    registry_release_clock(registry);
+    cr_expect_null(find("a"));
+    cr_expect_eq(registry_expire_due(registry, 10, NULL), 1);
+}
+
 /* The longest time there is does not overflow anything. */
 Test(expiry, far_future)
 {

@@ -366,8 +366,10 @@ static void *increment(void *arg)
 {
     redisContext *c = client_open(the_daemon.port);
     for (int done = 0; done < 50;) {
-        expect(c, "+OK", "WATCH counter");
-        long long n = client_number(c, "BF.CARD counter");
+        redisAppendCommand(c, "WATCH counter");
+        redisAppendCommand(c, "BF.CARD counter");
+        drain(c, 1);
+        long long n = number(c);
         redisAppendCommand(c, "MULTI");
         redisAppendCommand(c, "BF.ADD counter n%lld", n);
         redisAppendCommand(c, "EXEC");

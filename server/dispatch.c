@@ -168,8 +168,6 @@ static const struct command *check(struct conn *conn, const struct resp_command 
         reject(conn, command, "ERR Command not allowed inside a transaction");
         return NULL;
     }
-    if (conn->slice.done) /* it has been let through, and is half done */
-        return command;
     if (conn->worker->loading && !(command->flags & CMD_LOADING)) {
         reject(conn, command, "LOADING Bloomery is loading the filters, INFO persistence says how far it is");
         return NULL;

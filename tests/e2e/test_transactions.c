@@ -41,6 +41,8 @@ DAEMON_TEST(the_daemon, transactions, watch_sees_every_change)
         {"BF.RESERVE w 0.01 10", false},  {"BF.INSERT w CAPACITY 10 ITEMS i%d", true},
         {"UNLINK w", true},               {"RENAME other third", false},
         {"TTL w", false},                 {"COPY other w REPLACE", true},
+        {"EXPIRE w 1000", true},          {"PEXPIRE w 1", true},
+        {"EXPIRE other 1000", false},     {"PERSIST w", false},
     };
     redisContext *a = client_open(the_daemon.port), *b = client_open(the_daemon.port);
     for (int i = 0; i < (int)(sizeof(cases) / sizeof(cases[0])); i++) {

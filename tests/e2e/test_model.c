@@ -1,0 +1,107 @@
+/* Random commands against the daemon and a model of exact sets, with restarts and kill -9 between: nothing that was answered
+ * is absent afterwards, counts are equal, false positives are within the rate.
+ *
+ * BLOOMERY_MODEL_ROUNDS=<n> plays n rounds instead of the few that a run of all tests has time for, BLOOMERY_MODEL_SEED=<n>
+ * plays one again. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "model.h"
+
+#define ROUNDS     6
+#define MAX_STEPS  400 /* of a round */
+#define HORIZON_MS 2500 /* everysec: what may be lost, and what a slow machine needs */
+
+static struct daemon daemon_under_test;
+static struct model model;
+
+static void discard(void)
+{
+    daemon_discard(&daemon_under_test);
+}
+
+TestSuite(model, .fini = discard, .timeout = 3000);
+
+enum loss { LOSES_ALL_SINCE_SAVE, LOSES_NOTHING, LOSES_THE_LAST };
+
+static uint64_t number_from(const char *variable, uint64_t otherwise)
+{
+    const char *text = getenv(variable);
+
+    return text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+static void play(const char *const *args, enum loss loss_of_kill, enum loss loss_of_stop)
+{
+    uint64_t rounds = number_from("BLOOMERY_MODEL_ROUNDS", ROUNDS);
+    uint64_t first = number_from("BLOOMERY_MODEL_SEED", (uint64_t)model_now_ms());
+    redisContext *client;
+
+    model_init(&model, first);
+    daemon_start(&daemon_under_test, args);
+    for (uint64_t round = 0; round < rounds; round++) {
+        client = client_open(daemon_under_test.port);
+        for (uint64_t left = rng_below(&model.rng, MAX_STEPS); left > 0; left--)
+            model_step(&model, client);
+        model_check(&model, client);
+        redisFree(client);
+
+        enum loss loss = loss_of_kill;
+        int64_t killed_ms = model_now_ms();
+        if (rng_below(&model.rng, 3) > 0) {
+            daemon_kill(&daemon_under_test);
+        } else {
+            daemon_stop(&daemon_under_test);
+            loss = loss_of_stop;
+        }
+        daemon_restart(&daemon_under_test);
+        client = client_open(daemon_under_test.port);
+        if (loss == LOSES_ALL_SINCE_SAVE)
+            model_revert(&model);
+        if (loss == LOSES_THE_LAST)
+            model_reconcile(&model, client, killed_ms - HORIZON_MS);
+        model_check(&model, client);
+        redisFree(client);
+    }
+    model_finish(&model);
+    daemon_deinit(&daemon_under_test);
+    printf("seed %llu: %llu commands, %llu of %llu queries were false positives, at most %.0f expected\n",
+           (unsigned long long)first, (unsigned long long)model.commands, (unsigned long long)model.present,
+           (unsigned long long)model.asked, model.expected);
+}
+
+Test(model, without_a_log_the_last_save_comes_back)
+{
+    static const char *const args[] = {"--appendonly", "no", "--threads", "2", NULL};
+    play(args, LOSES_ALL_SINCE_SAVE, LOSES_ALL_SINCE_SAVE);
+}
+
+Test(model, with_appendfsync_always_nothing_is_lost)
+{
+    static const char *const args[] = {"--appendonly", "yes", "--appendfsync", "always", "--threads", "2", NULL};
+    play(args, LOSES_NOTHING, LOSES_NOTHING);
+}
+
+Test(model, with_appendfsync_everysec_the_last_second_is_lost_at_most)
+{
+    static const char *const args[] = {"--appendonly", "yes", "--appendfsync", "everysec", "--threads", "2", NULL};
+    play(args, LOSES_THE_LAST, LOSES_NOTHING);
+}
+
+/* What the kernel has is not lost by the end of the process. */
+Test(model, with_appendfsync_no_the_last_moment_is_lost_at_most)
+{
+    static const char *const args[] = {"--appendonly", "yes", "--appendfsync", "no", "--threads", "2", NULL};
+    play(args, LOSES_THE_LAST, LOSES_NOTHING);
+}
+
+/* Saves because of the log come all the time. */
+Test(model, a_log_that_is_cut_all_the_time_loses_nothing)
+{
+    static const char *const args[] = {"--appendonly", "yes", "--appendfsync", "always", "--threads", "1",
+                                       "--auto-aof-rewrite-min-size", "4096", "--auto-aof-rewrite-percentage", "1", NULL};
+    play(args, LOSES_NOTHING, LOSES_NOTHING);
+}

@@ -9,6 +9,7 @@
 
 #include "bloom_size.h"
 #include "filterdb.h"
+#include "log_reader.h"
 #include "fsops.h"
 #include "store.h"
 #include "tool.h"
@@ -211,6 +212,36 @@ static void on_release(void *ctx, struct store_item *item)
     (void)item;
 }
 
+#define LOG_HAS_CHANGES 100 /* no status of the reader */
+
+static int on_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err)
+{
+    const struct import *import = ctx;
+
+    (void)control, (void)err;
+    return number > store_checkpoint(import->store).control ? LOG_HAS_CHANGES : 0;
+}
+
+/* The next id and the names that are taken are known only when the log has nothing that the files do not have. */
+static int check_log(struct import *import)
+{
+    struct log_reader_options options = {.dir = import->datadir,
+                                         .from = store_checkpoint(import->store).log,
+                                         .report = on_report,
+                                         .on_control = on_control,
+                                         .ctx = import};
+    struct log_reader_summary summary = {0};
+    struct log_reader *reader = NULL;
+    struct errbuf err = {{0}};
+    int rc = log_reader_open(&options, &reader, &summary, &err);
+
+    log_reader_close(reader);
+    if (rc == LOG_HAS_CHANGES || (rc == 0 && summary.adds > 0))
+        return tool_failed(COMMAND, "%s: the log has changes that are not in the files yet; start the daemon and stop it by "
+                                    "SHUTDOWN SAVE first", import->datadir);
+    return rc == 0 ? TOOL_OK : tool_failed(COMMAND, "%s", err.text);
+}
+
 static int open_store(struct import *import)
 {
     struct store_options options = {.report = on_report};
@@ -221,6 +252,9 @@ static int open_store(struct import *import)
         return tool_failed(COMMAND, "%s; stop the daemon first", err.text);
     if (rc != 0)
         return tool_failed(COMMAND, "%s", err.text);
+    rc = check_log(import);
+    if (rc != TOOL_OK)
+        return rc;
     rc = store_find(import->store, import->name, strlen(import->name), NULL, &err);
     if (rc == 0)
         return tool_failed(COMMAND, "%s: there is a filter '%s' already", import->datadir, import->name);

@@ -244,7 +244,8 @@ static void leave_damaged_newest_file(void)
     save(); /* "a" has generation 1 */
     file_copy(AT("filters/a/0-Filter.db"), AT("older"));
     rename(AT("filters/a/0-Filter.db"), AT("filters/a/0-Filter.db.1"));
-    file_flip_bit(AT("filters/a/0-Filter.db.1"), 200);
+    for (size_t bit = 200; bit < 264; bit++)
+        file_flip_bit(AT("filters/a/0-Filter.db.1"), bit);
     file_copy(AT("filters/b/0-Filter.db"), AT("filters/a/0-Filter.db"));
     restart();
     cr_assert_eq(rig.loaded.quarantined, 1);

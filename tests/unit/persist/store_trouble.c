@@ -239,7 +239,7 @@ Test(store_trouble, files_of_a_given_up_filter_without_a_place_to_go_to_are_not_
 /* A committed file that a crash has left under its temporary name, and that is damaged; beside it the one before. */
 static void leave_damaged_newest_file(void)
 {
-    rig_fill(rig_add(&rig, "a", &small, NULL), 0, 50);
+    rig_fill(rig_add(&rig, "a", &small, NULL), 0, 2);
     rig_fill(rig_add(&rig, "b", &small, NULL), 7000, 50);
     save(); /* "a" has generation 1 */
     file_copy(AT("filters/a/0-Filter.db"), AT("older"));
@@ -290,7 +290,7 @@ static uint64_t bloom_digest(const struct rig_filter *filter)
 
 Test(store_trouble, the_right_file_in_its_final_place_repairs_a_filter_whose_newest_file_is_damaged)
 {
-    rig_fill(rig_add(&rig, "c", &small, NULL), 0, 50); /* what "a" must be again */
+    rig_fill(rig_add(&rig, "c", &small, NULL), 0, 2); /* what "a" must be again */
     uint64_t whole = bloom_digest(rig_find(&rig, "c"));
     rig_remove(&rig, "c");
     rig.next_id = 1;

@@ -244,7 +244,7 @@ static void leave_damaged_newest_file(void)
     save(); /* "a" has generation 1 */
     file_copy(AT("filters/a/0-Filter.db"), AT("older"));
     rename(AT("filters/a/0-Filter.db"), AT("filters/a/0-Filter.db.1"));
-    for (size_t bit = 200; bit < 264; bit++)
+    for (size_t bit = 64; bit < 900; bit++)
         file_flip_bit(AT("filters/a/0-Filter.db.1"), bit);
     file_copy(AT("filters/b/0-Filter.db"), AT("filters/a/0-Filter.db"));
     restart();

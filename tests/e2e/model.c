@@ -59,7 +59,7 @@ struct parameters {
 };
 
 static const struct parameters choices[] = {
-    {"0.01", "100", ""},  {"0.001", "10", "1"},  {"0.001", "50", "4"}, {"0.0001", "1000", "2"},
+    {"0.01", "100", ""},  {"0.001", "100", "1"},  {"0.001", "50", "4"}, {"0.0001", "1000", "2"},
     {"0.001", "200", NULL}, {"0.01", "3000", NULL},
 };
 #define NCHOICES (sizeof(choices) / sizeof(choices[0]))
@@ -610,6 +610,8 @@ void model_step(struct model *model, redisContext *client)
         return;
     case REWRITE:
         run_rewrite(model, client);
+        if (model->without_log) /* it is a save in the background: wait for it, to know what it has */
+            run_save(model, client);
         return;
     case EXEC:
         run_exec(model, client);

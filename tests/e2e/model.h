@@ -31,6 +31,7 @@ struct model_filter {
 struct model {
     struct rng rng;
     uint64_t seed;
+    bool without_log;
     struct model_filter filters[MODEL_NAMES];
     struct model_filter saved[MODEL_NAMES]; /* as of the last SAVE */
     uint64_t commands;

@@ -185,6 +185,19 @@ static void check_client(redisContext *context, struct client_thread *client, in
     }
 }
 
+/* What the clients have been answered since the last FLUSHALL, and what was on its way. */
+static void print_round(unsigned round)
+{
+    unsigned answers[LOST + 1] = {0};
+
+    for (unsigned c = 0; c < NCLIENTS; c++) {
+        for (unsigned n = 0; n < clients[c].sent; n++)
+            answers[clients[c].answers[n]]++;
+    }
+    printf("round %u: %u answered 1, %u answered 0, %u unanswered, %u lost before\n", round, answers[ANSWERED_1],
+           answers[ANSWERED_0], answers[SENT], answers[LOST]);
+}
+
 static void check_all(int64_t horizon_ms)
 {
     redisContext *context = client_open(daemon_under_test.port);
@@ -244,6 +257,7 @@ static void play(const char *policy, bool loses)
         for (unsigned c = 0; c < NCLIENTS; c++)
             pthread_join(clients[c].thread, NULL);
         pthread_join(saver, NULL);
+        print_round(round);
         daemon_restart(&daemon_under_test);
         check_all(loses ? killed_ms - HORIZON_MS : INT64_MAX);
     }

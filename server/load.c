@@ -252,6 +252,7 @@ static int open_for_clients(struct load *load)
 {
     struct server *server = load->server;
     effects_attach(server);
+    registry_release_clock(server->registry);
     int status = expirer_create(&server->expirer, server->registry, effects_pace, server);
     if (status) {
         errbuf_set(&load->err, "cannot start threads: %s", strerror(-status));
@@ -263,8 +264,9 @@ static int open_for_clients(struct load *load)
     const struct config *config = server_config(server);
     bloom_pool_set_limits(server->pool, config->bf_max_filter_bytes, config->maxmemory);
     atomic_store_explicit(&server->load.active, false, memory_order_release);
-    /* The damaged part must not be met by the next start. */
-    if (load->log_summary.damages)
+    /* The damaged part must not be met by the next start; nor what has expired, of whose end the log does not know: the clock
+     * may have been set back by then, and the name be another's. */
+    if (load->log_summary.damages || (server_journal(server) && atomic_load(&server->load_expired)))
         saver_start(server->saver, true);
     rcu_reader_end();
     return 0;
@@ -273,6 +275,7 @@ static int open_for_clients(struct load *load)
 static void *load_main(void *arg)
 {
     struct load *load = arg;
+    registry_hold_clock(load->server->registry); /* what expires from now on does so when it can be told */
     load->status = load_all(load);
     log_reader_close(load->log);
     replay_destroy(load->replay);

@@ -20,7 +20,8 @@ static int params_differ(const struct bloom_params *a, const struct bloom_params
     else if (a->error_rate != b->error_rate)
         errbuf_set(err, "the error rates differ: %.15g and %.15g", a->error_rate, b->error_rate);
     else if (a->expansion != b->expansion)
-        errbuf_set(err, "the expansion rates differ: %u and %u (0 is a filter of fixed size)", a->expansion, b->expansion);
+        errbuf_set(err, "the expansion rates differ: %u and %u (0 is a filter of fixed size)", a->expansion,
+                   b->expansion);
     else
         return BLOOM_OK;
     return BLOOM_REFUSED;
@@ -82,7 +83,8 @@ static void or_words(_Atomic uint64_t *dst, const _Atomic uint64_t *src, uint64_
     }
 }
 
-void bloom_filter_or(struct bloom_filter *dst, const struct bloom_filter *src, unsigned nlayers, struct bloom_union *counts)
+void bloom_filter_or(struct bloom_filter *dst, const struct bloom_filter *src, unsigned nlayers,
+                     struct bloom_union *counts)
 {
     for (unsigned i = 0; i < nlayers; i++) {
         struct bloom_layer_view from, to;
@@ -122,8 +124,8 @@ static uint64_t union_items(const struct bloom_layer_view *layer, const struct b
     return items < least ? least : items;
 }
 
-/* Clearly more than the capacity: at the fill that a layer is made for, the estimate of n items with k bits each scatters by
- * 0.7 sqrt(n / k). */
+/* Clearly more than the capacity: at the fill that a layer is made for, the estimate of n items with k bits each
+ * scatters by 0.7 sqrt(n / k). */
 static bool overfull(const struct bloom_layer_view *layer, uint64_t items)
 {
     double capacity = (double)layer->capacity;
@@ -150,8 +152,9 @@ int bloom_filter_count_union(struct bloom_filter *dst, const struct bloom_union 
     }
     bloom_chain_state(states, nlayers, &whole);
     if (!any_rate && worst < nlayers && whole.rate > error_rate) {
-        errbuf_set(err, "layer %u would hold about %llu items and was made for %llu; the error rate would be about %.2g "
-                        "instead of %.15g",
+        errbuf_set(err,
+                   "layer %u would hold about %llu items and was made for %llu; the error rate would be about %.2g "
+                   "instead of %.15g",
                    worst, (unsigned long long)items[worst],
                    (unsigned long long)bloom_filter_layer_at(dst, worst)->geometry->capacity, whole.rate, error_rate);
         return BLOOM_REFUSED;

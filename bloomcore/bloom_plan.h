@@ -23,8 +23,8 @@ struct bloom_plan {
     double predicted_rate; /* of the whole chain, every layer full */
 };
 
-/* The filter with these parameters after it has taken `items` items (0: its first layer only). BLOOM_OK, or BLOOM_REFUSED
- * with the reason in `err`. */
+/* The filter with these parameters after it has taken `items` items (0: its first layer only). BLOOM_OK, or
+ * BLOOM_REFUSED with the reason in `err`. */
 int bloom_plan(const struct bloom_params *params, uint64_t items, struct bloom_plan *plan_out, struct errbuf *err);
 
 #endif

@@ -1,12 +1,12 @@
 /* Twins: a younger filter that is to take the place of an older one, and adds that do not stop meanwhile.
  *
  * Whoever adds an item to the older one holds the item's stripe of the older one (against adders who do not know of the
- * twins yet) and that of the younger one; whoever adds it to the younger one holds the latter only, as always. Under it the
- * first has set the bits in both, and so has the second. Hence of two adders of one item, one on either side, the later
- * one finds the bits in the filter it was sent to, and answers PRESENT.
+ * twins yet) and that of the younger one; whoever adds it to the younger one holds the latter only, as always. Under it
+ * the first has set the bits in both, and so has the second. Hence of two adders of one item, one on either side, the
+ * later one finds the bits in the filter it was sent to, and answers PRESENT.
  *
- * An item that the younger one has from elsewhere (another source of the union) and the older one does not have is new to
- * an adder on the older side: this add came before the merge. */
+ * An item that the younger one has from elsewhere (another source of the union) and the older one does not have is new
+ * to an adder on the older side: this add came before the merge. */
 #include "bloom_layer.h"
 
 const struct bloom_twin_slot *bloom_pool_find_twin(const struct bloom_pool *pool, const struct bloom_filter *filter)

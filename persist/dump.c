@@ -1,6 +1,6 @@
-/* Encoding is straight-line. Decoding trusts nothing: lengths follow from the header alone, never from what a chunk says of
- * itself, and the checksum of a chunk is verified before anything else in it is looked at. That checksum is no secret:
- * bytes that somebody made up can have a right one, so every field is checked as if there was none. */
+/* Encoding is straight-line. Decoding trusts nothing: lengths follow from the header alone, never from what a chunk
+ * says of itself, and the checksum of a chunk is verified before anything else in it is looked at. That checksum is no
+ * secret: bytes that somebody made up can have a right one, so every field is checked as if there was none. */
 #include "dump.h"
 
 #include <string.h>
@@ -34,7 +34,8 @@ enum kind { KIND_HEADER = 'H', KIND_DATA = 'D', KIND_END = 'E', KIND_WHOLE = 'W'
 #define NUMBER_BITS 24
 #define LAYERS_BITS 6
 
-/* ---- numbers --------------------------------------------------------------------------------------------------------- */
+/* ---- numbers
+ * --------------------------------------------------------------------------------------------------------- */
 
 /* Words in memory are little-endian (bloom_geometry.c asserts it), and so is everything here. */
 static void put32(unsigned char *at, uint32_t value)
@@ -72,7 +73,8 @@ static bool all_zero(const unsigned char *at, size_t n)
     return true;
 }
 
-/* ---- plans ----------------------------------------------------------------------------------------------------------- */
+/* ---- plans
+ * ----------------------------------------------------------------------------------------------------------- */
 
 void dump_plan_of(const struct bloom_filter *filter, unsigned nlayers, struct dump_plan *plan_out)
 {
@@ -187,8 +189,9 @@ static int read_plan(const unsigned char *in, size_t len, struct dump_plan *plan
         errbuf_set(err, "the header is too short");
         return DUMP_BAD;
     }
-    *plan = (struct dump_plan){
-        .params = {.capacity = get64(in), .expansion = get32(in + 16)}, .nlayers = get32(in + 20), .bytes = get64(in + 24)};
+    *plan = (struct dump_plan){.params = {.capacity = get64(in), .expansion = get32(in + 16)},
+                               .nlayers = get32(in + 20),
+                               .bytes = get64(in + 24)};
     rate = get64(in + 8);
     memcpy(&plan->params.error_rate, &rate, sizeof(rate));
     if (plan->params.capacity < 1 || !(plan->params.error_rate > 0 && plan->params.error_rate < 1) ||
@@ -204,10 +207,11 @@ static int read_plan(const unsigned char *in, size_t len, struct dump_plan *plan
     return read_layers(in + PARAMS_BYTES, plan, err);
 }
 
-/* ---- bits and counts ------------------------------------------------------------------------------------------------- */
+/* ---- bits and counts
+ * ------------------------------------------------------------------------------------------------- */
 
-/* Walks the `len` bytes of bits from `offset` on, both multiples of 8, layer by layer: each run of words is handed to `fn`
- * with the bytes that stand for it. */
+/* Walks the `len` bytes of bits from `offset` on, both multiples of 8, layer by layer: each run of words is handed to
+ * `fn` with the bytes that stand for it. */
 static void for_each_run(const struct dump_plan *plan, const struct bloom_filter *filter, uint64_t offset, size_t len,
                          unsigned char *bytes, void (*fn)(_Atomic uint64_t *words, size_t nwords, unsigned char *bytes))
 {
@@ -299,7 +303,8 @@ static void read_counts(const struct dump_plan *plan, struct bloom_filter *filte
         bloom_filter_set_items(filter, i, get64(in + (size_t)i * COUNT_BYTES));
 }
 
-/* ---- frames ---------------------------------------------------------------------------------------------------------- */
+/* ---- frames
+ * ---------------------------------------------------------------------------------------------------------- */
 
 struct frame {
     enum kind kind;
@@ -324,8 +329,8 @@ static void write_frame(const struct frame *frame, unsigned char *out, size_t le
     memcpy(out + len - SUM_BYTES, sum.digest, SUM_BYTES);
 }
 
-/* RedisBloom's own, to say more than "bad data" to somebody who moves: the header of its dumps is 20 bytes and 53 for each
- * of its filters, whose number is the third word; DUMP of a module's value begins with 7. */
+/* RedisBloom's own, to say more than "bad data" to somebody who moves: the header of its dumps is 20 bytes and 53 for
+ * each of its filters, whose number is the third word; DUMP of a module's value begins with 7. */
 static void explain_foreign(const unsigned char *data, size_t len, struct errbuf *err)
 {
     bool redisbloom = len >= 20 && (len - 20) % 53 == 0 && len > 20 && get32(data + 8) == (len - 20) / 53;
@@ -374,12 +379,13 @@ static int read_frame(const unsigned char *data, size_t len, struct frame *frame
     return DUMP_OK;
 }
 
-/* ---- places ---------------------------------------------------------------------------------------------------------- */
+/* ---- places
+ * ---------------------------------------------------------------------------------------------------------- */
 
 int64_t dump_iterator(const struct dump_place *place)
 {
-    return (int64_t)((uint64_t)(place->nlayers - 1) << (CHAIN_BITS + NUMBER_BITS) | (uint64_t)place->next << CHAIN_BITS |
-                     place->chain);
+    return (int64_t)((uint64_t)(place->nlayers - 1) << (CHAIN_BITS + NUMBER_BITS) |
+                     (uint64_t)place->next << CHAIN_BITS | place->chain);
 }
 
 bool dump_place_from(int64_t iterator, struct dump_place *place_out)
@@ -401,10 +407,11 @@ static void move_on(struct dump_place *place, const unsigned char *chunk, size_t
     place->next++;
 }
 
-/* ---- chunks ---------------------------------------------------------------------------------------------------------- */
+/* ---- chunks
+ * ---------------------------------------------------------------------------------------------------------- */
 
-void dump_write_chunk(const struct dump_plan *plan, const struct bloom_filter *filter, uint64_t identity, uint64_t nonce,
-                      struct dump_place *place, unsigned char *out)
+void dump_write_chunk(const struct dump_plan *plan, const struct bloom_filter *filter, uint64_t identity,
+                      uint64_t nonce, struct dump_place *place, unsigned char *out)
 {
     struct frame frame = {chunk_kind(plan, place->next), identity, place->next, dump_chunks(plan), place->chain};
     size_t len = dump_chunk_bytes(plan, place->next);
@@ -499,7 +506,8 @@ int dump_load_chunk(struct dump_load *load, struct bloom_filter *filter, int64_t
     return DUMP_OK;
 }
 
-/* ---- one piece ------------------------------------------------------------------------------------------------------- */
+/* ---- one piece
+ * ------------------------------------------------------------------------------------------------------- */
 
 size_t dump_whole_bytes(const struct dump_plan *plan)
 {

@@ -1,16 +1,16 @@
 /* dump: a filter as bytes that travel: in chunks of bounded size (BF.SCANDUMP, BF.LOADCHUNK) or in one piece (DUMP,
  * RESTORE). The bytes are described in docs/DUMP.md.
  *
- * What it does not do: it knows no key, no client and no clock, and it allocates nothing: who loads makes the filter that
- * a plan asks for, and so decides what is too large.
+ * What it does not do: it knows no key, no client and no clock, and it allocates nothing: who loads makes the filter
+ * that a plan asks for, and so decides what is too large.
  *
  * A dump taken while adds go on holds every item whose add had returned when it began: the layers that there were then,
  * each word read once, and the item counts read last, so that they are never below what the bits hold.
  *
- * Chunks are chained: each one carries a digest of all that came before it, 23 bits wide, and the iterator that leads to
- * it is made of that digest, the number of layers and its own number. So whoever hands out chunks keeps no state between
- * two of them, and whoever loads them knows that this chunk followed exactly those. Each chunk has a checksum of 128
- * bits of its own.
+ * Chunks are chained: each one carries a digest of all that came before it, 23 bits wide, and the iterator that leads
+ * to it is made of that digest, the number of layers and its own number. So whoever hands out chunks keeps no state
+ * between two of them, and whoever loads them knows that this chunk followed exactly those. Each chunk has a checksum
+ * of 128 bits of its own.
  *
  * Thread: any, on distinct objects; the filter that is read may be added to. */
 #ifndef BLOOMERY_DUMP_H
@@ -44,7 +44,7 @@ struct dump_plan {
 /* The plan of the oldest `nlayers` layers of the filter, 1..bloom_filter_nlayers(). */
 void dump_plan_of(const struct bloom_filter *filter, unsigned nlayers, struct dump_plan *plan_out);
 
-/* ---- chunks: number 0 is the header, then the bits, the last one has the item counts -------------------------------- */
+/* ---- chunks: number 0 is the header, then the bits, the last one has the item counts ----------------------------- */
 
 /* Where a dump stands: which chunk is next, and the digest of those before it. */
 struct dump_place {
@@ -60,11 +60,11 @@ bool dump_place_from(int64_t iterator, struct dump_place *place_out);
 uint32_t dump_chunks(const struct dump_plan *plan); /* their number */
 size_t dump_chunk_bytes(const struct dump_plan *plan, uint32_t index);
 
-/* Writes chunk place->next to `out`, which has room for dump_chunk_bytes(), and moves the place on. `identity` is the same
- * for all chunks of a dump and different for another filter, or another life of the process. `nonce` is for the header: any
- * number not used before. */
-void dump_write_chunk(const struct dump_plan *plan, const struct bloom_filter *filter, uint64_t identity, uint64_t nonce,
-                      struct dump_place *place, unsigned char *out);
+/* Writes chunk place->next to `out`, which has room for dump_chunk_bytes(), and moves the place on. `identity` is the
+ * same for all chunks of a dump and different for another filter, or another life of the process. `nonce` is for the
+ * header: any number not used before. */
+void dump_write_chunk(const struct dump_plan *plan, const struct bloom_filter *filter, uint64_t identity,
+                      uint64_t nonce, struct dump_place *place, unsigned char *out);
 
 /* A load under way. */
 struct dump_load {
@@ -77,12 +77,13 @@ struct dump_load {
 int dump_load_begin(struct dump_load *load, int64_t iterator, const void *data, size_t len, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* Takes the next chunk into `filter`, which was made after load->plan. DUMP_OK or DUMP_BAD, after which the load must be given
- * up. *complete_out: that was the last one. */
+/* Takes the next chunk into `filter`, which was made after load->plan. DUMP_OK or DUMP_BAD, after which the load must
+ * be given up. *complete_out: that was the last one. */
 int dump_load_chunk(struct dump_load *load, struct bloom_filter *filter, int64_t iterator, const void *data, size_t len,
                     bool *complete_out, struct errbuf *err) __attribute__((warn_unused_result));
 
-/* ---- one piece ------------------------------------------------------------------------------------------------------- */
+/* ---- one piece
+ * ------------------------------------------------------------------------------------------------------- */
 
 size_t dump_whole_bytes(const struct dump_plan *plan);
 void dump_write_whole(const struct dump_plan *plan, const struct bloom_filter *filter, unsigned char *out);

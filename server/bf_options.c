@@ -91,8 +91,8 @@ bool bf_read_scaling(struct command_ctx *ctx, size_t first, const char *takes, s
             if (other(ctx, &i, more))
                 continue;
             if (buf_len(ctx->reply->buf) == before)
-                reply_errorf(ctx->reply, "ERR unknown option '%.*s': %s", (int)(word.len < 64 ? word.len : 64), word.ptr,
-                             takes);
+                reply_errorf(ctx->reply, "ERR unknown option '%.*s': %s", (int)(word.len < 64 ? word.len : 64),
+                             word.ptr, takes);
             return false;
         }
     }

@@ -20,7 +20,8 @@ struct bf_call bf_call_of(struct command_ctx *ctx)
     };
 }
 
-/* ---- BF.RESERVE ------------------------------------------------------------------------------------------------------ */
+/* ---- BF.RESERVE
+ * ------------------------------------------------------------------------------------------------------ */
 
 /* TTL seconds. */
 static bool reserve_option(struct command_ctx *ctx, size_t *i, void *expires_ms)
@@ -73,7 +74,8 @@ void cmd_bf_reserve(struct command_ctx *ctx)
         reply_status(ctx->reply, "OK");
 }
 
-/* ---- items ----------------------------------------------------------------------------------------------------------- */
+/* ---- items
+ * ----------------------------------------------------------------------------------------------------------- */
 
 /* The items of a command: its arguments from one on. */
 struct item_args {
@@ -109,8 +111,8 @@ void cmd_bf_madd(struct command_ctx *ctx)
     add_items(ctx, &call, 2);
 }
 
-/* The single forms come here only when the window did not take them: it takes all that pass the checks of the dispatcher,
- * which these have passed, so this is the plain definition of what it does. */
+/* The single forms come here only when the window did not take them: it takes all that pass the checks of the
+ * dispatcher, which these have passed, so this is the plain definition of what it does. */
 void cmd_bf_exists(struct command_ctx *ctx)
 {
     struct bf_call call = bf_call_of(ctx);
@@ -123,7 +125,8 @@ void cmd_bf_add(struct command_ctx *ctx)
     bf_finish_add(&call, command_arg(ctx, 2), NULL);
 }
 
-/* ---- BF.INSERT ------------------------------------------------------------------------------------------------------- */
+/* ---- BF.INSERT
+ * ------------------------------------------------------------------------------------------------------- */
 
 struct insert {
     struct bloom_params params;
@@ -218,9 +221,11 @@ void cmd_bf_insert(struct command_ctx *ctx)
     add_items(ctx, &call, insert.first_item); /* to this filter, also when somebody deletes it now */
 }
 
-/* ---- BF.QUERY -------------------------------------------------------------------------------------------------------- */
+/* ---- BF.QUERY
+ * -------------------------------------------------------------------------------------------------------- */
 
-/* BF.QUERY key [MISSING ERROR|NULL|ABSENT] ITEMS item [item ...]: ITEMS ends the options, so no item can be taken for one. */
+/* BF.QUERY key [MISSING ERROR|NULL|ABSENT] ITEMS item [item ...]: ITEMS ends the options, so no item can be taken for
+ * one. */
 void cmd_bf_query(struct command_ctx *ctx)
 {
     struct bf_call call = bf_call_of(ctx);

@@ -1,5 +1,5 @@
-/* BF.SCANDUMP and BF.LOADCHUNK: a filter of any size from one server to another, a piece at a time. docs/DUMP.md has the
- * bytes, dump.h how pieces hang together; here is who may ask for them and what becomes of them. */
+/* BF.SCANDUMP and BF.LOADCHUNK: a filter of any size from one server to another, a piece at a time. docs/DUMP.md has
+ * the bytes, dump.h how pieces hang together; here is who may ask for them and what becomes of them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +11,11 @@
 #include "half_loads.h"
 #include "handlers.h"
 
-/* ---- BF.SCANDUMP ----------------------------------------------------------------------------------------------------- */
+/* ---- BF.SCANDUMP
+ * ----------------------------------------------------------------------------------------------------- */
 
-/* What all chunks of a dump have in common: the filter, by its id, in this life of the process. After a restart a filter may
- * lack what had not been saved, so that a dump cannot go on. */
+/* What all chunks of a dump have in common: the filter, by its id, in this life of the process. After a restart a
+ * filter may lack what had not been saved, so that a dump cannot go on. */
 static uint64_t dump_identity(const struct server *server, uint64_t id, unsigned nlayers)
 {
     uint64_t seed = XXH3_64bits(server->run_id, strlen(server->run_id));
@@ -95,7 +96,8 @@ void cmd_bf_scandump(struct command_ctx *ctx)
     content_defer(ctx, REGISTRY_MAX_NAME, scandump_job);
 }
 
-/* ---- BF.LOADCHUNK ---------------------------------------------------------------------------------------------------- */
+/* ---- BF.LOADCHUNK
+ * ---------------------------------------------------------------------------------------------------- */
 
 #define DROPPED "; the filter that was being loaded has been dropped"
 

@@ -1,5 +1,5 @@
-/* BF.INFO, BF.CARD, BF.FALSEPOSITIVE. The default reply of BF.INFO is RedisBloom's; FULL and single further fields say what
- * the bits say. Counting bits takes a millisecond per 10 MB: for large filters a thread of the pool does it. */
+/* BF.INFO, BF.CARD, BF.FALSEPOSITIVE. The default reply of BF.INFO is RedisBloom's; FULL and single further fields say
+ * what the bits say. Counting bits takes a millisecond per 10 MB: for large filters a thread of the pool does it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,8 @@ static void reply_count(struct reply *reply, uint64_t value)
     reply_integer(reply, value > INT64_MAX ? INT64_MAX : (int64_t)value);
 }
 
-/* ---- fields ---------------------------------------------------------------------------------------------------------- */
+/* ---- fields
+ * ---------------------------------------------------------------------------------------------------------- */
 
 static void field_capacity(struct reply *reply, const struct view *view)
 {
@@ -203,7 +204,8 @@ static const struct field fields[] = {
 #define FIELDS         (sizeof(fields) / sizeof(fields[0]))
 #define DEFAULT_FIELDS 5
 
-/* ---- replies --------------------------------------------------------------------------------------------------------- */
+/* ---- replies
+ * --------------------------------------------------------------------------------------------------------- */
 
 /* What is asked for: fields[first] and those behind it. */
 struct choice {
@@ -326,7 +328,8 @@ void cmd_bf_card(struct command_ctx *ctx)
         reply_integer(ctx->reply, filter ? (int64_t)bloom_filter_items(filter) : 0);
 }
 
-/* ---- BF.FALSEPOSITIVE ------------------------------------------------------------------------------------------------ */
+/* ---- BF.FALSEPOSITIVE
+ * ------------------------------------------------------------------------------------------------ */
 
 void cmd_bf_falsepositive(struct command_ctx *ctx)
 {

@@ -1,4 +1,5 @@
-/* BF.MERGE and BF.CLEAR: a filter replaced by another one under the same name, at one moment, while others add to it. */
+/* BF.MERGE and BF.CLEAR: a filter replaced by another one under the same name, at one moment, while others add to it.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>
@@ -8,7 +9,8 @@
 #include "handlers.h"
 
 #define MERGE_MAX_SOURCES 1000 /* each one is pinned and ORed, by one thread */
-#define MERGE_TRIES 16 /* each one means that somebody has deleted or replaced the destination while it was being merged */
+#define MERGE_TRIES \
+    16 /* each one means that somebody has deleted or replaced the destination while it was being merged */
 
 struct source {
     struct entry *entry; /* pinned */
@@ -62,7 +64,8 @@ static bool pin_all(struct merge *merge, const struct job_args *args)
     return true;
 }
 
-/* Prepares the filter that is to be the union, as large as the largest, and pins it. false: the reason has been replied. */
+/* Prepares the filter that is to be the union, as large as the largest, and pins it. false: the reason has been
+ * replied. */
 static bool make(struct merge *merge, const struct job_args *args)
 {
     const struct bloom_filter *model = entry_filter(merge->dst ? merge->dst : merge->sources[0].entry);
@@ -110,8 +113,8 @@ static void begin_twins(struct merge *merge)
     rcu_wait_for_readers(); /* from here on every add to the destination goes into both */
 }
 
-/* ORs all into the new filter. The destination may have grown since it was looked at. 0, or a status of reply_not_made().
- * Offline. */
+/* ORs all into the new filter. The destination may have grown since it was looked at. 0, or a status of
+ * reply_not_made(). Offline. */
 static int unite(struct merge *merge, bool overfull, struct errbuf *err)
 {
     struct bloom_filter *made = entry_filter(merge->made);
@@ -212,7 +215,8 @@ void cmd_bf_merge(struct command_ctx *ctx)
     content_defer(ctx, REGISTRY_MAX_NAME, merge_job);
 }
 
-/* ---- BF.CLEAR -------------------------------------------------------------------------------------------------------- */
+/* ---- BF.CLEAR
+ * -------------------------------------------------------------------------------------------------------- */
 
 /* An add that is under way came before: it goes with the old filter. So nothing has to be passed on. */
 static int try_clear(struct command_job *job, struct entry *old, struct slice name, struct errbuf *err)
@@ -220,7 +224,8 @@ static int try_clear(struct command_job *job, struct entry *old, struct slice na
     struct content_publication publication = {
         .how = {.expected_id = old->id, .keep_expiry = true, .event = "bloom.clear"}, .empty = true};
     struct entry *made;
-    int status = registry_prepare(job->server->registry, name, bloom_filter_class_of(entry_filter(old)), true, &made, err);
+    int status =
+        registry_prepare(job->server->registry, name, bloom_filter_class_of(entry_filter(old)), true, &made, err);
     if (status != REGISTRY_OK)
         return status;
     status = content_publish(job->server, made, &publication, err);

@@ -11,7 +11,8 @@
 /* The longest dump in one piece. It is copied a few times on its way, once on the loop: 8 MB in about a millisecond. */
 #define DUMP_MAX_BYTES (8u << 20)
 
-/* ---- DUMP ------------------------------------------------------------------------------------------------------------ */
+/* ---- DUMP
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static uint64_t dump_limit(const struct server *server)
 {
@@ -30,9 +31,10 @@ static void dump_entry(struct command_job *job, struct entry *entry)
     dump_plan_of(entry_filter(entry), bloom_filter_nlayers(entry_filter(entry)), &plan);
     uint64_t limit = dump_limit(job->server);
     if (plan.bytes > limit || dump_whole_bytes(&plan) > limit) {
-        reply_errorf(&job->reply,
-                     "ERR the filter has %llu bytes of bits, and a dump in one piece at most %llu bytes: use BF.SCANDUMP",
-                     (unsigned long long)plan.bytes, (unsigned long long)limit);
+        reply_errorf(
+            &job->reply,
+            "ERR the filter has %llu bytes of bits, and a dump in one piece at most %llu bytes: use BF.SCANDUMP",
+            (unsigned long long)plan.bytes, (unsigned long long)limit);
         return;
     }
     unsigned char *bytes = malloc(dump_whole_bytes(&plan));
@@ -63,7 +65,8 @@ void cmd_dump(struct command_ctx *ctx)
     content_defer(ctx, REGISTRY_MAX_NAME, dump_job);
 }
 
-/* ---- RESTORE --------------------------------------------------------------------------------------------------------- */
+/* ---- RESTORE
+ * --------------------------------------------------------------------------------------------------------- */
 
 struct restore {
     bool replace;
@@ -98,11 +101,13 @@ static bool restore_options(struct command_job *job, const struct job_args *args
             restore->absolute = true;
         } else if (slice_is(args->argv[i], "IDLETIME") && has_value && !freq) {
             idle = true;
-            if (!option_integer(job, args->argv[++i], 0, INT64_MAX, "ERR Invalid IDLETIME value, must be >= 0", &ignored))
+            if (!option_integer(job, args->argv[++i], 0, INT64_MAX, "ERR Invalid IDLETIME value, must be >= 0",
+                                &ignored))
                 return false;
         } else if (slice_is(args->argv[i], "FREQ") && has_value && !idle) {
             freq = true;
-            if (!option_integer(job, args->argv[++i], 0, 255, "ERR Invalid FREQ value, must be >= 0 and <= 255", &ignored))
+            if (!option_integer(job, args->argv[++i], 0, 255, "ERR Invalid FREQ value, must be >= 0 and <= 255",
+                                &ignored))
                 return false;
         } else {
             reply_error(&job->reply, "ERR syntax error");
@@ -184,7 +189,8 @@ void cmd_restore(struct command_ctx *ctx)
     content_defer(ctx, DUMP_MAX_BYTES, restore_job);
 }
 
-/* ---- COPY ------------------------------------------------------------------------------------------------------------ */
+/* ---- COPY
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static bool copy_options(struct command_job *job, const struct job_args *args, bool *replace_out)
 {
@@ -217,7 +223,8 @@ static void copy_entry(struct command_job *job, struct entry *source, int64_t ex
     const struct bloom_filter *filter = entry_filter(source);
     unsigned nlayers = bloom_filter_nlayers(filter);
     uint64_t bytes = bloom_filter_memory(filter);
-    struct content_publication publication = {.how = {.only_new = !replace, .expires_ms = expires_ms, .event = "copy_to"}};
+    struct content_publication publication = {
+        .how = {.only_new = !replace, .expires_ms = expires_ms, .event = "copy_to"}};
     struct errbuf err = {""};
     struct entry *copy;
     if (!content_large_begin(job, bytes))

@@ -9,7 +9,8 @@
 #include "rcu.h"
 #include "store.h"
 
-/* ---- arguments for jobs ---------------------------------------------------------------------------------------------- */
+/* ---- arguments for jobs
+ * ---------------------------------------------------------------------------------------------- */
 
 static struct slice cut(struct slice arg, size_t longest)
 {
@@ -38,7 +39,8 @@ void content_defer(struct command_ctx *ctx, size_t longest, void (*run)(struct c
     command_defer(ctx, run, args);
 }
 
-/* ---- making ---------------------------------------------------------------------------------------------------------- */
+/* ---- making
+ * ---------------------------------------------------------------------------------------------------------- */
 
 void reply_not_made(struct reply *reply, int status, const struct errbuf *err)
 {
@@ -75,7 +77,11 @@ bool content_prepare(struct command_job *job, struct slice name, const struct bl
         status = bloom_filter_append_layer(entry_filter(entry), &shapes[i], &err);
         if (status == 0)
             continue;
-        reply_not_made(&job->reply, status == BLOOM_LIMIT ? REGISTRY_LIMIT : status < 0 ? status : REGISTRY_REFUSED, &err);
+        reply_not_made(&job->reply,
+                       status == BLOOM_LIMIT ? REGISTRY_LIMIT
+                       : status < 0          ? status
+                                             : REGISTRY_REFUSED,
+                       &err);
         registry_abandon(job->server->registry, entry);
         return false;
     }
@@ -95,11 +101,13 @@ bool content_prepare_like(struct command_job *job, struct slice name, const stru
     return content_prepare(job, name, bloom_filter_params(like), shapes, nlayers, entry_out);
 }
 
-/* Contents that the log cannot hold are on the disk before the log says that they are there. While adds to the filter that it
- * replaces are passed on to it they are noted for it, too: those that have been noted before the segments are kept have set
- * their bits when the files are written, and those that the files have counted are in the log before its record is. */
+/* Contents that the log cannot hold are on the disk before the log says that they are there. While adds to the filter
+ * that it replaces are passed on to it they are noted for it, too: those that have been noted before the segments are
+ * kept have set their bits when the files are written, and those that the files have counted are in the log before its
+ * record is. */
 static int write_contents(struct server *server, struct journal *journal, struct entry *entry,
-                          const struct content_publication *publication, struct store_record *record, struct errbuf *err)
+                          const struct content_publication *publication, struct store_record *record,
+                          struct errbuf *err)
 {
     struct slice name = entry_created_name(entry);
     struct store_item item = {
@@ -160,7 +168,8 @@ int content_publish(struct server *server, struct entry *entry, const struct con
     return status;
 }
 
-/* ---- finding --------------------------------------------------------------------------------------------------------- */
+/* ---- finding
+ * --------------------------------------------------------------------------------------------------------- */
 
 struct entry *content_pin(struct command_job *job, struct slice name, bool *replied_out)
 {
@@ -168,13 +177,15 @@ struct entry *content_pin(struct command_job *job, struct slice name, bool *repl
     *replied_out = false;
     if (!entry || entry_filter(entry))
         return entry;
-    reply_errorf(&job->reply, "ERR the filter could not be loaded and is quarantined: %s", entry_quarantine_reason(entry));
+    reply_errorf(&job->reply, "ERR the filter could not be loaded and is quarantined: %s",
+                 entry_quarantine_reason(entry));
     *replied_out = true;
     registry_unpin(entry);
     return NULL;
 }
 
-/* ---- large work ------------------------------------------------------------------------------------------------------ */
+/* ---- large work
+ * ------------------------------------------------------------------------------------------------------ */
 
 bool content_large_begin(struct command_job *job, uint64_t bytes)
 {

@@ -1,7 +1,7 @@
-/* content: filters that come into being whole: loaded, restored, copied, merged, emptied. All go the same way: an entry is
- * prepared where nobody sees it, filled, and put under its name at one moment; so a client sees the old filter or the new
- * one, and never a part. And all go through content_publish(), so that what else there is to do with a filter whose bits
- * did not come from adds is done in one place.
+/* content: filters that come into being whole: loaded, restored, copied, merged, emptied. All go the same way: an entry
+ * is prepared where nobody sees it, filled, and put under its name at one moment; so a client sees the old filter or
+ * the new one, and never a part. And all go through content_publish(), so that what else there is to do with a filter
+ * whose bits did not come from adds is done in one place.
  *
  * Thread: "pool" (a deferred job), unless it says otherwise. */
 #ifndef BLOOMERY_CONTENT_H
@@ -14,7 +14,8 @@
 #include "registry.h"
 #include "server.h"
 
-/* ---- arguments for jobs ---------------------------------------------------------------------------------------------- */
+/* ---- arguments for jobs
+ * ---------------------------------------------------------------------------------------------- */
 
 /* A copy of a command's arguments in one piece of memory, for command_defer(). */
 struct job_args {
@@ -22,14 +23,15 @@ struct job_args {
     struct slice argv[];
 };
 
-/* Copies all arguments and defers the command; job->data is the struct job_args. An argument longer than `longest` is cut to
- * one byte more, so that somebody's mistake of half a gigabyte is not copied on the loop. Thread: loop. */
+/* Copies all arguments and defers the command; job->data is the struct job_args. An argument longer than `longest` is
+ * cut to one byte more, so that somebody's mistake of half a gigabyte is not copied on the loop. Thread: loop. */
 void content_defer(struct command_ctx *ctx, size_t longest, void (*run)(struct command_job *job));
 
-/* ---- making ---------------------------------------------------------------------------------------------------------- */
+/* ---- making
+ * ---------------------------------------------------------------------------------------------------------- */
 
-/* Prepares an empty filter with these layers (shapes[0..nlayers-1]; variant and parameters as given). false: the reason has
- * been replied. */
+/* Prepares an empty filter with these layers (shapes[0..nlayers-1]; variant and parameters as given). false: the reason
+ * has been replied. */
 bool content_prepare(struct command_job *job, struct slice name, const struct bloom_params *params,
                      const struct bloom_shape *shapes, unsigned nlayers, struct entry **entry_out);
 
@@ -41,37 +43,38 @@ bool content_prepare_like(struct command_job *job, struct slice name, const stru
 struct content_publication {
     struct registry_publication how;
     bool empty;        /* it has no bits: there is nothing to be made durable but that it exists */
-    uint64_t absorbs;  /* the id of the filter that it takes the place of and whose adds are passed on to it: see below. 0:
-                        * none */
+    uint64_t absorbs;  /* the id of the filter that it takes the place of and whose adds are passed on to it: see below.
+                        * 0:  none */
 };
 
-/* Publishes a prepared filter. REGISTRY_OK: done. REGISTRY_EXISTS, REGISTRY_CHANGED, -ENOMEM, or another -errno with the
- * reason in `err`: nothing has changed and the entry is still the caller's.
+/* Publishes a prepared filter. REGISTRY_OK: done. REGISTRY_EXISTS, REGISTRY_CHANGED, -ENOMEM, or another -errno with
+ * the reason in `err`: nothing has changed and the entry is still the caller's.
  *
- * For who makes this durable: with `absorbs`, adds to the old filter go on while the new one is being filled and written, and
- * some of them end after it has been published. Each sets its bits in both (bloom_merge.h) and, from the moment the two are
- * twins, is journaled for both. What has been written of the new one before it is published may lack any of them. So a
- * recovery that comes to the publication ORs into the new filter what it then has of the old one (its layers have the same
- * shapes; those that the new one lacks are added), and applies to the new one what it finds for the old id behind it. What
- * it finds for the new id before the publication it needs not. */
+ * With a log the contents are written to files of the store and synced first, which takes its time. With `absorbs`,
+ * adds to the old filter go on meanwhile, and some end after the new one has been published. Each sets its bits in both
+ * (bloom_merge.h) and, from the moment the two are twins, is recorded for both ids: so what the files of the new one
+ * lack is in the log. */
 int content_publish(struct server *server, struct entry *entry, const struct content_publication *publication,
                     struct errbuf *err);
 
 /* Replies why a filter could not be made: a status of the registry or of bloomcore's, with its text. Any thread. */
 void reply_not_made(struct reply *reply, int status, const struct errbuf *err);
 
-/* ---- finding --------------------------------------------------------------------------------------------------------- */
+/* ---- finding
+ * --------------------------------------------------------------------------------------------------------- */
 
-/* Pins the filter of that name. NULL: there is none, or it is quarantined, which has then been replied (*replied_out). */
+/* Pins the filter of that name. NULL: there is none, or it is quarantined, which has then been replied (*replied_out).
+ */
 struct entry *content_pin(struct command_job *job, struct slice name, bool *replied_out);
 
-/* ---- large work ------------------------------------------------------------------------------------------------------ */
+/* ---- large work
+ * ------------------------------------------------------------------------------------------------------ */
 
 #define CONTENT_LARGE_BYTES (64u << 20) /* work on more than this takes tens of milliseconds of a pool thread */
 #define CONTENT_LARGE_JOBS  2           /* so many of those at a time: the pool has others to serve */
 
-/* To be asked before work on so many bytes; false when there is too much at the moment, which has been replied. If true,
- * content_large_end() with the same number. */
+/* To be asked before work on so many bytes; false when there is too much at the moment, which has been replied. If
+ * true, content_large_end() with the same number. */
 bool content_large_begin(struct command_job *job, uint64_t bytes);
 void content_large_end(struct command_job *job, uint64_t bytes);
 

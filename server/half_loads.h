@@ -1,8 +1,9 @@
 /* half_loads: filters that BF.LOADCHUNK is loading, by the name they are to have.
  *
- * A load belongs to its name, not to a connection: clients send the chunks through pools of connections. The filter is a
- * prepared entry (registry_prepare()): nobody sees it, its memory counts against maxmemory. Whatever goes wrong with a chunk
- * ends the load, and so does a pause of `bf-load-timeout`; nothing else changes then. At most HALF_LOADS_MAX at a time.
+ * A load belongs to its name, not to a connection: clients send the chunks through pools of connections. The filter is
+ * a prepared entry (registry_prepare()): nobody sees it, its memory counts against maxmemory. Whatever goes wrong with
+ * a chunk ends the load, and so does a pause of `bf-load-timeout`; nothing else changes then. At most HALF_LOADS_MAX at
+ * a time.
  *
  * Thread: any; one chunk of a load at a time, a second one that comes meanwhile is out of order. */
 #ifndef BLOOMERY_HALF_LOADS_H
@@ -41,14 +42,15 @@ enum half_loads_status {
     HALF_LOADS_FULL = 3,  /* HALF_LOADS_MAX are under way */
 };
 
-/* Finds the load of that name, for one chunk: the caller has it alone until it keeps or drops it. HALF_LOADS_OK, _NONE or
- * _BUSY. */
+/* Finds the load of that name, for one chunk: the caller has it alone until it keeps or drops it. HALF_LOADS_OK, _NONE
+ * or _BUSY. */
 int half_loads_take(struct half_loads *loads, struct slice name, struct half_load **load_out);
 
 /* A new one, taken, without an entry. HALF_LOADS_OK, _BUSY (there is one of this name), _FULL or -ENOMEM. */
 int half_loads_add(struct half_loads *loads, struct slice name, struct half_load **load_out);
 
-/* Gives a taken one back to wait for its next chunk. false: it was spoilt meanwhile; it is still the caller's, to drop. */
+/* Gives a taken one back to wait for its next chunk. false: it was spoilt meanwhile; it is still the caller's, to drop.
+ */
 bool half_loads_keep(struct half_loads *loads, struct half_load *load, int64_t now_ms);
 
 /* Takes it off the list and frees it. Its entry is the caller's, who publishes or abandons it. */

@@ -1,9 +1,9 @@
-/* Each set keeps the filters that are used most: a newcomer that finds no free place wears the weakest one down by one, and
- * takes its place when nothing of it is left (J. Misra and D. Gries, "Finding repeated elements", 1982). What the newcomer
- * counted meanwhile is lost, and its `since` says so.
+/* Each set keeps the filters that are used most: a newcomer that finds no free place wears the weakest one down by one,
+ * and takes its place when nothing of it is left (J. Misra and D. Gries, "Finding repeated elements", 1982). What the
+ * newcomer counted meanwhile is lost, and its `since` says so.
  *
- * A reader may come while a place changes hands. The writer takes the id away first and sets the new one last; the reader
- * looks at the id before and after. */
+ * A reader may come while a place changes hands. The writer takes the id away first and sets the new one last; the
+ * reader looks at the id before and after. */
 #include "usage.h"
 
 #include <stdatomic.h>

@@ -1,10 +1,10 @@
 /* usage: what queries of single filters were answered, counted without a cost that can be measured.
  *
- * A counter in the filter itself would be written by every worker that answers queries of it, and so take the cache line
- * with the filter's header away from all the others, at each query; and it would cost every one of millions of filters
- * its bytes. So each worker counts for itself, in a table of fixed size by the filter's id: a few thousand filters are
- * counted exactly. Where more are queried, the table keeps those that are queried most; a filter that has been dropped
- * from it and comes back is counted anew. `since` says from when on the numbers are complete.
+ * A counter in the filter itself would be written by every worker that answers queries of it, and so take the cache
+ * line with the filter's header away from all the others, at each query; and it would cost every one of millions of
+ * filters its bytes. So each worker counts for itself, in a table of fixed size by the filter's id: a few thousand
+ * filters are counted exactly. Where more are queried, the table keeps those that are queried most; a filter that has
+ * been dropped from it and comes back is counted anew. `since` says from when on the numbers are complete.
  *
  * A batch on one filter is counted at once. Ids are never reused, so a filter that was emptied or replaced starts at 0.
  *

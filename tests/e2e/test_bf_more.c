@@ -1,5 +1,5 @@
-/* What BF.* has beyond RedisBloom: plans, what the bits say, false positives reported, filters that do not exist told from
- * filters without an item, adds that do not create. */
+/* What BF.* has beyond RedisBloom: plans, what the bits say, false positives reported, filters that do not exist told
+ * from filters without an item, adds that do not create. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -93,12 +93,13 @@ DAEMON_TEST(the_daemon, bf_more, a_plan_comes_true)
     expect(client, "-ERR bad capacity", "BF.PLAN 0.01 x");
     expect(client, "-ERR bad number of items", "BF.PLAN 0.01 100 ITEMS 0");
     expect(client, "-ERR a filter of fixed size holds 100 items", "BF.PLAN 0.01 100 NONSCALING ITEMS 101");
-    expect(client, "-ERR unknown option 'BIG': BF.PLAN takes EXPANSION n, NONSCALING and ITEMS n", "BF.PLAN 0.01 100 BIG");
+    expect(client, "-ERR unknown option 'BIG': BF.PLAN takes EXPANSION n, NONSCALING and ITEMS n",
+           "BF.PLAN 0.01 100 BIG");
     expect(client, "-Nonscaling filters cannot expand", "BF.PLAN 0.01 100 NONSCALING EXPANSION 2");
 }
 
-/* BF.INFO FULL is computed from the bits; the default reply is RedisBloom's five fields. A large filter is counted off the
- * loop, with the same result. */
+/* BF.INFO FULL is computed from the bits; the default reply is RedisBloom's five fields. A large filter is counted off
+ * the loop, with the same result. */
 DAEMON_TEST(the_daemon, bf_more, what_the_bits_say)
 {
     static const struct {
@@ -144,8 +145,8 @@ DAEMON_TEST(the_daemon, bf_more, single_fields)
     expect(client, "-Invalid information value", "BF.INFO f NOTHING");
 }
 
-/* Hits and misses of each filter by itself, in batches and one by one; from zero again after CONFIG RESETSTAT, and for a
- * filter that was emptied. */
+/* Hits and misses of each filter by itself, in batches and one by one; from zero again after CONFIG RESETSTAT, and for
+ * a filter that was emptied. */
 DAEMON_TEST(the_daemon, bf_more, queries_are_counted_for_each_filter)
 {
     expect(client, "+OK", "BF.RESERVE f 0.0001 1000");

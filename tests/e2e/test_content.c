@@ -1,4 +1,5 @@
-/* Filters that come into being whole: dumped and loaded, restored, copied, merged, emptied; while clients go on adding. */
+/* Filters that come into being whole: dumped and loaded, restored, copied, merged, emptied; while clients go on adding.
+ */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -51,7 +52,8 @@ static long long for_items(redisContext *c, const char *command, const char *key
     return ones;
 }
 
-/* ---- dumps ----------------------------------------------------------------------------------------------------------- */
+/* ---- dumps
+ * ----------------------------------------------------------------------------------------------------------- */
 
 struct chunk {
     char iterator[24];
@@ -68,7 +70,8 @@ static int scandump(redisContext *c, const char *key, struct chunk *chunks)
     char iterator[24] = "0";
     for (;;) {
         redisReply *reply = redisCommand(c, "BF.SCANDUMP %s %s", key, iterator);
-        cr_assert(reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2, "%s", reply ? reply->str : c->errstr);
+        cr_assert(reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2, "%s",
+                  reply ? reply->str : c->errstr);
         snprintf(iterator, sizeof(iterator), "%lld", reply->element[0]->integer);
         if (reply->element[0]->integer == 0) {
             cr_assert_eq(reply->element[1]->len, 0);
@@ -96,8 +99,8 @@ static const char *loadchunk(redisContext *c, const char *key, const struct chun
     return client_ask(c, "BF.LOADCHUNK %s %s %b", key, chunk->iterator, chunk->data, chunk->len);
 }
 
-/* Small and large, with one layer and with many: what is loaded answers as what was dumped, and says the same of itself. It
- * is not there before its last chunk. */
+/* Small and large, with one layer and with many: what is loaded answers as what was dumped, and says the same of
+ * itself. It is not there before its last chunk. */
 DAEMON_TEST(the_daemon, content, a_dump_is_loaded_again)
 {
     static const struct {
@@ -129,7 +132,8 @@ DAEMON_TEST(the_daemon, content, a_dump_is_loaded_again)
     }
 }
 
-/* Whatever is wrong with a chunk: an error, the load is over, nothing is there; and the right chunks can be sent again. */
+/* Whatever is wrong with a chunk: an error, the load is over, nothing is there; and the right chunks can be sent again.
+ */
 DAEMON_TEST(the_daemon, content, a_wrong_chunk_ends_the_load)
 {
     struct chunk chunks[MAX_CHUNKS], bad;
@@ -254,7 +258,8 @@ DAEMON_TEST(the_daemon, content, scandump_and_loadchunk_refuse)
     cr_assert(strstr(reply, "this is a dump of RedisBloom"), "%s", reply);
 }
 
-/* ---- DUMP, RESTORE, COPY --------------------------------------------------------------------------------------------- */
+/* ---- DUMP, RESTORE, COPY
+ * --------------------------------------------------------------------------------------------- */
 
 struct bytes {
     char *data;
@@ -286,7 +291,8 @@ DAEMON_TEST(the_daemon, content, dump_and_restore)
     expect(client, "+OK", "RESTORE g 0 %b REPLACE FREQ 255", bytes.data, bytes.len);
     expect(client, "-ERR Invalid FREQ value, must be >= 0 and <= 255", "RESTORE g 0 %b REPLACE FREQ 256", bytes.data,
            bytes.len);
-    expect(client, "-ERR Invalid IDLETIME value, must be >= 0", "RESTORE g 0 %b REPLACE IDLETIME -1", bytes.data, bytes.len);
+    expect(client, "-ERR Invalid IDLETIME value, must be >= 0", "RESTORE g 0 %b REPLACE IDLETIME -1", bytes.data,
+           bytes.len);
     expect(client, "-ERR Invalid TTL value, must be >= 0", "RESTORE h -1 %b", bytes.data, bytes.len);
     expect(client, "-ERR value is not an integer or out of range", "RESTORE h x %b", bytes.data, bytes.len);
     expect(client, "-ERR syntax error", "RESTORE h 0 %b SIDEWAYS", bytes.data, bytes.len);
@@ -321,7 +327,8 @@ DAEMON_TEST(the_daemon, content, copy)
     expect(client, "-ERR syntax error", "COPY f h QUICKLY");
 }
 
-/* ---- BF.MERGE, BF.CLEAR ---------------------------------------------------------------------------------------------- */
+/* ---- BF.MERGE, BF.CLEAR
+ * ---------------------------------------------------------------------------------------------- */
 
 DAEMON_TEST(the_daemon, content, merge)
 {
@@ -405,7 +412,8 @@ DAEMON_TEST(the_daemon, content, what_was_made_is_saved)
     cr_assert_eq(for_items(client, "BF.MEXISTS", "b", "b", 100), 0);
 }
 
-/* ---- while clients add ----------------------------------------------------------------------------------------------- */
+/* ---- while clients add
+ * ----------------------------------------------------------------------------------------------- */
 
 #define ADDERS 4
 #define ITEMS  6000
@@ -447,8 +455,8 @@ static int slowest(void)
     return least;
 }
 
-/* Unions take the place of the filter again and again, some of them inside transactions. Each item has exactly one winner,
- * and what was acknowledged to somebody is there at every moment. */
+/* Unions take the place of the filter again and again, some of them inside transactions. Each item has exactly one
+ * winner, and what was acknowledged to somebody is there at every moment. */
 DAEMON_TEST(the_daemon, content, merges_lose_no_add_and_no_winner)
 {
     pthread_t threads[ADDERS];
@@ -486,15 +494,24 @@ DAEMON_TEST(the_daemon, content, merges_lose_no_add_and_no_winner)
 static void *destroyer(void *arg)
 {
     redisContext *c = client_open(the_daemon.port);
-    static const char *const commands[] = {"BF.CLEAR f", "DEL f", "RENAME f h", "COPY g f REPLACE", "FLUSHALL", "BF.MERGE f g",
-                                           "BF.MERGE g f", "BF.RESERVE f 0.0000001 2000", "BF.RESERVE g 0.0000001 2000"};
+    static const char *const commands[] = {"BF.CLEAR f",
+                                           "DEL f",
+                                           "RENAME f h",
+                                           "COPY g f REPLACE",
+                                           "FLUSHALL",
+                                           "BF.MERGE f g",
+                                           "BF.MERGE g f",
+                                           "BF.RESERVE f 0.0000001 2000",
+                                           "BF.RESERVE g 0.0000001 2000"};
     for (unsigned n = (unsigned)(size_t)arg; !atomic_load(&merging_done); n = n * 5 + 3)
-        freeReplyObject(redisCommand(c, commands[n % (sizeof(commands) / sizeof(commands[0]))])); /* whatever it answers */
+        freeReplyObject(
+            redisCommand(c, commands[n % (sizeof(commands) / sizeof(commands[0]))])); /* whatever it answers */
     redisFree(c);
     return NULL;
 }
 
-/* Everything at once that replaces filters under their names: no crash, no endless wait, each reply one that there is. */
+/* Everything at once that replaces filters under their names: no crash, no endless wait, each reply one that there is.
+ */
 DAEMON_TEST(the_daemon, content, replacements_at_the_same_time)
 {
     pthread_t adders[ADDERS], destroyers[3];

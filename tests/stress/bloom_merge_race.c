@@ -1,6 +1,6 @@
-/* A filter is exchanged for its union with another, again and again, while threads add the same items to whatever filter is
- * in place. Exactly one of them gets BLOOM_ADDED for each item that no source has; an item that was acknowledged is in every
- * filter published afterwards; the sources' items are in every union.
+/* A filter is exchanged for its union with another, again and again, while threads add the same items to whatever
+ * filter is in place. Exactly one of them gets BLOOM_ADDED for each item that no source has; an item that was
+ * acknowledged is in every filter published afterwards; the sources' items are in every union.
  *
  * The error rate is so low that no item seems to be present before somebody has added it. */
 #include <pthread.h>

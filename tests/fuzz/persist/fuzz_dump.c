@@ -1,5 +1,6 @@
-/* Dumps of filters. Checksums are put right first, so that what lies behind them is reached. The first byte chooses: a piece
- * (DUMP), a header, or a chunk that follows a header. What is accepted is the same bytes when it is written again. */
+/* Dumps of filters. Checksums are put right first, so that what lies behind them is reached. The first byte chooses: a
+ * piece (DUMP), a header, or a chunk that follows a header. What is accepted is the same bytes when it is written
+ * again. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,8 +111,8 @@ static void try_chunk(struct bloom_pool *pool, uint8_t *bytes, size_t len, uint3
     CHECK(dump_load_begin(&load, dump_iterator(&place), chunk, dump_chunk_bytes(&plan, 0), &err) == DUMP_OK);
     if (index == 2) {
         dump_write_chunk(&plan, filter, 3, 4, &place, chunk);
-        CHECK(dump_load_chunk(&load, filter, dump_iterator(&place), chunk, dump_chunk_bytes(&plan, 1), &complete, &err) ==
-              DUMP_OK);
+        CHECK(dump_load_chunk(&load, filter, dump_iterator(&place), chunk, dump_chunk_bytes(&plan, 1), &complete,
+                              &err) == DUMP_OK);
     }
     if (len >= DUMP_FRAME_BYTES) {
         memcpy(bytes + 24, &place.chain, 4); /* no fuzzer guesses it */

@@ -1,5 +1,5 @@
-/* Unions: every item of every source, counts between the largest and the sum, nothing above its capacity unasked. And plans:
- * what is said of a filter that is not made is what it is when it is made. */
+/* Unions: every item of every source, counts between the largest and the sum, nothing above its capacity unasked. And
+ * plans: what is said of a filter that is not made is what it is when it is made. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,7 +91,8 @@ static int unite(struct bloom_filter *dst, struct bloom_filter *const *sources, 
 /* Chains of different length: layer by layer, and the count is close to the number of distinct items. */
 Test(bloom_merge, a_union_has_every_item_of_every_source)
 {
-    struct bloom_filter *sources[3] = {filter_new(1000, 0.001, 2), filter_new(1000, 0.001, 2), filter_new(1000, 0.001, 2)};
+    struct bloom_filter *sources[3] = {filter_new(1000, 0.001, 2), filter_new(1000, 0.001, 2),
+                                       filter_new(1000, 0.001, 2)};
     struct bloom_filter *dst = filter_new(1000, 0.001, 2);
     struct errbuf err = {""};
 
@@ -111,7 +112,8 @@ Test(bloom_merge, a_union_has_every_item_of_every_source)
 Test(bloom_merge, counts_stay_within_their_bounds)
 {
     for (unsigned round = 0; round < 200; round++) {
-        uint64_t capacity = 20 + rng_below(&rng, 300), a = rng_below(&rng, capacity / 2), b = rng_below(&rng, capacity / 2);
+        uint64_t capacity = 20 + rng_below(&rng, 300), a = rng_below(&rng, capacity / 2),
+                 b = rng_below(&rng, capacity / 2);
         uint64_t shift = rng_below(&rng, capacity);
         struct bloom_filter *sources[2] = {filter_new(capacity, 0.01, 0), filter_new(capacity, 0.01, 0)};
         struct bloom_filter *dst = filter_new(capacity, 0.01, 0);
@@ -130,8 +132,8 @@ Test(bloom_merge, counts_stay_within_their_bounds)
     }
 }
 
-/* Two full filters of different items make one that is twice too full: refused with the numbers, or done when asked for;
- * the count is the capacity then. A full one with its own copy is not too full. */
+/* Two full filters of different items make one that is twice too full: refused with the numbers, or done when asked
+ * for; the count is the capacity then. A full one with its own copy is not too full. */
 Test(bloom_merge, more_than_the_capacity_is_refused)
 {
     struct bloom_filter *sources[2] = {filter_new(1000, 0.01, 0), filter_new(1000, 0.01, 0)};
@@ -229,7 +231,8 @@ Test(bloom_merge, pairs_are_limited)
         filters[i] = filter_new(10, 0.1, 2);
     for (unsigned round = 0; round < 3; round++) {
         for (size_t i = 0; i < BLOOM_MAX_TWINS; i++)
-            cr_assert(bloom_twins_begin(pool, &(struct bloom_twins){.older = filters[2 * i], .younger = filters[2 * i + 1]}));
+            cr_assert(
+                bloom_twins_begin(pool, &(struct bloom_twins){.older = filters[2 * i], .younger = filters[2 * i + 1]}));
         cr_assert_not(bloom_twins_begin(pool, &(struct bloom_twins){.older = filters[2 * BLOOM_MAX_TWINS],
                                                                    .younger = filters[2 * BLOOM_MAX_TWINS + 1]}));
         for (size_t i = 0; i < BLOOM_MAX_TWINS; i++)
@@ -239,9 +242,11 @@ Test(bloom_merge, pairs_are_limited)
         filter_free(filters[i]);
 }
 
-/* ---- plans ----------------------------------------------------------------------------------------------------------- */
+/* ---- plans
+ * ----------------------------------------------------------------------------------------------------------- */
 
-/* For filters of any kind: layers, bits, hash counts and memory are those of the filter that is then made and filled. */
+/* For filters of any kind: layers, bits, hash counts and memory are those of the filter that is then made and filled.
+ */
 Test(bloom_plan, a_plan_is_the_filter_that_is_made)
 {
     static const struct {

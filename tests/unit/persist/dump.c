@@ -24,7 +24,8 @@ static void teardown(void)
 
 TestSuite(dump, .init = setup, .fini = teardown);
 
-static struct bloom_filter *filter_of(const struct bloom_params *params, const struct bloom_shape *shapes, unsigned nlayers)
+static struct bloom_filter *filter_of(const struct bloom_params *params, const struct bloom_shape *shapes,
+                                      unsigned nlayers)
 {
     struct bloom_class *class;
     struct errbuf err = {""};
@@ -71,7 +72,8 @@ static bool same(const struct bloom_filter *a, const struct bloom_filter *b)
     return true;
 }
 
-/* ---- chunks ---------------------------------------------------------------------------------------------------------- */
+/* ---- chunks
+ * ---------------------------------------------------------------------------------------------------------- */
 
 struct chunk {
     int64_t iterator;
@@ -134,7 +136,8 @@ static struct bloom_filter *load(const struct chunk *chunks, size_t count, struc
             rc = DUMP_BAD; /* the server has published the filter by now */
             errbuf_set(err, "too many");
         } else {
-            rc = dump_load_chunk(&dump_load, filter, chunks[i].iterator, chunks[i].bytes, chunks[i].len, &complete, err);
+            rc =
+                dump_load_chunk(&dump_load, filter, chunks[i].iterator, chunks[i].bytes, chunks[i].len, &complete, err);
         }
         if (rc != DUMP_OK) {
             cr_assert_neq(err->text[0], '\0');
@@ -151,7 +154,8 @@ static struct bloom_filter *load(const struct chunk *chunks, size_t count, struc
     return filter;
 }
 
-/* Filters of every form go out and come in the same: one word, many layers, several chunks, each variant, a fixed size. */
+/* Filters of every form go out and come in the same: one word, many layers, several chunks, each variant, a fixed size.
+ */
 Test(dump, chunks_make_the_same_filter_again)
 {
     static const struct {
@@ -159,7 +163,8 @@ Test(dump, chunks_make_the_same_filter_again)
         double rate;
         uint32_t expansion;
         unsigned items;
-    } cases[] = {{1, 0.1, 0, 1}, {10, 0.01, 2, 1000}, {1000000, 0.001, 2, 20000}, {100, 0.01, 0, 200}, {5, 0.2, 1, 150}};
+    } cases[] = {
+        {1, 0.1, 0, 1}, {10, 0.01, 2, 1000}, {1000000, 0.001, 2, 20000}, {100, 0.01, 0, 200}, {5, 0.2, 1, 150}};
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct bloom_filter *filter = filled(cases[i].capacity, cases[i].rate, cases[i].expansion, cases[i].items);
@@ -233,8 +238,8 @@ Test(dump, adds_meanwhile_do_no_harm)
     filter_free(filter);
 }
 
-/* Any sequence of chunks of several dumps, some of them damaged, that is not exactly one dump from beginning to end, makes
- * no filter. */
+/* Any sequence of chunks of several dumps, some of them damaged, that is not exactly one dump from beginning to end,
+ * makes no filter. */
 Test(dump, only_the_right_chunks_in_the_right_order)
 {
     struct bloom_filter *filter = filled(300000, 0.01, 2, 310000);
@@ -406,7 +411,8 @@ Test(dump, made_up_counts_are_refused)
     filter_free(filter);
 }
 
-/* ---- one piece ------------------------------------------------------------------------------------------------------- */
+/* ---- one piece
+ * ------------------------------------------------------------------------------------------------------- */
 
 Test(dump, one_piece_makes_the_same_filter_again)
 {

@@ -1,4 +1,5 @@
-/* What is counted of single filters: exactly, as long as they are not too many; and of too many, those that are used most. */
+/* What is counted of single filters: exactly, as long as they are not too many; and of too many, those that are used
+ * most. */
 #include <criterion/criterion.h>
 #include <time.h>
 

@@ -34,8 +34,7 @@ enum kind { KIND_HEADER = 'H', KIND_DATA = 'D', KIND_END = 'E', KIND_WHOLE = 'W'
 #define NUMBER_BITS 24
 #define LAYERS_BITS 6
 
-/* ---- numbers
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 /* Words in memory are little-endian (bloom_geometry.c asserts it), and so is everything here. */
 static void put32(unsigned char *at, uint32_t value)
@@ -73,8 +72,7 @@ static bool all_zero(const unsigned char *at, size_t n)
     return true;
 }
 
-/* ---- plans
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- plans ------------------------------------------------------------------------------------------------------- */
 
 void dump_plan_of(const struct bloom_filter *filter, unsigned nlayers, struct dump_plan *plan_out)
 {
@@ -207,8 +205,7 @@ static int read_plan(const unsigned char *in, size_t len, struct dump_plan *plan
     return read_layers(in + PARAMS_BYTES, plan, err);
 }
 
-/* ---- bits and counts
- * ------------------------------------------------------------------------------------------------- */
+/* ---- bits and counts --------------------------------------------------------------------------------------------- */
 
 /* Walks the `len` bytes of bits from `offset` on, both multiples of 8, layer by layer: each run of words is handed to
  * `fn` with the bytes that stand for it. */
@@ -303,8 +300,7 @@ static void read_counts(const struct dump_plan *plan, struct bloom_filter *filte
         bloom_filter_set_items(filter, i, get64(in + (size_t)i * COUNT_BYTES));
 }
 
-/* ---- frames
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- frames ------------------------------------------------------------------------------------------------------ */
 
 struct frame {
     enum kind kind;
@@ -379,8 +375,7 @@ static int read_frame(const unsigned char *data, size_t len, struct frame *frame
     return DUMP_OK;
 }
 
-/* ---- places
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- places ------------------------------------------------------------------------------------------------------ */
 
 int64_t dump_iterator(const struct dump_place *place)
 {
@@ -407,8 +402,7 @@ static void move_on(struct dump_place *place, const unsigned char *chunk, size_t
     place->next++;
 }
 
-/* ---- chunks
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- chunks ------------------------------------------------------------------------------------------------------ */
 
 void dump_write_chunk(const struct dump_plan *plan, const struct bloom_filter *filter, uint64_t identity,
                       uint64_t nonce, struct dump_place *place, unsigned char *out)
@@ -506,8 +500,7 @@ int dump_load_chunk(struct dump_load *load, struct bloom_filter *filter, int64_t
     return DUMP_OK;
 }
 
-/* ---- one piece
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- one piece --------------------------------------------------------------------------------------------------- */
 
 size_t dump_whole_bytes(const struct dump_plan *plan)
 {

@@ -82,8 +82,7 @@ int dump_load_begin(struct dump_load *load, int64_t iterator, const void *data, 
 int dump_load_chunk(struct dump_load *load, struct bloom_filter *filter, int64_t iterator, const void *data, size_t len,
                     bool *complete_out, struct errbuf *err) __attribute__((warn_unused_result));
 
-/* ---- one piece
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- one piece --------------------------------------------------------------------------------------------------- */
 
 size_t dump_whole_bytes(const struct dump_plan *plan);
 void dump_write_whole(const struct dump_plan *plan, const struct bloom_filter *filter, unsigned char *out);

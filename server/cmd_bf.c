@@ -20,8 +20,7 @@ struct bf_call bf_call_of(struct command_ctx *ctx)
     };
 }
 
-/* ---- BF.RESERVE
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- BF.RESERVE -------------------------------------------------------------------------------------------------- */
 
 /* TTL seconds. */
 static bool reserve_option(struct command_ctx *ctx, size_t *i, void *expires_ms)
@@ -74,8 +73,7 @@ void cmd_bf_reserve(struct command_ctx *ctx)
         reply_status(ctx->reply, "OK");
 }
 
-/* ---- items
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- items ------------------------------------------------------------------------------------------------------- */
 
 /* The items of a command: its arguments from one on. */
 struct item_args {
@@ -125,8 +123,7 @@ void cmd_bf_add(struct command_ctx *ctx)
     bf_finish_add(&call, command_arg(ctx, 2), NULL);
 }
 
-/* ---- BF.INSERT
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- BF.INSERT --------------------------------------------------------------------------------------------------- */
 
 struct insert {
     struct bloom_params params;
@@ -221,8 +218,7 @@ void cmd_bf_insert(struct command_ctx *ctx)
     add_items(ctx, &call, insert.first_item); /* to this filter, also when somebody deletes it now */
 }
 
-/* ---- BF.QUERY
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- BF.QUERY ---------------------------------------------------------------------------------------------------- */
 
 /* BF.QUERY key [MISSING ERROR|NULL|ABSENT] ITEMS item [item ...]: ITEMS ends the options, so no item can be taken for
  * one. */

@@ -11,8 +11,7 @@
 #include "half_loads.h"
 #include "handlers.h"
 
-/* ---- BF.SCANDUMP
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- BF.SCANDUMP ------------------------------------------------------------------------------------------------- */
 
 /* What all chunks of a dump have in common: the filter, by its id, in this life of the process. After a restart a
  * filter may lack what had not been saved, so that a dump cannot go on. */
@@ -96,8 +95,7 @@ void cmd_bf_scandump(struct command_ctx *ctx)
     content_defer(ctx, REGISTRY_MAX_NAME, scandump_job);
 }
 
-/* ---- BF.LOADCHUNK
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- BF.LOADCHUNK ------------------------------------------------------------------------------------------------ */
 
 #define DROPPED "; the filter that was being loaded has been dropped"
 

@@ -32,8 +32,7 @@ static void reply_count(struct reply *reply, uint64_t value)
     reply_integer(reply, value > INT64_MAX ? INT64_MAX : (int64_t)value);
 }
 
-/* ---- fields
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- fields ------------------------------------------------------------------------------------------------------ */
 
 static void field_capacity(struct reply *reply, const struct view *view)
 {
@@ -204,8 +203,7 @@ static const struct field fields[] = {
 #define FIELDS         (sizeof(fields) / sizeof(fields[0]))
 #define DEFAULT_FIELDS 5
 
-/* ---- replies
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- replies ----------------------------------------------------------------------------------------------------- */
 
 /* What is asked for: fields[first] and those behind it. */
 struct choice {
@@ -328,8 +326,7 @@ void cmd_bf_card(struct command_ctx *ctx)
         reply_integer(ctx->reply, filter ? (int64_t)bloom_filter_items(filter) : 0);
 }
 
-/* ---- BF.FALSEPOSITIVE
- * ------------------------------------------------------------------------------------------------ */
+/* ---- BF.FALSEPOSITIVE -------------------------------------------------------------------------------------------- */
 
 void cmd_bf_falsepositive(struct command_ctx *ctx)
 {

@@ -215,8 +215,7 @@ void cmd_bf_merge(struct command_ctx *ctx)
     content_defer(ctx, REGISTRY_MAX_NAME, merge_job);
 }
 
-/* ---- BF.CLEAR
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- BF.CLEAR ---------------------------------------------------------------------------------------------------- */
 
 /* An add that is under way came before: it goes with the old filter. So nothing has to be passed on. */
 static int try_clear(struct command_job *job, struct entry *old, struct slice name, struct errbuf *err)

@@ -11,8 +11,7 @@
 /* The longest dump in one piece. It is copied a few times on its way, once on the loop: 8 MB in about a millisecond. */
 #define DUMP_MAX_BYTES (8u << 20)
 
-/* ---- DUMP
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- DUMP -------------------------------------------------------------------------------------------------------- */
 
 static uint64_t dump_limit(const struct server *server)
 {
@@ -65,8 +64,7 @@ void cmd_dump(struct command_ctx *ctx)
     content_defer(ctx, REGISTRY_MAX_NAME, dump_job);
 }
 
-/* ---- RESTORE
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- RESTORE ----------------------------------------------------------------------------------------------------- */
 
 struct restore {
     bool replace;
@@ -189,8 +187,7 @@ void cmd_restore(struct command_ctx *ctx)
     content_defer(ctx, DUMP_MAX_BYTES, restore_job);
 }
 
-/* ---- COPY
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- COPY -------------------------------------------------------------------------------------------------------- */
 
 static bool copy_options(struct command_job *job, const struct job_args *args, bool *replace_out)
 {

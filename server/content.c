@@ -9,8 +9,7 @@
 #include "rcu.h"
 #include "store.h"
 
-/* ---- arguments for jobs
- * ---------------------------------------------------------------------------------------------- */
+/* ---- arguments for jobs ------------------------------------------------------------------------------------------ */
 
 static struct slice cut(struct slice arg, size_t longest)
 {
@@ -39,8 +38,7 @@ void content_defer(struct command_ctx *ctx, size_t longest, void (*run)(struct c
     command_defer(ctx, run, args);
 }
 
-/* ---- making
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- making ------------------------------------------------------------------------------------------------------ */
 
 void reply_not_made(struct reply *reply, int status, const struct errbuf *err)
 {
@@ -168,8 +166,7 @@ int content_publish(struct server *server, struct entry *entry, const struct con
     return status;
 }
 
-/* ---- finding
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- finding ----------------------------------------------------------------------------------------------------- */
 
 struct entry *content_pin(struct command_job *job, struct slice name, bool *replied_out)
 {
@@ -184,8 +181,7 @@ struct entry *content_pin(struct command_job *job, struct slice name, bool *repl
     return NULL;
 }
 
-/* ---- large work
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- large work -------------------------------------------------------------------------------------------------- */
 
 bool content_large_begin(struct command_job *job, uint64_t bytes)
 {

@@ -14,8 +14,7 @@
 #include "registry.h"
 #include "server.h"
 
-/* ---- arguments for jobs
- * ---------------------------------------------------------------------------------------------- */
+/* ---- arguments for jobs ------------------------------------------------------------------------------------------ */
 
 /* A copy of a command's arguments in one piece of memory, for command_defer(). */
 struct job_args {
@@ -27,8 +26,7 @@ struct job_args {
  * cut to one byte more, so that somebody's mistake of half a gigabyte is not copied on the loop. Thread: loop. */
 void content_defer(struct command_ctx *ctx, size_t longest, void (*run)(struct command_job *job));
 
-/* ---- making
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- making ------------------------------------------------------------------------------------------------------ */
 
 /* Prepares an empty filter with these layers (shapes[0..nlayers-1]; variant and parameters as given). false: the reason
  * has been replied. */
@@ -60,15 +58,13 @@ int content_publish(struct server *server, struct entry *entry, const struct con
 /* Replies why a filter could not be made: a status of the registry or of bloomcore's, with its text. Any thread. */
 void reply_not_made(struct reply *reply, int status, const struct errbuf *err);
 
-/* ---- finding
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- finding ----------------------------------------------------------------------------------------------------- */
 
 /* Pins the filter of that name. NULL: there is none, or it is quarantined, which has then been replied (*replied_out).
  */
 struct entry *content_pin(struct command_job *job, struct slice name, bool *replied_out);
 
-/* ---- large work
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- large work -------------------------------------------------------------------------------------------------- */
 
 #define CONTENT_LARGE_BYTES (64u << 20) /* work on more than this takes tens of milliseconds of a pool thread */
 #define CONTENT_LARGE_JOBS  2           /* so many of those at a time: the pool has others to serve */

@@ -52,8 +52,7 @@ static long long for_items(redisContext *c, const char *command, const char *key
     return ones;
 }
 
-/* ---- dumps
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- dumps ------------------------------------------------------------------------------------------------------- */
 
 struct chunk {
     char iterator[24];
@@ -258,8 +257,7 @@ DAEMON_TEST(the_daemon, content, scandump_and_loadchunk_refuse)
     cr_assert(strstr(reply, "this is a dump of RedisBloom"), "%s", reply);
 }
 
-/* ---- DUMP, RESTORE, COPY
- * --------------------------------------------------------------------------------------------- */
+/* ---- DUMP, RESTORE, COPY ----------------------------------------------------------------------------------------- */
 
 struct bytes {
     char *data;
@@ -327,8 +325,7 @@ DAEMON_TEST(the_daemon, content, copy)
     expect(client, "-ERR syntax error", "COPY f h QUICKLY");
 }
 
-/* ---- BF.MERGE, BF.CLEAR
- * ---------------------------------------------------------------------------------------------- */
+/* ---- BF.MERGE, BF.CLEAR ------------------------------------------------------------------------------------------ */
 
 DAEMON_TEST(the_daemon, content, merge)
 {
@@ -412,8 +409,7 @@ DAEMON_TEST(the_daemon, content, what_was_made_is_saved)
     cr_assert_eq(for_items(client, "BF.MEXISTS", "b", "b", 100), 0);
 }
 
-/* ---- while clients add
- * ----------------------------------------------------------------------------------------------- */
+/* ---- while clients add ------------------------------------------------------------------------------------------- */
 
 #define ADDERS 4
 #define ITEMS  6000

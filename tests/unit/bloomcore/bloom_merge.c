@@ -242,8 +242,7 @@ Test(bloom_merge, pairs_are_limited)
         filter_free(filters[i]);
 }
 
-/* ---- plans
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- plans ------------------------------------------------------------------------------------------------------- */
 
 /* For filters of any kind: layers, bits, hash counts and memory are those of the filter that is then made and filled.
  */

@@ -1,0 +1,229 @@
+/* Commands on names: SCAN, KEYS, RANDOMKEY, RENAMENX, TOUCH, OBJECT, MOVE, SWAPDB, FLUSHALL. Replies to wrong arguments are
+ * recorded too (test_corpus.c). */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "wire.h"
+
+static struct daemon the_daemon;
+
+static void start(void)
+{
+    daemon_start(&the_daemon, (const char *const[]){"--threads", "2", NULL});
+}
+
+static void discard(void)
+{
+    daemon_discard(&the_daemon);
+}
+
+TestSuite(keys, .init = start, .fini = discard, .timeout = 300);
+
+/* The filters <kind>:0 to <kind>:<n - 1>. */
+static void make(redisContext *c, const char *kind, int n)
+{
+    for (int i = 0; i < n; i++)
+        redisAppendCommand(c, "BF.RESERVE %s:%d 0.01 10", kind, i);
+    for (int i = 0; i < n; i++) {
+        redisReply *reply = NULL;
+        cr_assert_eq(redisGetReply(c, (void **)&reply), REDIS_OK);
+        cr_assert_eq(reply->type, REDIS_REPLY_STATUS, "%s", reply->str);
+        freeReplyObject(reply);
+    }
+}
+
+/* A whole SCAN with these options; counts the names by the number behind their ':'. Returns how many calls it took. */
+static int scan_all(redisContext *c, const char *options, int *seen, int n)
+{
+    char cursor[32] = "0";
+    int calls = 0;
+    memset(seen, 0, (size_t)n * sizeof(*seen));
+    do {
+        char command[256];
+        snprintf(command, sizeof(command), "SCAN %s %s\r\n", cursor, options);
+        redisReply *reply = NULL;
+        redisAppendFormattedCommand(c, command, strlen(command));
+        redisGetReply(c, (void **)&reply);
+        cr_assert(reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2, "%s", command);
+        snprintf(cursor, sizeof(cursor), "%s", reply->element[0]->str);
+        for (size_t i = 0; i < reply->element[1]->elements; i++) {
+            int k = atoi(strchr(reply->element[1]->element[i]->str, ':') + 1);
+            cr_assert(k >= 0 && k < n);
+            seen[k]++;
+        }
+        freeReplyObject(reply);
+        calls++;
+    } while (strcmp(cursor, "0") != 0);
+    return calls;
+}
+
+#define NAMES 3000
+
+/* Every name exactly once, whatever COUNT is; MATCH and TYPE choose. */
+DAEMON_TEST(the_daemon, keys, scan)
+{
+    redisContext *c = client_open(the_daemon.port);
+    static int seen[NAMES];
+    static const char *const all[] = {"", "COUNT 1", "COUNT 7", "COUNT 1000", "COUNT 1000000", "MATCH *",
+                                      "MATCH a:* COUNT 100", "TYPE MBbloom--", "type mbbloom-- count 500"};
+    make(c, "a", NAMES);
+    for (size_t o = 0; o < sizeof(all) / sizeof(all[0]); o++) {
+        int calls = scan_all(c, all[o], seen, NAMES);
+        for (int i = 0; i < NAMES; i++)
+            cr_assert_eq(seen[i], 1, "%s: a:%d was returned %d times", all[o], i, seen[i]);
+        if (o == 1)
+            cr_expect_gt(calls, NAMES / 200, "COUNT is looked at");
+        if (o == 3)
+            cr_expect_lt(calls, 50, "%d", calls);
+    }
+    scan_all(c, "MATCH a:1?5 COUNT 500", seen, NAMES);
+    for (int i = 0; i < NAMES; i++)
+        cr_assert_eq(seen[i], i / 100 == 1 && i % 10 == 5, "a:%d", i);
+    scan_all(c, "TYPE string COUNT 500", seen, NAMES);
+    for (int i = 0; i < NAMES; i++)
+        cr_assert_eq(seen[i], 0);
+    redisFree(c);
+}
+
+DAEMON_TEST(the_daemon, keys, keys_and_random)
+{
+    redisContext *c = client_open(the_daemon.port);
+    expect(c, "nil", "RANDOMKEY");
+    expect(c, "[]", "KEYS *");
+    make(c, "n", 5000);
+    make(c, "other", 2);
+    redisReply *reply = redisCommand(c, "KEYS n:*");
+    cr_assert(reply && reply->type == REDIS_REPLY_ARRAY);
+    cr_expect_eq(reply->elements, 5000);
+    freeReplyObject(reply);
+    const char *pair = client_ask(c, "KEYS o[s-u]her:?");
+    cr_expect(strcmp(pair, "[\"other:0\",\"other:1\"]") == 0 || strcmp(pair, "[\"other:1\",\"other:0\"]") == 0, "%s", pair);
+    int zeros = 0;
+    for (int i = 0; i < 500; i++) {
+        char name[64];
+        snprintf(name, sizeof(name), "%s", client_ask(c, "RANDOMKEY"));
+        zeros += strcmp(name, "\"n:0\"") == 0;
+        cr_assert(strncmp(name, "\"n:", 3) == 0 || strncmp(name, "\"other:", 7) == 0, "%s", name);
+    }
+    cr_expect_lt(zeros, 20, "always the same");
+    expect(c, "+OK", "FLUSHALL");
+    expect(c, ":0", "DBSIZE");
+    make(c, "only", 1);
+    expect(c, "\"only:0\"", "RANDOMKEY");
+    expect(c, "+OK", "FLUSHDB ASYNC");
+    expect(c, "nil", "RANDOMKEY");
+    redisFree(c);
+}
+
+struct row {
+    const char *command, *reply;
+};
+
+static const char *const frequency =
+    "-ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching between "
+    "policies at runtime LRU and LFU data will take some time to adjust.";
+
+DAEMON_TEST(the_daemon, keys, object_move_swapdb_touch_renamenx)
+{
+    const struct row rows[] = {
+        {"BF.RESERVE f 0.01 10", "+OK"},
+        {"OBJECT ENCODING f", "\"raw\""},
+        {"OBJECT REFCOUNT f", ":1"},
+        {"OBJECT FREQ f", frequency},
+        {"OBJECT IDLETIME f", ":0"},
+        {"OBJECT ENCODING none", "nil"},
+        {"OBJECT IDLETIME none", "nil"},
+        {"OBJECT FREQ none", "nil"},
+        {"OBJECT REFCOUNT none", "nil"},
+        {"OBJECT", "-ERR wrong number of arguments for 'object' command"},
+        {"OBJECT ENCODING", "-ERR wrong number of arguments for 'object|encoding' command"},
+        {"OBJECT foo f", "-ERR unknown subcommand 'foo'. Try OBJECT HELP."},
+        {"MOVE f 0", "-ERR source and destination objects are the same"},
+        {"MOVE f 1", "-ERR DB index is out of range"},
+        {"MOVE f x", "-ERR value is not an integer or out of range"},
+        {"SWAPDB 0 0", "+OK"},
+        {"SWAPDB 0 1", "-ERR DB index is out of range"},
+        {"SWAPDB a 1", "-ERR invalid first DB index"},
+        {"SWAPDB 0 b", "-ERR invalid second DB index"},
+        {"TOUCH f none f", ":2"},
+        {"BF.RESERVE g 0.01 10", "+OK"},
+        {"RENAMENX f g", ":0"},
+        {"RENAMENX f f", ":0"},
+        {"RENAMENX f h", ":1"},
+        {"RENAMENX f h", "-ERR no such key"},
+        {"EXISTS f g h", ":2"},
+        {"FLUSHALL now", "-ERR syntax error"},
+        {"FLUSHALL SYNC ASYNC", "-ERR syntax error"},
+        {"FLUSHALL SYNC", "+OK"},
+        {"DBSIZE", ":0"},
+    };
+    struct wire wire;
+    wire_open(&wire, the_daemon.port);
+    for (int resp = 2; resp <= 3; resp++) {
+        if (resp == 3)
+            cr_assert_eq(wire_ask(&wire, "HELLO 3")[0], '{');
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+            const char *reply = wire_ask(&wire, rows[i].command);
+            cr_expect_str_eq(reply, rows[i].reply, "RESP%d: %s: %s", resp, rows[i].command, reply);
+        }
+    }
+    wire_close(&wire);
+}
+
+#define LONG_NAMES 60
+#define NAME_BYTES 60000
+
+/* Patterns that made other matchers take for ever are answered, while SAVE gets its turn between many of them, and clients
+ * that are killed in the middle do no harm. */
+DAEMON_TEST(the_daemon, keys, hostile_patterns)
+{
+    redisContext *c = client_open(the_daemon.port), *busy[8];
+    char *name = malloc(NAME_BYTES), pattern[256];
+    memset(name, 'a', NAME_BYTES);
+    for (int i = 0; i < LONG_NAMES; i++) {
+        name[i] = 'z';
+        redisReply *reply = redisCommand(c, "BF.RESERVE %b 0.01 10", name, (size_t)NAME_BYTES);
+        cr_assert(reply && reply->type == REDIS_REPLY_STATUS);
+        freeReplyObject(reply);
+        name[i] = 'a';
+    }
+    for (size_t i = 0; i < sizeof(pattern); i++)
+        pattern[i] = i % 2 ? 'a' : '*';
+    pattern[sizeof(pattern) - 1] = 'b';
+    for (int i = 0; i < 8; i++) {
+        busy[i] = client_open(the_daemon.port);
+        for (int k = 0; k < 4; k++)
+            redisAppendCommand(busy[i], k % 2 ? "SCAN 0 COUNT 5000 MATCH %b" : "KEYS %b", pattern, sizeof(pattern));
+        int sent = 0;
+        while (!sent)
+            cr_assert_eq(redisBufferWrite(busy[i], &sent), REDIS_OK);
+    }
+    expect(c, "+OK", "SAVE");
+    expect(c, "+PONG", "PING");
+    redisFree(busy[7]);
+    for (int i = 0; i < 7; i++) {
+        for (int k = 0; k < 4; k++) {
+            redisReply *reply = NULL;
+            cr_assert_eq(redisGetReply(busy[i], (void **)&reply), REDIS_OK);
+            cr_assert_eq(reply->type, REDIS_REPLY_ARRAY, "%s", reply->str);
+            cr_expect_eq(k % 2 ? reply->element[1]->elements : reply->elements, 0);
+            freeReplyObject(reply);
+        }
+        redisFree(busy[i]);
+    }
+    redisReply *reply = redisCommand(c, "KEYS %b", pattern, sizeof(pattern) - 1);
+    cr_expect_eq(reply->type, REDIS_REPLY_ARRAY);
+    cr_expect_eq(reply->elements, LONG_NAMES, "without its last letter it matches");
+    freeReplyObject(reply);
+    reply = redisCommand(c, "KEYS %b%b", pattern, sizeof(pattern), "*", (size_t)1);
+    cr_expect_str_eq(reply->str, "ERR the pattern has 257 bytes; at most 256 are allowed");
+    freeReplyObject(reply);
+    free(name);
+    redisFree(c);
+}

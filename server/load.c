@@ -195,6 +195,8 @@ static int replay_log(struct load *load)
     int status = replay_filters(load->replay, &load->err);
     if (status == 0)
         status = replay_adds(load->replay, load->log, load->nthreads, sum, &load->err);
+    if (sum->highest_id >= registry_next_id(server->registry))
+        registry_set_next_id(server->registry, sum->highest_id + 1);
     if (status == 0 && read->frames)
         log_notice(&server->log,
                    "log: %" PRIu64 " segments, %" PRIu64 " frames, %" PRIu64 " bytes; %" PRIu64 " filters created, %" PRIu64

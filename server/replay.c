@@ -184,9 +184,16 @@ static int note_change(struct replay *replay, struct history *h, const struct lo
     return 0;
 }
 
+static void note_id(struct replay_summary *summary, uint64_t id)
+{
+    if (id > summary->highest_id)
+        summary->highest_id = id;
+}
+
 int replay_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err)
 {
     struct replay *replay = ctx;
+    note_id(&replay->summary, control->id);
     /* A layer is noted before it can be seen: the save need not have it, though it has what was noted later. */
     if (number <= replay->control && control->kind != LOG_GROW)
         return 0;
@@ -315,6 +322,7 @@ static int on_adds(void *ctx, uint64_t id, unsigned layer, const struct bloom_re
     struct adder *adder = ctx;
     if (id != adder->last_id) {
         adder->last_id = id;
+        note_id(&adder->summary, id);
         adder->last = id_map_get(&adder->replay->targets, id);
     }
     const struct target *target = adder->last;
@@ -349,6 +357,7 @@ static void *adder_main(void *arg)
 
 static void add_summary(struct replay_summary *sum, const struct replay_summary *part)
 {
+    note_id(sum, part->highest_id);
     sum->adds += part->adds;
     sum->counted += part->counted;
     sum->ignored += part->ignored;

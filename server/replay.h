@@ -41,6 +41,7 @@ int replay_loaded(struct replay *replay, uint64_t id, struct entry *entry);
 int replay_filters(struct replay *replay, struct errbuf *err);
 
 struct replay_summary {
+    uint64_t highest_id;   /* of all ids that the log has; none of them may be given out again */
     uint64_t created;      /* filters */
     uint64_t adds;         /* brought back */
     uint64_t counted;      /* of these, those that the save had not counted */

@@ -22,6 +22,18 @@ static const struct tool_command commands[] = {
         .run = tool_import,
     },
     {
+        .name = "check",
+        .arguments = "DATADIR",
+        .summary = "Verifies a data directory: MANIFEST, files, log. Changes nothing.",
+        .help = "The daemon must not be running on DATADIR. Every byte that is needed is read and compared with its checksum.\n"
+                "Prints what there is; what is damaged or missing goes to stderr, a line each. Exit status 0: all is whole (the\n"
+                "tail of a log that was not synced when the daemon ended is no damage); 1: something is not.\n"
+                "\n"
+                "A damaged file costs its own filter only: the daemon quarantines it. A damaged log stops the start, until it\n"
+                "is brought back from a backup or the loss accepted: bloomeryd --aof-load-damaged yes.\n",
+        .run = tool_check,
+    },
+    {
         .name = "bench",
         .arguments = "WORKLOAD [options]",
         .summary = "Puts load on a RESP server and measures throughput and latency.",

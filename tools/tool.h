@@ -42,6 +42,7 @@ bool tool_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out)
 bool tool_parse_double(const char *text, double *out);
 
 int tool_import(int argc, char **argv);
+int tool_check(int argc, char **argv);
 int tool_bench(int argc, char **argv);
 
 #endif

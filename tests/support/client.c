@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static char text[1 << 20];
-static size_t text_len;
+static _Thread_local char text[1 << 20];
+static _Thread_local size_t text_len;
 
 static void append(const char *bytes, size_t len)
 {

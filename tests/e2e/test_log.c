@@ -1,0 +1,421 @@
+/* The log with the real daemon: what survives its end, who waits for the disk, what happens when the disk fails, and every
+ * state that a start may find. */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "log_clients.h"
+
+static struct daemon daemon_under_test;
+#define PORT (daemon_under_test.port)
+
+static const char *const always[] = {"--appendfsync", "always", NULL};
+
+static void stop(void)
+{
+    daemon_discard(&daemon_under_test);
+    disk_detach();
+}
+
+TestSuite(log_daemon, .fini = stop, .timeout = 300);
+
+static redisContext *restart_killed(redisContext *client)
+{
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+    daemon_restart(&daemon_under_test);
+    return client_open(PORT);
+}
+
+/* ---- what is logged ------------------------------------------------------------------------------------------------- */
+
+/* Everything that can happen to a filter, then kill -9. */
+DAEMON_TEST(daemon_under_test, log_daemon, all_that_happens_to_filters_survives)
+{
+    daemon_start(&daemon_under_test, always);
+    redisContext *client = client_open(PORT);
+    expect(client, "+OK", "BF.RESERVE made 0.001 10 EXPANSION 4");
+    for (int i = 0; i < 200; i++)
+        client_ask(client, "BF.ADD made item:%d", i);
+    expect(client, "[:1,:1,:0]", "BF.MADD auto a b a");
+    expect(client, ":1", "BF.ADD gone x");
+    expect(client, ":1", "DEL gone");
+    expect(client, ":1", "BF.ADD old x");
+    expect(client, "+OK", "RENAME old new");
+    expect(client, ":1", "BF.ADD new y");
+    expect(client, ":1", "BF.ADD over1 x");
+    expect(client, ":1", "BF.ADD over2 y");
+    expect(client, "+OK", "RENAME over1 over2");
+    expect(client, ":1", "BF.ADD timed x");
+    expect(client, ":1", "PEXPIREAT timed 95617584000000");
+    expect(client, ":1", "BF.ADD short x");
+    expect(client, ":1", "PEXPIRE short 1");
+    expect(client, ":1", "BF.ADD copied x");
+    expect(client, ":1", "COPY copied copy");
+    expect(client, ":1", "BF.ADD copy z");
+    expect(client, "[:1,:1]", "BF.MADD cleared a b");
+    expect(client, "+OK", "BF.CLEAR cleared");
+    expect(client, ":1", "BF.ADD cleared c");
+    expect(client, "+OK", "BF.MERGE copied copied auto");
+    char made[512];
+    snprintf(made, sizeof(made), "%s", client_ask(client, "BF.INFO made"));
+    for (int again = 0; again < 3; again++) {
+        client = restart_killed(client);
+        expect(client, made, "BF.INFO made");
+        for (int i = 0; i < 200; i++)
+            expect(client, ":1", "BF.EXISTS made item:%d", i);
+        expect(client, ":2", "BF.CARD auto");
+        expect(client, ":0", "EXISTS gone old over1 short");
+        expect(client, "[:1,:1]", "BF.MEXISTS new x y");
+        expect(client, "[:1,:0]", "BF.MEXISTS over2 x y");
+        expect(client, ":95617584000000", "PEXPIRETIME timed");
+        expect(client, "[:1,:1]", "BF.MEXISTS copy x z");
+        expect(client, ":2", "BF.CARD copy");
+        expect(client, "[:0,:0,:1]", "BF.MEXISTS cleared a b c");
+        expect(client, "[:1,:1,:1]", "BF.MEXISTS copied x a b");
+        if (again == 0)
+            expect(client, "+OK", "SAVE");
+    }
+    expect(client, "+OK", "FLUSHALL");
+    expect(client, ":1", "BF.ADD after x");
+    client = restart_killed(client);
+    expect(client, "[\"after\"]", "KEYS *");
+    redisFree(client);
+}
+
+/* Ids are not used twice, or adds to a filter that was deleted would come back in another one. */
+DAEMON_TEST(daemon_under_test, log_daemon, a_deleted_filter_does_not_come_back_in_the_next)
+{
+    daemon_start(&daemon_under_test, always);
+    redisContext *client = client_open(PORT);
+    for (int i = 0; i < 100; i++)
+        client_ask(client, "BF.ADD f old:%d", i);
+    expect(client, ":1", "DEL f");
+    client = restart_killed(client);
+    expect(client, ":1", "BF.ADD f new");
+    client = restart_killed(client);
+    expect(client, ":1", "BF.CARD f");
+    for (int i = 0; i < 100; i++)
+        client_ask(client, "BF.EXISTS f old:%d", i);
+    expect(client, ":0", "BF.EXISTS f old:7");
+    redisFree(client);
+}
+
+/* Switched off and on again at run time; what the save that follows has is what counts. */
+DAEMON_TEST(daemon_under_test, log_daemon, appendonly_at_run_time)
+{
+    const char *const args[] = {"--appendonly", "no", NULL};
+    daemon_start(&daemon_under_test, args);
+    redisContext *client = client_open(PORT);
+    expect(client, ":1", "BF.ADD f 1");
+    expect(client, "+OK", "CONFIG SET appendonly yes");
+    daemon_wait_output(&daemon_under_test, "saved 1 filters");
+    expect(client, "+OK", "CONFIG SET appendfsync always");
+    expect(client, ":1", "BF.ADD f 2");
+    client = restart_killed(client); /* with appendonly no: the log is read all the same */
+    expect(client, "[:1,:1]", "BF.MEXISTS f 1 2");
+    expect(client, ":2", "BF.CARD f");
+    expect(client, "+OK", "CONFIG SET appendonly yes");
+    daemon_wait_output(&daemon_under_test, "saved 1 filters");
+    expect(client, ":1", "BF.ADD f 3");
+    expect(client, "+OK", "CONFIG SET appendonly no");
+    expect(client, ":1", "DEL f");
+    wait_for_reply(PORT, "+OK", "SAVE");
+    client = restart_killed(client);
+    expect(client, ":0", "EXISTS f");
+    redisFree(client);
+}
+
+/* The log is cut by a save, and a save begins when it is large. */
+DAEMON_TEST(daemon_under_test, log_daemon, a_large_log_is_cut)
+{
+    const char *const args[] = {"--auto-aof-rewrite-min-size", "100kb", "--auto-aof-rewrite-percentage", "1", NULL};
+    daemon_start(&daemon_under_test, args);
+    struct writers *w = calloc(1, sizeof(*w));
+    w->limit = 6400;
+    writers_start(w, PORT, 4, 64);
+    writers_join(w);
+    daemon_wait_output(&daemon_under_test, "the log has grown enough");
+    wait_for_reply(PORT, "+OK", "SAVE");
+    cr_assert_lt(info_number(PORT, "aof_current_size"), 100 * 1024);
+    cr_assert_geq(info_number(PORT, "aof_rewrites"), 1);
+    daemon_kill(&daemon_under_test);
+    daemon_restart(&daemon_under_test);
+    writers_check(w, PORT, 0);
+    writers_free(w);
+}
+
+/* ---- waiting for the disk ------------------------------------------------------------------------------------------- */
+
+/* On a disk that takes 5 ms for a sync 50 clients share each one. */
+DAEMON_TEST(daemon_under_test, log_daemon, one_sync_serves_many_clients)
+{
+    disk_attach();
+    daemon_start(&daemon_under_test, always);
+    disk_set("delay_ms=5");
+    struct writers *w = calloc(1, sizeof(*w));
+    w->limit = 40;
+    writers_start(w, PORT, 50, 1);
+    writers_join(w);
+    disk_set("");
+    long long syncs = info_number(PORT, "aof_syncs");
+    cr_assert_gt(syncs, 0);
+    cr_assert_lt(syncs * 4, 50 * 40, "%lld syncs for 2000 adds", syncs);
+    daemon_kill(&daemon_under_test);
+    daemon_restart(&daemon_under_test);
+    for (int i = 0; i < 50; i++)
+        cr_assert_eq(w->acked[i], 40);
+    writers_check(w, PORT, 0);
+    writers_free(w);
+}
+
+/* An item takes at most 28 bytes of log. */
+DAEMON_TEST(daemon_under_test, log_daemon, an_item_takes_few_bytes)
+{
+    const char *const policies[] = {"always", "everysec"};
+    for (int i = 0; i < 2; i++) {
+        const char *const args[] = {"--appendfsync", policies[i], NULL};
+        daemon_start(&daemon_under_test, args);
+        struct writers *w = calloc(1, sizeof(*w));
+        w->limit = 3200;
+        writers_start(w, PORT, 8, 16);
+        writers_join(w);
+        wait_for_reply(PORT, "[:1", "WAITAOF 1 0 0");
+        long long bytes = info_number(PORT, "aof_written_bytes");
+        cr_assert_leq(bytes, 28 * 8 * 3200, "%lld bytes", bytes);
+        daemon_stop(&daemon_under_test);
+        daemon_discard(&daemon_under_test);
+        writers_free(w);
+    }
+}
+
+/* ---- a disk that fails ---------------------------------------------------------------------------------------------- */
+
+static void survive_failure(const char *failure, const char *text)
+{
+    disk_attach();
+    daemon_start(&daemon_under_test, always);
+    redisContext *client = client_open(PORT), *other = client_open(PORT);
+    expect(client, ":1", "BF.ADD f before");
+    disk_set(failure);
+    /* It was taken in before the failure was known: it waits, and is answered when the disk is back. */
+    redisAppendCommand(client, "BF.ADD f during");
+    int done = 0;
+    while (!done)
+        cr_assert_eq(redisBufferWrite(client, &done), REDIS_OK);
+    wait_for_reply(PORT, "-MISCONF Errors writing to the AOF file: ", "BF.ADD f refused");
+    const char *reply = client_ask(other, "BF.RESERVE g 0.1 10");
+    cr_assert(strstr(reply, text) != NULL, "%s", reply);
+    expect(other, ":1", "BF.EXISTS f before");
+    expect(other, "+PONG", "PING");
+    cr_assert(strstr(client_ask(other, "INFO persistence"), "aof_last_write_status:err") != NULL);
+    for (int i = 0; i < 3; i++)
+        cr_assert(strncmp(client_ask(other, "BF.ADD f refused"), "-MISCONF", 8) == 0);
+    disk_set("");
+    wait_for_reply(PORT, ":", "BF.ADD f after");
+    redisReply *late;
+    cr_assert_eq(redisGetReply(client, (void **)&late), REDIS_OK);
+    cr_assert(late->type == REDIS_REPLY_INTEGER && late->integer == 1, "%s", late->str ? late->str : "");
+    freeReplyObject(late);
+    cr_assert(strstr(client_ask(other, "INFO persistence"), "aof_last_write_status:ok") != NULL);
+    redisFree(other);
+    client = restart_killed(client);
+    expect(client, "[:1,:1,:1,:0]", "BF.MEXISTS f before during after refused");
+    expect(client, ":3", "BF.CARD f");
+    redisFree(client);
+    const char *output;
+    daemon_stop(&daemon_under_test);
+    cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s", output);
+    daemon_restart(&daemon_under_test);
+}
+
+DAEMON_TEST(daemon_under_test, log_daemon, a_full_disk_refuses_writes_and_loses_nothing)
+{
+    survive_failure("write=28", "No space left on device");
+}
+
+DAEMON_TEST(daemon_under_test, log_daemon, a_failing_sync_refuses_writes_and_loses_nothing)
+{
+    survive_failure("sync=5", "Input/output error");
+}
+
+/* Without a log a failing save is what refuses writes. */
+DAEMON_TEST(daemon_under_test, log_daemon, without_a_log_a_failing_save_refuses_writes)
+{
+    const char *const args[] = {"--appendonly", "no", "--save", "3600 1000000", NULL};
+    daemon_start(&daemon_under_test, args);
+    redisContext *client = client_open(PORT);
+    char path[400];
+    expect(client, ":1", "BF.ADD f x");
+    snprintf(path, sizeof(path), "%s/MANIFEST.new", daemon_under_test.data);
+    cr_assert_eq(mkdir(path, 0700), 0);
+    cr_assert(strncmp(client_ask(client, "SAVE"), "-ERR", 4) == 0);
+    cr_assert(strncmp(client_ask(client, "BF.ADD f y"), "-MISCONF", 8) == 0);
+    expect(client, ":1", "BF.EXISTS f x");
+    expect(client, "+OK", "CONFIG SET stop-writes-on-bgsave-error no");
+    expect(client, ":1", "BF.ADD f y");
+    expect(client, "+OK", "CONFIG SET stop-writes-on-bgsave-error yes");
+    cr_assert_eq(rmdir(path), 0);
+    expect(client, "+OK", "SAVE");
+    expect(client, ":1", "BF.ADD f z");
+    redisFree(client);
+}
+
+/* ---- what a start finds --------------------------------------------------------------------------------------------- */
+
+static void log_path(char *path, size_t size)
+{
+    snprintf(path, size, "%s/log/00000001.log", daemon_under_test.data);
+}
+
+static void change_log(long at)
+{
+    char path[400];
+    unsigned char byte;
+    log_path(path, sizeof(path));
+    int fd = open(path, O_RDWR);
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(pread(fd, &byte, 1, at), 1);
+    byte ^= 0x20;
+    cr_assert_eq(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+/* A data directory with a log of 50 frames, killed. */
+static void make_log(void)
+{
+    daemon_start(&daemon_under_test, always);
+    redisContext *client = client_open(PORT);
+    for (int i = 0; i < 50; i++)
+        expect(client, ":1", "BF.ADD f item:%d", i);
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+}
+
+static int run_damaged(const char *flag, const char **output)
+{
+    char socket[400];
+    const char *const args[] = {"--port", "0", "--unixsocket", socket, "--dir", daemon_under_test.data, flag, flag ? "yes" : NULL, NULL};
+    snprintf(socket, sizeof(socket), "%s/socket", daemon_under_test.dir);
+    return daemon_run(args, NULL, output);
+}
+
+DAEMON_TEST(daemon_under_test, log_daemon, damage_in_the_middle_stops_the_start)
+{
+    const char *output, *lossy[] = {"--aof-load-damaged", "yes", NULL};
+    make_log();
+    cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s", output);
+    cr_assert(strstr(output, "50 adds") != NULL, "%s", output);
+    change_log(4096 + 600);
+    cr_assert_eq(check_tool(&daemon_under_test, &output), 1, "%s", output);
+    cr_assert(strstr(output, "00000001.log is damaged") != NULL, "%s", output);
+    cr_assert_eq(run_damaged(NULL, &output), 1, "%s", output);
+    cr_assert(strstr(output, "00000001.log is damaged") && strstr(output, "bloomery check") &&
+                  strstr(output, "--aof-load-damaged"),
+              "%s", output);
+    /* Whoever accepts the loss loses what cannot be read and nothing else, and need accept it only once. */
+    daemon_start(&daemon_under_test, lossy);
+    redisContext *client = client_open(PORT);
+    expect(client, ":49", "BF.CARD f");
+    redisFree(client);
+    daemon_wait_output(&daemon_under_test, "saved 1 filters");
+    daemon_kill(&daemon_under_test);
+    cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s", output);
+    daemon_start(&daemon_under_test, always);
+    client = client_open(PORT);
+    expect(client, ":49", "BF.CARD f");
+    redisFree(client);
+}
+
+DAEMON_TEST(daemon_under_test, log_daemon, a_torn_tail_is_cut_and_reported)
+{
+    const char *output;
+    struct stat st;
+    char path[400];
+    make_log();
+    log_path(path, sizeof(path));
+    cr_assert_eq(stat(path, &st), 0);
+    /* As if a part of the next frame had come to the disk. */
+    int fd = open(path, O_RDWR);
+    long end = 0;
+    for (long at = 4096; at < st.st_size; at++) {
+        unsigned char byte;
+        cr_assert_eq(pread(fd, &byte, 1, at), 1);
+        end = byte ? at : end;
+    }
+    cr_assert_eq(pwrite(fd, "\x12\x34\x56\x78\x33\x00\x01\x40garbage", 15, end + 1), 15);
+    close(fd);
+    cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s", output);
+    cr_assert(strstr(output, "will be cut") != NULL, "%s", output);
+    daemon_start(&daemon_under_test, always);
+    cr_assert(strstr(daemon_output(&daemon_under_test), "is cut") != NULL, "%s", daemon_output(&daemon_under_test));
+    redisContext *client = client_open(PORT);
+    expect(client, ":50", "BF.CARD f");
+    expect(client, ":1", "BF.ADD f more");
+    client = restart_killed(client);
+    expect(client, ":51", "BF.CARD f");
+    redisFree(client);
+}
+
+DAEMON_TEST(daemon_under_test, log_daemon, a_second_start_is_refused)
+{
+    const char *output;
+    daemon_start(&daemon_under_test, always);
+    cr_assert_eq(run_damaged(NULL, &output), 1, "%s", output);
+    cr_assert(strstr(output, "in use") || strstr(output, "another process") || strstr(output, "lock"), "%s", output);
+    cr_assert_eq(check_tool(&daemon_under_test, &output), 1, "%s", output);
+}
+
+/* ---- loading -------------------------------------------------------------------------------------------------------- */
+
+/* A client that comes while it loads. What it finds is looked at afterwards, by the test's own thread. */
+static char while_loading[4][4096];
+
+static void *ask_while_it_loads(void *arg)
+{
+    const char *const commands[] = {"BF.ADD f x", "BF.EXISTS f x", "SAVE", "INFO persistence"};
+    redisContext *client = NULL;
+    (void)arg;
+    for (int i = 0; i < 3000 && (!client || client->err); i++) {
+        if (client)
+            redisFree(client);
+        usleep(10000);
+        client = redisConnect("127.0.0.1", *(volatile int *)&PORT);
+    }
+    for (int i = 0; i < 4 && client && !client->err; i++)
+        snprintf(while_loading[i], sizeof(while_loading[i]), "%s", client_ask(client, commands[i]));
+    if (client)
+        redisFree(client);
+    disk_set("");
+    return NULL;
+}
+
+/* While the log is being read clients are told so, with how far it is; commands that need no filters work. */
+DAEMON_TEST(daemon_under_test, log_daemon, clients_are_told_while_it_loads)
+{
+    pthread_t asker;
+    disk_attach();
+    make_log();
+    disk_set("hold_reads=1");
+    daemon_under_test.port = 0;
+    cr_assert_eq(pthread_create(&asker, NULL, ask_while_it_loads, NULL), 0);
+    daemon_restart(&daemon_under_test);
+    pthread_join(asker, NULL);
+    for (int i = 0; i < 3; i++)
+        cr_assert(strncmp(while_loading[i], "-LOADING ", 9) == 0, "%s", while_loading[i]);
+    cr_assert(strstr(while_loading[3], "loading:1") && strstr(while_loading[3], "loading_total_bytes:") &&
+                  strstr(while_loading[3], "loading_loaded_perc:"),
+              "%s", while_loading[3]);
+    redisContext *client = client_open(PORT);
+    expect(client, ":50", "BF.CARD f");
+    const char *info = client_ask(client, "INFO persistence");
+    cr_assert(strstr(info, "loading:0") != NULL, "%s", info);
+    redisFree(client);
+}

@@ -1,0 +1,254 @@
+/* bloomery check: what a data directory holds, verified to the last byte, without changing anything in it: the MANIFEST, the
+ * Filter.db files that it names, the log. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "filterdb.h"
+#include "fsops.h"
+#include "log_reader.h"
+#include "manifest.h"
+#include "tool.h"
+
+#define COMMAND     "check"
+#define PIECE_BYTES (1u << 20)
+
+struct check {
+    const char *datadir;
+    const struct fsops *fs;
+    unsigned char *piece;
+    struct manifest_save save;
+    uint64_t filters, layers, items, bytes;
+    uint64_t damaged; /* files */
+    uint64_t creates, loads, deletes, renames, expiries, clears, grows;
+};
+
+static void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+static void complain(const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+/* ---- Filter.db files ------------------------------------------------------------------------------------------------ */
+
+/* The checksum of a file. 0 or -errno. */
+static int digest(struct check *check, const char *path, uint64_t *size_out, uint64_t *xxh3_out)
+{
+    XXH3_state_t *hash = XXH3_createState();
+    uint64_t at = 0;
+    size_t n = 1;
+    int fd = -1;
+    int rc = hash ? check->fs->open(check->fs->ctx, path, FS_READ, &fd) : -ENOMEM;
+
+    if (rc == 0)
+        XXH3_64bits_reset(hash);
+    while (rc == 0 && n) {
+        rc = check->fs->pread(check->fs->ctx, fd, check->piece, PIECE_BYTES, at, &n);
+        if (rc == 0)
+            XXH3_64bits_update(hash, check->piece, n);
+        at += n;
+    }
+    if (rc == 0) {
+        *size_out = at;
+        *xxh3_out = XXH3_64bits_digest(hash);
+    }
+    if (fd >= 0)
+        check->fs->close(check->fs->ctx, fd);
+    XXH3_freeState(hash);
+    return rc;
+}
+
+/* A file is under its temporary name until the save that made it has put it into place. */
+static bool layer_is_whole(struct check *check, const struct manifest_filter *filter, unsigned i, char *why, size_t size)
+{
+    const struct manifest_layer *layer = &filter->layers[i];
+    uint64_t bytes = 0, xxh3 = 0;
+    char path[4096];
+
+    for (int placed = 0; placed < 2; placed++) {
+        int len = snprintf(path, sizeof(path), "%s/filters/%s/%u-Filter.db", check->datadir, filter->dir, i);
+        if (!placed)
+            snprintf(path + len, sizeof(path) - (size_t)len, ".%" PRIu64, layer->generation);
+        int rc = digest(check, path, &bytes, &xxh3);
+        if (rc == 0 && bytes == filterdb_bytes(layer->nwords) && xxh3 == layer->xxh3)
+            return true;
+        if (rc != 0)
+            snprintf(why, size, "%s: %s", path, strerror(-rc));
+        else if (bytes != filterdb_bytes(layer->nwords))
+            snprintf(why, size, "%s: it has %" PRIu64 " bytes instead of %" PRIu64, path, bytes, filterdb_bytes(layer->nwords));
+        else
+            snprintf(why, size, "%s: its checksum is %016" PRIx64 " instead of %016" PRIx64, path, xxh3, layer->xxh3);
+    }
+    return false;
+}
+
+static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
+{
+    struct check *check = ctx;
+    char why[4400];
+
+    (void)offset, (void)err;
+    check->filters++;
+    for (unsigned i = 0; i < filter->nlayers; i++) {
+        check->layers++;
+        check->items += filter->layers[i].items;
+        check->bytes += filterdb_bytes(filter->layers[i].nwords);
+        if (layer_is_whole(check, filter, i, why, sizeof(why)))
+            continue;
+        check->damaged++;
+        complain("damaged: filter %" PRIu64 ": %s", filter->id, why);
+    }
+    return 0;
+}
+
+static int on_removed(void *ctx, const struct manifest_removed *removed, uint64_t offset, struct errbuf *err)
+{
+    (void)ctx, (void)removed, (void)offset, (void)err;
+    return 0;
+}
+
+/* TOOL_OK, or TOOL_FAILED after a message. */
+static int check_manifest(struct check *check)
+{
+    const struct manifest_sink sink = {.on_filter = on_filter, .on_removed = on_removed, .ctx = check};
+    struct manifest_parser parser;
+    struct errbuf err = {{0}};
+    char path[4096], piece[65536];
+    size_t n = 1;
+    int rc = manifest_parser_init(&parser, &sink);
+
+    snprintf(path, sizeof(path), "%s/MANIFEST", check->datadir);
+    FILE *file = fopen(path, "rb");
+    if (rc != 0 || !file) {
+        complain("%s: %s", path, strerror(rc ? -rc : errno));
+        return TOOL_FAILED;
+    }
+    while (rc == 0 && (n = fread(piece, 1, sizeof(piece), file)) > 0)
+        rc = manifest_parser_feed(&parser, piece, n, &err);
+    if (rc == 0)
+        rc = manifest_parser_finish(&parser, &err);
+    check->save = parser.save;
+    fclose(file);
+    manifest_parser_deinit(&parser);
+    if (rc != 0) {
+        complain("damaged: %s: %s", path, err.text);
+        return TOOL_FAILED;
+    }
+    printf("MANIFEST: save %" PRIu64 ", %" PRIu64 " filters, %" PRIu64 " layers, %" PRIu64 " items, %" PRIu64 " bytes\n",
+           check->save.generation, check->filters, check->layers, check->items, check->bytes);
+    printf("files: %" PRIu64 " whole, %" PRIu64 " damaged or missing\n", check->layers - check->damaged, check->damaged);
+    return check->damaged ? TOOL_FAILED : TOOL_OK;
+}
+
+/* ---- the log -------------------------------------------------------------------------------------------------------- */
+
+static int on_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err)
+{
+    struct check *check = ctx;
+    uint64_t *const counters[] = {
+        [LOG_CREATE] = &check->creates, [LOG_LOADED] = &check->loads,    [LOG_DELETE] = &check->deletes,
+        [LOG_RENAME] = &check->renames, [LOG_EXPIRY] = &check->expiries, [LOG_CLEAR] = &check->clears,
+        [LOG_GROW] = &check->grows,     [LOG_FORGET] = &check->deletes,
+    };
+
+    (void)number, (void)err;
+    ++*counters[control->kind];
+    return 0;
+}
+
+static void on_report(void *ctx, enum store_severity severity, const char *text)
+{
+    (void)ctx, (void)severity;
+    complain("log: %s", text);
+}
+
+static int check_log(struct check *check)
+{
+    struct log_reader_options options = {
+        .fs = check->fs,
+        .dir = check->datadir,
+        .from = check->save.log,
+        .accept_loss = true, /* to show all of it */
+        .report = on_report,
+        .on_control = on_control,
+        .ctx = check,
+    };
+    struct log_reader_summary sum;
+    struct log_reader *reader = NULL;
+    struct errbuf err = {{0}};
+    int rc = log_reader_open(&options, &reader, &sum, &err);
+
+    log_reader_close(reader);
+    if (rc != 0) {
+        complain("log: %s", err.text);
+        return TOOL_FAILED;
+    }
+    printf("log: %" PRIu64 " segments from number %" PRIu64 " on, %" PRIu64 " frames, %" PRIu64 " bytes, %" PRIu64
+           " adds, %" PRIu64 " control records\n",
+           sum.segments, sum.first_segment, sum.frames, sum.bytes, sum.adds, sum.controls);
+    if (sum.controls)
+        printf("log: %" PRIu64 " filters created, %" PRIu64 " loaded, %" PRIu64 " deleted, %" PRIu64 " renamed, %" PRIu64
+               " given another time, %" PRIu64 " times all deleted, %" PRIu64 " layers\n",
+               check->creates, check->loads, check->deletes, check->renames, check->expiries, check->clears, check->grows);
+    if (sum.torn_bytes)
+        printf("log: a tail of %" PRIu64 " bytes had not been synced and will be cut by the next start\n", sum.torn_bytes);
+    if (sum.damages)
+        printf("log: damaged in %" PRIu64 " places; the daemon starts without what is lost with --aof-load-damaged yes\n",
+               sum.damages);
+    return sum.damages ? TOOL_FAILED : TOOL_OK;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------------------------------ */
+
+/* The lock file is only looked for: making one would change the directory. */
+static int lock(struct check *check, int *fd_out)
+{
+    struct fs_stat st;
+    char path[4096];
+    pid_t owner = 0;
+
+    *fd_out = -1;
+    snprintf(path, sizeof(path), "%s/LOCK", check->datadir);
+    if (check->fs->stat(check->fs->ctx, path, &st) != 0)
+        return TOOL_OK;
+    int rc = check->fs->lock(check->fs->ctx, path, fd_out, &owner);
+    if (rc == -EWOULDBLOCK)
+        return tool_failed(COMMAND, "%s is in use by process %ld; stop the daemon first", check->datadir, (long)owner);
+    if (rc != 0)
+        return tool_failed(COMMAND, "%s: %s", path, strerror(-rc));
+    return TOOL_OK;
+}
+
+int tool_check(int argc, char **argv)
+{
+    struct tool_option options[] = {{.name = NULL}};
+    struct check check = {.fs = fsops_posix()};
+    int fd;
+    int status = tool_arguments(argc, argv, options, &check.datadir, 1);
+
+    if (status != TOOL_OK)
+        return status;
+    status = lock(&check, &fd);
+    if (status != TOOL_OK)
+        return status;
+    check.piece = malloc(PIECE_BYTES);
+    status = check.piece ? check_manifest(&check) : tool_failed(COMMAND, "%s", strerror(ENOMEM));
+    if (check_log(&check) != TOOL_OK)
+        status = TOOL_FAILED;
+    free(check.piece);
+    if (fd >= 0)
+        check.fs->close(check.fs->ctx, fd);
+    printf(status == TOOL_OK ? "whole\n" : "not whole\n");
+    return status;
+}

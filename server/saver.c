@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "journal.h"
 #include "rcu.h"
@@ -42,6 +43,10 @@ struct saver {
     struct journal *journal; /* NULL: none */
     uint64_t segment;        /* the log's, which began with it; 0: there is no log */
     uint64_t control;        /* control records up to this number are in it */
+    int64_t paced_since_ms;  /* monotonic; with the rate that holds now */
+    uint64_t paced_rate;     /* bytes per second, 0: not paced */
+    uint64_t paced_bytes;    /* since then */
+    _Atomic bool hurry;      /* somebody waits for the end of the process */
     struct errbuf last_error;
 };
 
@@ -82,6 +87,34 @@ static uint64_t source_next_id(void *ctx)
 {
     struct server *server = ((struct saver *)ctx)->server;
     return registry_next_id(server->registry);
+}
+
+static uint64_t rate_limit(struct server *server)
+{
+    server_config_lock(server); /* this thread is no reader of settings otherwise */
+    uint64_t rate = server_config(server)->save_rate_limit;
+    server_config_unlock(server);
+    return rate;
+}
+
+/* After each piece: waits until as much may have been written. A new rate holds from the next look on. */
+static void source_wrote(void *ctx, uint64_t bytes)
+{
+    struct saver *saver = ctx;
+    const struct timespec slice = {.tv_nsec = 20 * 1000 * 1000};
+    saver->paced_bytes += bytes;
+    while (!atomic_load(&saver->hurry)) {
+        uint64_t rate = rate_limit(saver->server);
+        int64_t now = server_now_ms();
+        if (rate != saver->paced_rate) {
+            saver->paced_rate = rate;
+            saver->paced_since_ms = now;
+            saver->paced_bytes = bytes;
+        }
+        if (rate == 0 || (double)saver->paced_bytes * 1000 <= (double)rate * (double)(now - saver->paced_since_ms))
+            break;
+        nanosleep(&slice, NULL);
+    }
 }
 
 /* Under the registry's mutex: what the walk yields has all changes up to here, and none later. */
@@ -126,8 +159,10 @@ static int save_files(struct saver *saver, struct store_save_summary *summary, s
         .release = source_release,
         .next_id = source_next_id,
         .checkpoint = source_checkpoint,
+        .wrote = source_wrote,
         .ctx = saver,
     };
+    saver->paced_rate = 0;
     int status = begin_segment(saver, err);
     if (status)
         return status;
@@ -241,6 +276,7 @@ void saver_destroy(struct saver *saver)
 {
     if (!saver)
         return;
+    atomic_store(&saver->hurry, true);
     pthread_mutex_lock(&saver->lock);
     saver->stop = true;
     pthread_cond_signal(&saver->wake);
@@ -304,11 +340,13 @@ int saver_run(struct saver *saver, struct errbuf *err)
 
 int saver_run_final(struct saver *saver, struct errbuf *err)
 {
+    atomic_store(&saver->hurry, true);
     pthread_mutex_lock(&saver->lock);
     while (busy(saver))
         pthread_cond_wait(&saver->finished, &saver->lock);
     int status = request_and_wait(saver, err);
     pthread_mutex_unlock(&saver->lock);
+    atomic_store(&saver->hurry, false); /* when it failed the process may go on */
     return status;
 }
 

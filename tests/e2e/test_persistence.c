@@ -533,3 +533,34 @@ DAEMON_TEST(daemon_under_test, persistence, foreign_file_is_not_overwritten)
     expect_range(client, "mine", 0, 10);
     redisFree(client);
 }
+
+/* At the slowest rate a save of two megabytes would take half an hour: it does not while it is held to it, and ends when the
+ * limit goes, or when the process is to end. */
+DAEMON_TEST(daemon_under_test, persistence, a_save_is_held_to_its_rate_until_somebody_is_in_a_hurry)
+{
+    redisContext *client = client_open(PORT);
+    expect(client, "+OK", "CONFIG SET save-rate-limit 1000");
+    expect(client, "+OK", "BF.RESERVE large 0.01 2000000");
+    add_range(client, "large", 0, 10);
+    expect(client, "+Background saving started", "BGSAVE");
+    expect(client, ":1", "BF.ADD small x");
+    cr_expect_not_null(strstr(client_ask(client, "INFO persistence"), "rdb_bgsave_in_progress:1"));
+    cr_expect_not_null(strstr(client_ask(client, "SAVE"), "in progress"));
+    expect(client, "+OK", "CONFIG SET save-rate-limit 0");
+    while (strstr(client_ask(client, "INFO persistence"), "rdb_bgsave_in_progress:1"))
+        usleep(2000);
+    cr_expect_not_null(strstr(client_ask(client, "INFO persistence"), "rdb_last_bgsave_status:ok"));
+
+    expect(client, "+OK", "CONFIG SET save-rate-limit 1000");
+    expect(client, ":1", "BF.ADD large y");
+    expect(client, "+Background saving started", "BGSAVE");
+    redisAppendCommand(client, "SHUTDOWN SAVE");
+    redisReply *reply = NULL;
+    cr_expect_neq(redisGetReply(client, (void **)&reply), REDIS_OK, "the connection ends with the daemon");
+    redisFree(client);
+    daemon_wait(&daemon_under_test);
+    daemon_restart(&daemon_under_test);
+    client = client_open(PORT);
+    expect(client, ":1", "BF.EXISTS large y");
+    redisFree(client);
+}

@@ -64,15 +64,24 @@ static const struct parameters choices[] = {
 };
 #define NCHOICES (sizeof(choices) / sizeof(choices[0]))
 
-#define demand(model, ok, ...)                                                                                         \
-    do {                                                                                                               \
-        if (!(ok)) {                                                                                                   \
-            char demand_text[512];                                                                                            \
-            snprintf(demand_text, sizeof(demand_text), __VA_ARGS__);                                                             \
-            cr_assert_fail("seed %llu, command %llu: %s", (unsigned long long)(model)->seed,                           \
-                           (unsigned long long)(model)->commands, demand_text);                                               \
-        }                                                                                                              \
+#define demand(model, ok, ...)                                    \
+    do {                                                          \
+        if (!(ok)) {                                              \
+            char demand_text[512];                                \
+            snprintf(demand_text, sizeof(demand_text), __VA_ARGS__); \
+            fail(model, demand_text);                             \
+        }                                                         \
     } while (0)
+
+static void fail(const struct model *model, const char *text)
+{
+    uint64_t from = model->changes > MODEL_HISTORY ? model->changes - MODEL_HISTORY : 0;
+
+    for (uint64_t i = from; i < model->changes; i++)
+        printf("%s\n", model->history[i % MODEL_HISTORY]);
+    cr_assert_fail("seed %llu, command %llu, %s: %s", (unsigned long long)model->seed, (unsigned long long)model->commands,
+                   model->when, text);
+}
 
 int64_t model_now_ms(void)
 {
@@ -86,6 +95,7 @@ void model_init(struct model *model, uint64_t seed)
 {
     memset(model, 0, sizeof(*model));
     model->seed = seed;
+    model->when = "at first";
     rng_init(&model->rng, seed);
 }
 
@@ -173,6 +183,15 @@ static bool is_number(const redisReply *reply, long long number)
     return reply->type == REDIS_REPLY_INTEGER && reply->integer == number;
 }
 
+static void note(struct model *model, const struct command *command)
+{
+    char *text = model->history[model->changes++ % MODEL_HISTORY];
+    int len = snprintf(text, 64, "%8llu:", (unsigned long long)model->commands);
+
+    for (int i = 0; i < command->argc && len < 64; i++)
+        len += snprintf(text + len, 64 - (size_t)len, " %s", command->text[i]);
+}
+
 /* ---- planning: from random numbers alone ------------------------------------------------------------------------------------ */
 
 static enum kind plan_kind(struct model *model, unsigned nkinds)
@@ -214,22 +233,25 @@ static void put_parameters(struct command *command, const struct parameters *p)
     }
 }
 
-static void format(const struct op *op, struct command *command)
+static void format(struct model *model, const struct op *op, struct command *command)
 {
     static const char *const names[NKINDS] = {
         [ADD] = "BF.ADD",   [MADD] = "BF.MADD",     [INSERT] = "BF.INSERT",     [EXISTS] = "BF.EXISTS", [RESERVE] = "BF.RESERVE",
         [DEL] = "DEL",      [RENAME] = "RENAME",    [RENAMENX] = "RENAMENX",    [COPY] = "COPY",        [EXPIRE] = "EXPIRE",
         [PERSIST] = "PERSIST", [CLEAR] = "BF.CLEAR", [FLUSHALL] = "FLUSHALL",   [EXPIRE_SOON] = "PEXPIRE",
-        [MERGE] = "BF.MERGE", [SAVE] = "SAVE",      [REWRITE] = "BGREWRITEAOF",
+        [MERGE] = "BF.MERGE", [SAVE] = "SAVE",      [REWRITE] = "BGREWRITEAOF", [RESTORE] = "RESTORE", [CHUNKS] = "BF.LOADCHUNK", [EXEC] = "EXEC",
     };
     const struct parameters *p = &choices[op->choice];
 
     command->argc = 0;
     put(command, "%s", names[op->kind]);
-    if (op->kind == FLUSHALL || op->kind == SAVE || op->kind == REWRITE)
+    if (op->kind == FLUSHALL || op->kind == SAVE || op->kind == REWRITE || op->kind == EXEC) {
+        note(model, command);
         return;
+    }
     put(command, "f%u", op->a);
-    if (op->kind == RENAME || op->kind == RENAMENX || op->kind == COPY || op->kind == MERGE ||
+    if (op->kind == RENAME || op->kind == RENAMENX || op->kind == COPY || op->kind == MERGE || op->kind == RESTORE ||
+        op->kind == CHUNKS ||
         (op->kind == DEL && op->flag))
         put(command, "f%u", op->b);
     if (op->kind == COPY && op->flag)
@@ -251,6 +273,8 @@ static void format(const struct op *op, struct command *command)
         put_parameters(command, p);
         put(command, "ITEMS");
     }
+    if (op->kind > EXISTS)
+        note(model, command);
     for (unsigned i = 0; op->kind <= EXISTS && i < op->nitems; i++)
         put(command, "item:%u", op->items[i]);
 }
@@ -569,7 +593,7 @@ static void run_exec(struct model *model, redisContext *client)
     redisAppendCommand(client, "MULTI");
     for (unsigned i = 0; i < n; i++) {
         plan(model, &ops[i], IN_EXEC);
-        format(&ops[i], &command);
+        format(model, &ops[i], &command);
         append(client, &command);
     }
     redisAppendCommand(client, "EXEC");
@@ -592,6 +616,7 @@ void model_step(struct model *model, redisContext *client)
 
     model->commands++;
     plan(model, &op, NKINDS);
+    format(model, &op, &command);
     switch (op.kind) {
     case EXPIRE_SOON:
         run_expire_soon(model, client, &op);
@@ -619,7 +644,6 @@ void model_step(struct model *model, redisContext *client)
     default:
         break;
     }
-    format(&op, &command);
     append(client, &command);
     redisReply *reply = take_reply(model, client);
     check(model, &op, reply);

@@ -13,6 +13,7 @@
 
 #define MODEL_NAMES 8
 #define MODEL_ITEMS 1500
+#define MODEL_HISTORY 24
 
 struct model_filter {
     bool exists;
@@ -32,8 +33,11 @@ struct model {
     struct rng rng;
     uint64_t seed;
     bool without_log;
+    const char *when; /* for messages */
     struct model_filter filters[MODEL_NAMES];
     struct model_filter saved[MODEL_NAMES]; /* as of the last SAVE */
+    char history[MODEL_HISTORY][64]; /* the last changes that were not mere adds, for messages */
+    uint64_t changes;
     uint64_t commands;
     uint64_t asked, present; /* queries for what was never added, and how many said "present" */
     double expected;         /* of these at most */

@@ -45,16 +45,22 @@ static void play(const char *const *args, uint64_t ci_rounds, enum loss loss_of_
     daemon_start(&daemon_under_test, args);
     for (uint64_t round = 0; round < rounds; round++) {
         client = client_open(daemon_under_test.port);
+        model.when = "at run time";
         for (uint64_t left = rng_below(&model.rng, MAX_STEPS); left > 0; left--)
             model_step(&model, client);
+        model.when = "before the end";
         model_check(&model, client);
         redisFree(client);
 
         enum loss loss = loss_of_kill;
         int64_t killed_ms = model_now_ms();
         if (rng_below(&model.rng, 3) > 0) {
+            model.when = "after a kill";
+            snprintf(model.history[model.changes++ % MODEL_HISTORY], 64, "kill -9");
             daemon_kill(&daemon_under_test);
         } else {
+            model.when = "after a stop";
+            snprintf(model.history[model.changes++ % MODEL_HISTORY], 64, "stop");
             daemon_stop(&daemon_under_test);
             loss = loss_of_stop;
         }

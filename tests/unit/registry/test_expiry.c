@@ -15,10 +15,12 @@ static struct registry *registry;
 static struct bloom_class *small_class;
 
 static int64_t now;
+static int64_t clock_step; /* by which it goes on each time it is read */
 
 static int64_t clock_of_the_test(void)
 {
-    return now;
+    now += clock_step;
+    return now - clock_step;
 }
 
 /* ---- what is told ------------------------------------------------------------------------------------------------------ */
@@ -70,6 +72,7 @@ static void setup(void)
     cr_assert_eq(registry_create(&registry, pool, reclaimer), 0);
     cr_assert_eq(bloom_class_get(pool, &params, NULL, &small_class, NULL), 0);
     now = 1000;
+    clock_step = 0;
     told[0] = '\0';
     registry_set_clock(registry, clock_of_the_test);
     registry_on_effect(registry, on_effect, NULL);
@@ -338,6 +341,29 @@ Test(expiry, due_in_order)
     cr_expect_eq(numbers().avg_ttl_ms, 0, "not negative");
 }
 
+/* A time that comes in the middle of the command that puts it off: a reader may have found the filter gone at that moment, so
+ * it stays gone. */
+Test(expiry, comes_while_it_is_put_off)
+{
+    unsigned late = 0;
+    for (int64_t left = 1; left < 8; left++) {
+        now = 1000;
+        clock_step = 0;
+        create("a");
+        expire("a", now + left, 0);
+        clock_step = 1;
+        int status = expire("a", 5000, 0);
+        clock_step = 0;
+        cr_expect_eq(find("a") != NULL, status == REGISTRY_OK, "%d left", (int)left);
+        cr_expect_eq(status, now <= 1000 + left ? REGISTRY_OK : REGISTRY_NOT_FOUND, "%d left, %d read", (int)left,
+                     (int)(now - 1000));
+        late += status == REGISTRY_NOT_FOUND;
+        registry_delete(registry, text("a"));
+    }
+    cr_expect(late > 1 && late < 7, "%u", late);
+    expect_all_freed();
+}
+
 /* While the clock is held nothing expires, whoever asks and whatever changes; afterwards at once. */
 Test(expiry, held_clock)
 {
@@ -452,11 +478,73 @@ Test(expiry, clear)
     cr_expect_eq(removed, 5000);
     TOLD("cleared 5000");
     cr_expect_eq(numbers().count, 0);
+    int64_t next;
+    cr_expect_eq(registry_expire_due(registry, 10, &next), 0);
+    cr_expect_eq(next, 0);
     create("f1");
     now = 10000;
     cr_expect_eq(registry_expire_due(registry, 10, NULL), 0);
     cr_expect_not_null(find("f1"));
     expect_all_freed();
+}
+
+static struct slice name_of(unsigned i)
+{
+    static char names[4][32];
+    static unsigned next;
+    char *t = names[next++ % 4];
+    return (struct slice){t, (size_t)snprintf(t, 32, "f%u", i)};
+}
+
+/* ---- the heap ---------------------------------------------------------------------------------------------------------- */
+
+static int64_t times[5000]; /* by name; 0: none */
+static int64_t last_due;
+
+static void note_order(void *ctx, const struct registry_effect *effect)
+{
+    size_t *n = ctx;
+    if (effect->kind != REGISTRY_EXPIRED)
+        return;
+    int64_t *due = &times[strtoul(effect->name.ptr + 1, NULL, 10)];
+    cr_assert_geq(*due, last_due, "f%td is late", due - times);
+    last_due = *due;
+    *due = 0;
+    ++*n;
+}
+
+/* After times have been set, changed and removed at random the average is that of what is left, and it expires in order. */
+Test(expiry, heap_order)
+{
+    enum { N = sizeof(times) / sizeof(times[0]) };
+    unsigned state = 99;
+    size_t n = 0, left = 0;
+    __int128 sum = 0;
+    registry_on_effect(registry, note_order, &n);
+    for (unsigned i = 0; i < N; i++) {
+        struct entry *entry;
+        cr_assert_eq(registry_create_filter(registry, name_of(i), 0, small_class, &entry, NULL), REGISTRY_OK);
+    }
+    for (unsigned i = 0; i < 8 * N; i++) {
+        unsigned k = (unsigned)rand_r(&state) % N;
+        times[k] = rand_r(&state) % 3 ? 2000 + rand_r(&state) % 100000 : 0;
+        if (times[k])
+            cr_assert_eq(registry_expire(registry, name_of(k), times[k], 0), REGISTRY_OK);
+        else
+            registry_persist(registry, name_of(k));
+    }
+    for (unsigned i = 0; i < N; i++) {
+        left += times[i] != 0;
+        sum += times[i];
+    }
+    cr_expect_eq(numbers().count, left);
+    cr_expect_eq(numbers().avg_ttl_ms, (int64_t)(sum / (__int128)left) - now);
+    while (now < 110000) {
+        now += 100;
+        while (registry_expire_due(registry, 1000, NULL))
+            ;
+    }
+    cr_expect_eq(n, left);
 }
 
 /* ---- against a model --------------------------------------------------------------------------------------------------- */
@@ -467,14 +555,6 @@ static struct {
     uint64_t id;
     int64_t expires;
 } model[NAMES];
-
-static struct slice name_of(unsigned i)
-{
-    static char names[4][32];
-    static unsigned next;
-    char *t = names[next++ % 4];
-    return (struct slice){t, (size_t)snprintf(t, 32, "f%u", i)};
-}
 
 static bool model_has(unsigned i)
 {
@@ -713,6 +793,20 @@ Test(expiry, quarantined)
 }
 
 #define DRAWS 200000
+
+/* Those that have expired count for a scan's limit: however many there are, a call ends soon. */
+Test(expiry, scan_is_bounded_among_expired)
+{
+    for (unsigned i = 0; i < 20000; i++) {
+        struct entry *entry;
+        cr_assert_eq(registry_create_filter(registry, name_of(i), 0, small_class, &entry, NULL), REGISTRY_OK);
+        registry_expire(registry, name_of(i), 1100, 0);
+    }
+    now = 1100;
+    scanned = 0;
+    cr_expect_neq(registry_scan(registry, 0, 100, count_scanned, NULL), 0);
+    cr_expect_eq(scanned, 0);
+}
 
 /* Every name is as likely as any other, within what chance allows, and an expired one is never drawn. */
 Test(expiry, random_names)

@@ -1,5 +1,6 @@
 /* kill -9 of the daemon under load from several clients, at random moments, also during saves: what was answered is there,
- * every count is exactly that of the items that are, a transaction is there as a whole or not at all.
+ * every count is exactly that of the items that are, a transaction is there as a whole or not at all, and `bloomery check`
+ * finds nothing wrong with what was left.
  *
  * BLOOMERY_KILL_ROUNDS=<n> plays n rounds per policy instead of the few that a run of all tests has time for. */
 #include <criterion/criterion.h>
@@ -12,6 +13,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "log_clients.h"
 #include "model.h"
 #include "rng.h"
 
@@ -258,6 +260,8 @@ static void play(const char *policy, bool loses)
             pthread_join(clients[c].thread, NULL);
         pthread_join(saver, NULL);
         print_round(round);
+        const char *output;
+        cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "round %u: %s", round, output);
         daemon_restart(&daemon_under_test);
         check_all(loses ? killed_ms - HORIZON_MS : INT64_MAX);
     }

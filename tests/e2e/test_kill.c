@@ -282,3 +282,31 @@ Test(kill, no_loses_what_the_process_had_in_memory_at_most)
 {
     play("no", true);
 }
+
+/* Found by the model: the adds to a filter that was created and deleted since the save came back in the next one, which had
+ * got the same id after the crash. */
+Test(kill, a_filter_created_after_a_crash_has_nothing_of_one_that_was_deleted_before_it)
+{
+    const char *const args[] = {"--appendonly", "yes", "--appendfsync", "always", NULL};
+    redisContext *context;
+
+    daemon_start(&daemon_under_test, args);
+    context = client_open(daemon_under_test.port);
+    for (int i = 0; i < 50; i++)
+        expect(context, "[:1]", "BF.INSERT old CAPACITY 1000 ERROR 0.000001 ITEMS %d", i);
+    expect(context, ":1", "DEL old");
+    redisFree(context);
+    daemon_kill(&daemon_under_test);
+    daemon_restart(&daemon_under_test);
+    context = client_open(daemon_under_test.port);
+    expect(context, "+OK", "BF.RESERVE new 0.000001 1000");
+    expect(context, ":1", "BF.ADD new x");
+    redisFree(context);
+    daemon_kill(&daemon_under_test);
+    daemon_restart(&daemon_under_test);
+    context = client_open(daemon_under_test.port);
+    expect(context, ":1", "BF.CARD new");
+    expect(context, ":0", "BF.EXISTS new 7");
+    redisFree(context);
+    daemon_deinit(&daemon_under_test);
+}

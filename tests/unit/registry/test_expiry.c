@@ -385,7 +385,7 @@ Test(expiry, held_clock)
 Test(expiry, far_future)
 {
     for (int i = 0; i < 8; i++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof(name), "f%d", i);
         create(name);
         cr_expect_eq(expire(name, INT64_MAX, 0), REGISTRY_OK);
@@ -674,7 +674,7 @@ Test(expiry, walk_yields_the_times_of_one_moment)
         unsigned state = round;
         struct registry_item item;
         size_t removed;
-        char name[8];
+        char name[16];
         registry_clear(registry, &removed);
         registry_set_next_id(registry, 1);
         memset(last, 0, sizeof(last));
@@ -693,7 +693,7 @@ Test(expiry, walk_yields_the_times_of_one_moment)
             registry_walk_release(registry, &item);
             if (frozen) /* what changes from here on is not in it */
                 continue;
-            char other[8];
+            char other[16];
             snprintf(name, sizeof(name), "%d", rand_r(&state) % 8);
             snprintf(other, sizeof(other), "%d", rand_r(&state) % 8);
             switch (rand_r(&state) % 4) {

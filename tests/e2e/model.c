@@ -1,4 +1,4 @@
-#include "model.h"
+#include "model_internal.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -7,8 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_ITEMS 30 /* of one command */
-#define MAX_ARGS  (MAX_ITEMS + 12)
+#define MAX_ITEMS   30 /* of one command */
+#define MAX_ARGS    (MAX_ITEMS + 12)
 #define PATIENCE_MS 60000
 
 enum kind {
@@ -38,9 +38,9 @@ enum kind {
 
 /* How often, relative to each other. */
 static const unsigned weights[NKINDS] = {
-    [ADD] = 200, [MADD] = 100, [INSERT] = 60, [EXISTS] = 40, [RESERVE] = 30, [DEL] = 8,    [RENAME] = 8,
-    [RENAMENX] = 4, [COPY] = 8, [EXPIRE] = 8, [PERSIST] = 4, [CLEAR] = 5, [FLUSHALL] = 1, [EXPIRE_SOON] = 2,
-    [MERGE] = 10, [RESTORE] = 5, [CHUNKS] = 4, [SAVE] = 4, [REWRITE] = 3, [EXEC] = 20,
+    [ADD] = 200,    [MADD] = 100,  [INSERT] = 60, [EXISTS] = 40, [RESERVE] = 30, [DEL] = 8,      [RENAME] = 8,
+    [RENAMENX] = 4, [COPY] = 8,    [EXPIRE] = 8,  [PERSIST] = 4, [CLEAR] = 5,    [FLUSHALL] = 1, [EXPIRE_SOON] = 2,
+    [MERGE] = 10,   [RESTORE] = 5, [CHUNKS] = 4,  [SAVE] = 4,    [REWRITE] = 3,  [EXEC] = 20,
 };
 
 struct op {
@@ -59,47 +59,13 @@ struct parameters {
 };
 
 static const struct parameters choices[] = {
-    {"0.01", "100", ""},  {"0.001", "100", "1"},  {"0.001", "50", "4"}, {"0.0001", "1000", "2"},
-    {"0.001", "200", NULL}, {"0.01", "3000", NULL},
+    {"0.01", "100", ""},     {"0.001", "100", "1"},  {"0.001", "50", "4"},
+    {"0.0001", "1000", "2"}, {"0.001", "200", NULL}, {"0.01", "3000", NULL},
 };
 #define NCHOICES (sizeof(choices) / sizeof(choices[0]))
 
-#define demand(model, ok, ...)                                    \
-    do {                                                          \
-        if (!(ok)) {                                              \
-            char demand_text[512];                                \
-            snprintf(demand_text, sizeof(demand_text), __VA_ARGS__); \
-            fail(model, demand_text);                             \
-        }                                                         \
-    } while (0)
-
-static void fail(const struct model *model, const char *text)
-{
-    uint64_t from = model->changes > MODEL_HISTORY ? model->changes - MODEL_HISTORY : 0;
-
-    for (uint64_t i = from; i < model->changes; i++)
-        printf("%s\n", model->history[i % MODEL_HISTORY]);
-    cr_assert_fail("seed %llu, command %llu, %s: %s", (unsigned long long)model->seed, (unsigned long long)model->commands,
-                   model->when, text);
-}
-
-int64_t model_now_ms(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
-void model_init(struct model *model, uint64_t seed)
-{
-    memset(model, 0, sizeof(*model));
-    model->seed = seed;
-    model->when = "at first";
-    rng_init(&model->rng, seed);
-}
-
-/* ---- commands and replies ------------------------------------------------------------------------------------------------ */
+/* ---- commands and replies
+ * ------------------------------------------------------------------------------------------------ */
 
 struct command {
     char text[MAX_ARGS][32];
@@ -119,53 +85,9 @@ __attribute__((format(printf, 2, 3))) static void put(struct command *command, c
     va_end(args);
 }
 
-static redisReply *take_reply(struct model *model, redisContext *client)
-{
-    redisReply *reply = NULL;
-
-    demand(model, redisGetReply(client, (void **)&reply) == REDIS_OK, "no reply: %s", client->errstr);
-    return reply;
-}
-
 static void append(redisContext *client, const struct command *command)
 {
     redisAppendCommandArgv(client, command->argc, (const char **)command->argv, command->len);
-}
-
-/* In hiredis's format. */
-static redisReply *ask(struct model *model, redisContext *client, const char *fmt, ...)
-{
-    va_list args;
-
-    va_start(args, fmt);
-    redisvAppendCommand(client, fmt, args);
-    va_end(args);
-    return take_reply(model, client);
-}
-
-static int64_t ask_number(struct model *model, redisContext *client, const char *fmt, ...)
-{
-    va_list args;
-
-    va_start(args, fmt);
-    redisvAppendCommand(client, fmt, args);
-    va_end(args);
-    redisReply *reply = take_reply(model, client);
-    demand(model, reply->type == REDIS_REPLY_INTEGER, "%s: not a number: %s", fmt, reply->str ? reply->str : "?");
-    int64_t number = reply->integer;
-    freeReplyObject(reply);
-    return number;
-}
-
-static const char *shown(const redisReply *reply)
-{
-    static char text[64];
-
-    if (reply->type == REDIS_REPLY_INTEGER) {
-        snprintf(text, sizeof(text), ":%lld", reply->integer);
-        return text;
-    }
-    return reply->str ? reply->str : reply->type == REDIS_REPLY_NIL ? "nil" : "(array)";
 }
 
 static bool is_ok(const redisReply *reply)
@@ -178,11 +100,6 @@ static bool is_error(const redisReply *reply)
     return reply->type == REDIS_REPLY_ERROR;
 }
 
-static bool is_number(const redisReply *reply, long long number)
-{
-    return reply->type == REDIS_REPLY_INTEGER && reply->integer == number;
-}
-
 static void note(struct model *model, const struct command *command)
 {
     char *text = model->history[model->changes++ % MODEL_HISTORY];
@@ -192,7 +109,8 @@ static void note(struct model *model, const struct command *command)
         len += snprintf(text + len, 64 - (size_t)len, " %s", command->text[i]);
 }
 
-/* ---- planning: from random numbers alone ------------------------------------------------------------------------------------ */
+/* ---- planning: from random numbers alone
+ * ------------------------------------------------------------------------------------ */
 
 static enum kind plan_kind(struct model *model, unsigned nkinds)
 {
@@ -236,10 +154,26 @@ static void put_parameters(struct command *command, const struct parameters *p)
 static void format(struct model *model, const struct op *op, struct command *command)
 {
     static const char *const names[NKINDS] = {
-        [ADD] = "BF.ADD",   [MADD] = "BF.MADD",     [INSERT] = "BF.INSERT",     [EXISTS] = "BF.EXISTS", [RESERVE] = "BF.RESERVE",
-        [DEL] = "DEL",      [RENAME] = "RENAME",    [RENAMENX] = "RENAMENX",    [COPY] = "COPY",        [EXPIRE] = "EXPIRE",
-        [PERSIST] = "PERSIST", [CLEAR] = "BF.CLEAR", [FLUSHALL] = "FLUSHALL",   [EXPIRE_SOON] = "PEXPIRE",
-        [MERGE] = "BF.MERGE", [SAVE] = "SAVE",      [REWRITE] = "BGREWRITEAOF", [RESTORE] = "RESTORE", [CHUNKS] = "BF.LOADCHUNK", [EXEC] = "EXEC",
+        [ADD] = "BF.ADD",
+        [MADD] = "BF.MADD",
+        [INSERT] = "BF.INSERT",
+        [EXISTS] = "BF.EXISTS",
+        [RESERVE] = "BF.RESERVE",
+        [DEL] = "DEL",
+        [RENAME] = "RENAME",
+        [RENAMENX] = "RENAMENX",
+        [COPY] = "COPY",
+        [EXPIRE] = "EXPIRE",
+        [PERSIST] = "PERSIST",
+        [CLEAR] = "BF.CLEAR",
+        [FLUSHALL] = "FLUSHALL",
+        [EXPIRE_SOON] = "PEXPIRE",
+        [MERGE] = "BF.MERGE",
+        [SAVE] = "SAVE",
+        [REWRITE] = "BGREWRITEAOF",
+        [RESTORE] = "RESTORE",
+        [CHUNKS] = "BF.LOADCHUNK",
+        [EXEC] = "EXEC",
     };
     const struct parameters *p = &choices[op->choice];
 
@@ -251,8 +185,7 @@ static void format(struct model *model, const struct op *op, struct command *com
     }
     put(command, "f%u", op->a);
     if (op->kind == RENAME || op->kind == RENAMENX || op->kind == COPY || op->kind == MERGE || op->kind == RESTORE ||
-        op->kind == CHUNKS ||
-        (op->kind == DEL && op->flag))
+        op->kind == CHUNKS || (op->kind == DEL && op->flag))
         put(command, "f%u", op->b);
     if (op->kind == COPY && op->flag)
         put(command, "REPLACE");
@@ -279,22 +212,12 @@ static void format(struct model *model, const struct op *op, struct command *com
         put(command, "item:%u", op->items[i]);
 }
 
-/* ---- what a reply says, and what it makes of the model --------------------------------------------------------------------------- */
-
-static void change(struct model_filter *filter)
-{
-    filter->changed_ms = model_now_ms();
-}
-
-static void drop(struct model_filter *filter)
-{
-    memset(filter, 0, sizeof(*filter));
-    change(filter);
-}
+/* ---- what a reply says, and what it makes of the model
+ * --------------------------------------------------------------------------- */
 
 static void make(struct model_filter *filter, const struct parameters *p)
 {
-    drop(filter);
+    model_drop(filter);
     filter->exists = true;
     filter->rate = atof(p->rate);
     filter->capacity = strtoull(p->capacity, NULL, 10);
@@ -306,8 +229,8 @@ static void move(struct model_filter *from, struct model_filter *to)
     if (from == to)
         return;
     *to = *from;
-    change(to);
-    drop(from);
+    model_change(to);
+    model_drop(from);
 }
 
 static void check_add(struct model *model, struct model_filter *filter, unsigned item, const redisReply *reply)
@@ -318,7 +241,7 @@ static void check_add(struct model *model, struct model_filter *filter, unsigned
         demand(model, !filter->in[item], "item:%u is there, and yet it was refused: %s", item, reply->str);
         return;
     }
-    demand(model, reply->type == REDIS_REPLY_INTEGER, "an add was answered %s", shown(reply));
+    demand(model, reply->type == REDIS_REPLY_INTEGER, "an add was answered %s", reply_shown(reply));
     int64_t now = model_now_ms();
     if (filter->in[item]) {
         demand(model, reply->integer == 0, "item:%u was added a second time", item);
@@ -335,7 +258,8 @@ static void check_add(struct model *model, struct model_filter *filter, unsigned
     model->asked++;
     model->present += reply->integer == 0;
     model->expected += filter->rate;
-    demand(model, !filter->fixed || filter->count <= filter->capacity, "a fixed filter has taken more than its capacity");
+    demand(model, !filter->fixed || filter->count <= filter->capacity,
+           "a fixed filter has taken more than its capacity");
 }
 
 static void check_adds(struct model *model, const struct op *op, const redisReply *reply)
@@ -349,7 +273,8 @@ static void check_adds(struct model *model, const struct op *op, const redisRepl
         check_add(model, filter, op->items[0], reply);
         return;
     }
-    demand(model, reply->type == REDIS_REPLY_ARRAY && reply->elements <= op->nitems, "adds were answered %s", shown(reply));
+    demand(model, reply->type == REDIS_REPLY_ARRAY && reply->elements <= op->nitems, "adds were answered %s",
+           reply_shown(reply));
     for (size_t i = 0; i < reply->elements; i++)
         check_add(model, filter, op->items[i], reply->element[i]);
     demand(model,
@@ -362,14 +287,14 @@ static void check_copy(struct model *model, const struct op *op, const redisRepl
     struct model_filter *a = &model->filters[op->a], *b = &model->filters[op->b];
 
     if (a == b) {
-        demand(model, is_error(reply), "a copy to itself: %s", shown(reply));
+        demand(model, is_error(reply), "a copy to itself: %s", reply_shown(reply));
         return;
     }
     bool copied = a->exists && (!b->exists || op->flag);
-    demand(model, is_number(reply, copied), "COPY: %s", shown(reply));
+    demand(model, reply_is_number(reply, copied), "COPY: %s", reply_shown(reply));
     if (copied) {
         *b = *a;
-        change(b);
+        model_change(b);
     }
 }
 
@@ -378,12 +303,12 @@ static void check_rename(struct model *model, const struct op *op, const redisRe
     struct model_filter *a = &model->filters[op->a], *b = &model->filters[op->b];
 
     if (!a->exists) {
-        demand(model, is_error(reply), "a rename of nothing: %s", shown(reply));
+        demand(model, is_error(reply), "a rename of nothing: %s", reply_shown(reply));
     } else if (op->kind == RENAME) {
-        demand(model, is_ok(reply), "RENAME: %s", shown(reply));
+        demand(model, is_ok(reply), "RENAME: %s", reply_shown(reply));
         move(a, b);
     } else {
-        demand(model, is_number(reply, !b->exists), "RENAMENX: %s", shown(reply));
+        demand(model, reply_is_number(reply, !b->exists), "RENAMENX: %s", reply_shown(reply));
         if (!b->exists)
             move(a, b);
     }
@@ -393,10 +318,10 @@ static void check_del(struct model *model, const struct op *op, const redisReply
 {
     struct model_filter *a = &model->filters[op->a], *b = &model->filters[op->b];
 
-    demand(model, is_number(reply, a->exists + (op->flag && a != b && b->exists)), "DEL: %s", shown(reply));
-    drop(a);
+    demand(model, reply_is_number(reply, a->exists + (op->flag && a != b && b->exists)), "DEL: %s", reply_shown(reply));
+    model_drop(a);
     if (op->flag)
-        drop(b);
+        model_drop(b);
 }
 
 static void check_time(struct model *model, const struct op *op, const redisReply *reply)
@@ -404,11 +329,11 @@ static void check_time(struct model *model, const struct op *op, const redisRepl
     struct model_filter *filter = &model->filters[op->a];
     bool did = op->kind == PERSIST ? filter->exists && filter->expires : filter->exists;
 
-    demand(model, is_number(reply, did), "the time of f%u: %s", op->a, shown(reply));
+    demand(model, reply_is_number(reply, did), "the time of f%u: %s", op->a, reply_shown(reply));
     if (!did)
         return;
     filter->expires = op->kind == EXPIRE;
-    change(filter);
+    model_change(filter);
 }
 
 static void check_simple(struct model *model, const struct op *op, const redisReply *reply)
@@ -417,28 +342,29 @@ static void check_simple(struct model *model, const struct op *op, const redisRe
 
     switch (op->kind) {
     case EXISTS:
-        demand(model, reply->type == REDIS_REPLY_INTEGER, "BF.EXISTS: %s", shown(reply));
-        demand(model, !filter->in[op->items[0]] || reply->integer == 1, "item:%u of f%u is absent", op->items[0], op->a);
+        demand(model, reply->type == REDIS_REPLY_INTEGER, "BF.EXISTS: %s", reply_shown(reply));
+        demand(model, !filter->in[op->items[0]] || reply->integer == 1, "item:%u of f%u is absent", op->items[0],
+               op->a);
         demand(model, filter->exists || reply->integer == 0, "an item of a filter that is not there");
         break;
     case RESERVE:
-        demand(model, filter->exists ? is_error(reply) : is_ok(reply), "BF.RESERVE: %s", shown(reply));
+        demand(model, filter->exists ? is_error(reply) : is_ok(reply), "BF.RESERVE: %s", reply_shown(reply));
         if (!filter->exists)
             make(filter, &choices[op->choice]);
         break;
     case CLEAR:
-        demand(model, filter->exists ? is_ok(reply) : is_error(reply), "BF.CLEAR: %s", shown(reply));
+        demand(model, filter->exists ? is_ok(reply) : is_error(reply), "BF.CLEAR: %s", reply_shown(reply));
         if (!filter->exists)
             break;
         memset(filter->in, 0, sizeof(filter->in));
         memset(filter->count_ms, 0, sizeof(filter->count_ms));
         filter->count = 0;
-        change(filter);
+        model_change(filter);
         break;
     case FLUSHALL:
-        demand(model, is_ok(reply), "FLUSHALL: %s", shown(reply));
+        demand(model, is_ok(reply), "FLUSHALL: %s", reply_shown(reply));
         for (unsigned i = 0; i < MODEL_NAMES; i++)
-            drop(&model->filters[i]);
+            model_drop(&model->filters[i]);
         break;
     default:
         demand(model, false, "not a kind that is checked here: %d", (int)op->kind);
@@ -472,31 +398,32 @@ static void check(struct model *model, const struct op *op, const redisReply *re
     }
 }
 
-/* ---- commands that are more than one ---------------------------------------------------------------------------------------------- */
+/* ---- commands that are more than one
+ * ---------------------------------------------------------------------------------------------- */
 
 static void run_expire_soon(struct model *model, redisContext *client, const struct op *op)
 {
     struct model_filter *filter = &model->filters[op->a];
     int64_t deadline = model_now_ms() + PATIENCE_MS;
 
-    demand(model, ask_number(model, client, "PEXPIRE f%u 5", op->a) == filter->exists, "PEXPIRE");
-    while (ask_number(model, client, "EXISTS f%u", op->a) == 1)
+    demand(model, model_ask_number(model, client, "PEXPIRE f%u 5", op->a) == filter->exists, "PEXPIRE");
+    while (model_ask_number(model, client, "EXISTS f%u", op->a) == 1)
         demand(model, model_now_ms() < deadline, "f%u does not expire", op->a);
-    drop(filter);
+    model_drop(filter);
 }
 
 static void run_merge(struct model *model, redisContext *client, const struct op *op)
 {
     struct model_filter *a = &model->filters[op->a], *b = &model->filters[op->b];
-    redisReply *reply = ask(model, client, "BF.MERGE f%u f%u", op->a, op->b);
+    redisReply *reply = model_ask(model, client, "BF.MERGE f%u f%u", op->a, op->b);
     bool ok = is_ok(reply);
 
-    demand(model, ok || is_error(reply), "BF.MERGE: %s", shown(reply));
+    demand(model, ok || is_error(reply), "BF.MERGE: %s", reply_shown(reply));
     demand(model, !ok || b->exists, "a merge of nothing");
     freeReplyObject(reply);
     if (!ok)
         return;
-    uint64_t card = (uint64_t)ask_number(model, client, "BF.CARD f%u", op->a);
+    uint64_t card = (uint64_t)model_ask_number(model, client, "BF.CARD f%u", op->a);
     uint64_t most = a->count > b->count ? a->count : b->count;
     if (!a->exists) {
         *a = *b;
@@ -507,26 +434,26 @@ static void run_merge(struct model *model, redisContext *client, const struct op
     demand(model, card >= most && card <= a->count + b->count, "a merge of %llu and %llu items has %llu",
            (unsigned long long)a->count, (unsigned long long)b->count, (unsigned long long)card);
     a->count = card;
-    change(a);
+    model_change(a);
 }
 
 static void copied(struct model *model, const struct op *op)
 {
     model->filters[op->b] = model->filters[op->a];
     model->filters[op->b].expires = false;
-    change(&model->filters[op->b]);
+    model_change(&model->filters[op->b]);
 }
 
 static void run_restore(struct model *model, redisContext *client, const struct op *op)
 {
-    redisReply *dump = ask(model, client, "DUMP f%u", op->a);
+    redisReply *dump = model_ask(model, client, "DUMP f%u", op->a);
 
     if (!model->filters[op->a].exists) {
-        demand(model, dump->type == REDIS_REPLY_NIL, "a dump of nothing: %s", shown(dump));
+        demand(model, dump->type == REDIS_REPLY_NIL, "a dump of nothing: %s", reply_shown(dump));
     } else {
-        demand(model, dump->type == REDIS_REPLY_STRING, "DUMP: %s", shown(dump));
-        redisReply *reply = ask(model, client, "RESTORE f%u 0 %b REPLACE", op->b, dump->str, dump->len);
-        demand(model, is_ok(reply), "RESTORE: %s", shown(reply));
+        demand(model, dump->type == REDIS_REPLY_STRING, "DUMP: %s", reply_shown(dump));
+        redisReply *reply = model_ask(model, client, "RESTORE f%u 0 %b REPLACE", op->b, dump->str, dump->len);
+        demand(model, is_ok(reply), "RESTORE: %s", reply_shown(reply));
         freeReplyObject(reply);
         copied(model, op);
     }
@@ -539,19 +466,19 @@ static void run_chunks(struct model *model, redisContext *client, const struct o
 
     if (!model->filters[op->a].exists || op->a == op->b)
         return;
-    (void)ask_number(model, client, "DEL f%u", op->b);
-    drop(&model->filters[op->b]);
+    (void)model_ask_number(model, client, "DEL f%u", op->b);
+    model_drop(&model->filters[op->b]);
     for (;;) {
-        redisReply *chunk = ask(model, client, "BF.SCANDUMP f%u %lld", op->a, iterator);
-        demand(model, chunk->type == REDIS_REPLY_ARRAY && chunk->elements == 2, "BF.SCANDUMP: %s", shown(chunk));
+        redisReply *chunk = model_ask(model, client, "BF.SCANDUMP f%u %lld", op->a, iterator);
+        demand(model, chunk->type == REDIS_REPLY_ARRAY && chunk->elements == 2, "BF.SCANDUMP: %s", reply_shown(chunk));
         iterator = chunk->element[0]->integer;
         if (iterator == 0) {
             freeReplyObject(chunk);
             break;
         }
-        redisReply *reply =
-            ask(model, client, "BF.LOADCHUNK f%u %lld %b", op->b, iterator, chunk->element[1]->str, chunk->element[1]->len);
-        demand(model, is_ok(reply), "BF.LOADCHUNK: %s", shown(reply));
+        redisReply *reply = model_ask(model, client, "BF.LOADCHUNK f%u %lld %b", op->b, iterator,
+                                      chunk->element[1]->str, chunk->element[1]->len);
+        demand(model, is_ok(reply), "BF.LOADCHUNK: %s", reply_shown(reply));
         freeReplyObject(reply);
         freeReplyObject(chunk);
     }
@@ -564,9 +491,9 @@ static void run_save(struct model *model, redisContext *client)
     int64_t deadline = model_now_ms() + PATIENCE_MS;
 
     for (;;) {
-        redisReply *reply = ask(model, client, "SAVE");
+        redisReply *reply = model_ask(model, client, "SAVE");
         bool ok = is_ok(reply);
-        demand(model, ok || (is_error(reply) && strstr(reply->str, "in progress")), "SAVE: %s", shown(reply));
+        demand(model, ok || (is_error(reply) && strstr(reply->str, "in progress")), "SAVE: %s", reply_shown(reply));
         freeReplyObject(reply);
         if (ok)
             break;
@@ -578,9 +505,9 @@ static void run_save(struct model *model, redisContext *client)
 
 static void run_rewrite(struct model *model, redisContext *client)
 {
-    redisReply *reply = ask(model, client, "BGREWRITEAOF");
+    redisReply *reply = model_ask(model, client, "BGREWRITEAOF");
 
-    demand(model, reply->type == REDIS_REPLY_STATUS || is_error(reply), "BGREWRITEAOF: %s", shown(reply));
+    demand(model, reply->type == REDIS_REPLY_STATUS || is_error(reply), "BGREWRITEAOF: %s", reply_shown(reply));
     freeReplyObject(reply);
 }
 
@@ -598,12 +525,12 @@ static void run_exec(struct model *model, redisContext *client)
     }
     redisAppendCommand(client, "EXEC");
     for (unsigned i = 0; i <= n; i++) {
-        redisReply *reply = take_reply(model, client);
-        demand(model, reply->type == REDIS_REPLY_STATUS, "MULTI or a queued command: %s", shown(reply));
+        redisReply *reply = model_reply(model, client);
+        demand(model, reply->type == REDIS_REPLY_STATUS, "MULTI or a queued command: %s", reply_shown(reply));
         freeReplyObject(reply);
     }
-    redisReply *reply = take_reply(model, client);
-    demand(model, reply->type == REDIS_REPLY_ARRAY && reply->elements == n, "EXEC: %s", shown(reply));
+    redisReply *reply = model_reply(model, client);
+    demand(model, reply->type == REDIS_REPLY_ARRAY && reply->elements == n, "EXEC: %s", reply_shown(reply));
     for (unsigned i = 0; i < n; i++)
         check(model, &ops[i], reply->element[i]);
     freeReplyObject(reply);
@@ -645,127 +572,7 @@ void model_step(struct model *model, redisContext *client)
         break;
     }
     append(client, &command);
-    redisReply *reply = take_reply(model, client);
+    redisReply *reply = model_reply(model, client);
     check(model, &op, reply);
     freeReplyObject(reply);
-}
-
-/* ---- the whole ------------------------------------------------------------------------------------------------------------------ */
-
-/* Asks for all items at once. */
-static redisReply *ask_all(struct model *model, redisContext *client, unsigned name)
-{
-    static char text[MODEL_ITEMS + 2][16];
-    static const char *argv[MODEL_ITEMS + 2];
-    static size_t len[MODEL_ITEMS + 2];
-    int argc = 0;
-
-    len[argc] = (size_t)snprintf(text[argc], 16, "BF.MEXISTS");
-    argv[argc] = text[argc];
-    argc++;
-    len[argc] = (size_t)snprintf(text[argc], 16, "f%u", name);
-    argv[argc] = text[argc];
-    argc++;
-    for (unsigned i = 0; i < MODEL_ITEMS; i++, argc++) {
-        len[argc] = (size_t)snprintf(text[argc], 16, "item:%u", i);
-        argv[argc] = text[argc];
-    }
-    redisAppendCommandArgv(client, argc, argv, len);
-    redisReply *reply = take_reply(model, client);
-    demand(model, reply->type == REDIS_REPLY_ARRAY && reply->elements == MODEL_ITEMS, "BF.MEXISTS: %s", shown(reply));
-    return reply;
-}
-
-static void check_filter(struct model *model, redisContext *client, unsigned name)
-{
-    struct model_filter *filter = &model->filters[name];
-
-    demand(model, ask_number(model, client, "EXISTS f%u", name) == filter->exists, "f%u is there or not", name);
-    if (!filter->exists)
-        return;
-    int64_t card = ask_number(model, client, "BF.CARD f%u", name);
-    demand(model, card == (int64_t)filter->count, "f%u has %lld items instead of %llu", name, (long long)card,
-           (unsigned long long)filter->count);
-    int64_t ttl = ask_number(model, client, "PTTL f%u", name);
-    demand(model, filter->expires ? ttl > 0 : ttl == -1, "f%u has %lld ms to live", name, (long long)ttl);
-    redisReply *reply = ask_all(model, client, name);
-    for (unsigned i = 0; i < MODEL_ITEMS; i++) {
-        bool present = is_number(reply->element[i], 1);
-        demand(model, present || !filter->in[i], "item:%u of f%u is absent", i, name);
-        if (filter->in[i] || filter->adopted)
-            continue;
-        model->asked++;
-        model->present += present;
-        model->expected += filter->rate;
-    }
-    freeReplyObject(reply);
-}
-
-void model_check(struct model *model, redisContext *client)
-{
-    for (unsigned i = 0; i < MODEL_NAMES; i++)
-        check_filter(model, client, i);
-}
-
-void model_revert(struct model *model)
-{
-    memcpy(model->filters, model->saved, sizeof(model->filters));
-}
-
-/* What the daemon has of a filter that had changed as a whole within the horizon: any of its versions. */
-static void adopt(struct model *model, redisContext *client, unsigned name)
-{
-    struct model_filter *filter = &model->filters[name];
-    bool exists = ask_number(model, client, "EXISTS f%u", name) == 1;
-
-    drop(filter);
-    if (!exists)
-        return;
-    filter->exists = filter->adopted = true;
-    filter->count = (uint64_t)ask_number(model, client, "BF.CARD f%u", name);
-    filter->expires = ask_number(model, client, "PTTL f%u", name) > 0;
-    redisReply *reply = ask_all(model, client, name);
-    for (unsigned i = 0; i < MODEL_ITEMS; i++)
-        filter->in[i] = is_number(reply->element[i], 1);
-    freeReplyObject(reply);
-}
-
-static void reconcile(struct model *model, redisContext *client, unsigned name, int64_t horizon_ms)
-{
-    struct model_filter *filter = &model->filters[name];
-    uint64_t young = 0;
-
-    demand(model, ask_number(model, client, "EXISTS f%u", name) == filter->exists, "f%u is there or not", name);
-    if (!filter->exists)
-        return;
-    redisReply *reply = ask_all(model, client, name);
-    for (unsigned i = 0; i < MODEL_ITEMS; i++) {
-        bool present = is_number(reply->element[i], 1);
-        demand(model, present || !filter->in[i] || filter->in_ms[i] > horizon_ms, "item:%u of f%u is lost", i, name);
-        filter->in[i] = filter->in[i] && present;
-        young += filter->count_ms[i] > horizon_ms;
-    }
-    freeReplyObject(reply);
-    uint64_t card = (uint64_t)ask_number(model, client, "BF.CARD f%u", name);
-    demand(model, card <= filter->count && card + young >= filter->count,
-           "f%u has %llu items: not between %llu less %llu and these", name, (unsigned long long)card,
-           (unsigned long long)filter->count, (unsigned long long)young);
-    filter->count = card;
-}
-
-void model_reconcile(struct model *model, redisContext *client, int64_t horizon_ms)
-{
-    for (unsigned i = 0; i < MODEL_NAMES; i++) {
-        if (model->filters[i].changed_ms > horizon_ms)
-            adopt(model, client, i);
-        else
-            reconcile(model, client, i, horizon_ms);
-    }
-    model_check(model, client);
-}
-
-void model_finish(const struct model *model)
-{
-    demand(model, (double)model->present <= 1.5 * model->expected + 30, "%llu of %llu queries were false positives, %.0f expected",
-           (unsigned long long)model->present, (unsigned long long)model->asked, model->expected);
 }

@@ -11,18 +11,18 @@
 
 #include "rng.h"
 
-#define MODEL_NAMES 8
-#define MODEL_ITEMS 1500
+#define MODEL_NAMES   8
+#define MODEL_ITEMS   1500
 #define MODEL_HISTORY 24
 
 struct model_filter {
     bool exists;
-    bool adopted;      /* taken from the daemon after a crash: parameters are not known */
-    bool fixed;        /* NONSCALING */
-    bool expires;      /* far away */
+    bool adopted; /* taken from the daemon after a crash: parameters are not known */
+    bool fixed;   /* NONSCALING */
+    bool expires; /* far away */
     double rate;
-    uint64_t capacity; /* as reserved */
-    uint64_t count;    /* what BF.CARD says */
+    uint64_t capacity;  /* as reserved */
+    uint64_t count;     /* what BF.CARD says */
     int64_t changed_ms; /* when it was last made, deleted, replaced or given a time */
     bool in[MODEL_ITEMS];
     int64_t in_ms[MODEL_ITEMS];    /* when the add was answered */
@@ -36,7 +36,7 @@ struct model {
     const char *when; /* for messages */
     struct model_filter filters[MODEL_NAMES];
     struct model_filter saved[MODEL_NAMES]; /* as of the last SAVE */
-    char history[MODEL_HISTORY][64]; /* the last changes that were not mere adds, for messages */
+    char history[MODEL_HISTORY][64];        /* the last changes that were not mere adds, for messages */
     uint64_t changes;
     uint64_t commands;
     uint64_t asked, present; /* queries for what was never added, and how many said "present" */
@@ -54,8 +54,8 @@ void model_check(struct model *model, redisContext *client);
 /* After a crash that lost everything since the last SAVE. */
 void model_revert(struct model *model);
 
-/* After a crash that may have lost what was answered after `horizon_ms` (of model_now_ms()): all before is there; what came
- * later is taken from the daemon. */
+/* After a crash that may have lost what was answered after `horizon_ms` (of model_now_ms()): all before is there; what
+ * came later is taken from the daemon. */
 void model_reconcile(struct model *model, redisContext *client, int64_t horizon_ms);
 
 /* At the end: the false positives seen are within the rates. */

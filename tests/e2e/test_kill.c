@@ -1,6 +1,6 @@
-/* kill -9 of the daemon under load from several clients, at random moments, also during saves: what was answered is there,
- * every count is exactly that of the items that are, a transaction is there as a whole or not at all, and `bloomery check`
- * finds nothing wrong with what was left.
+/* kill -9 of the daemon under load from several clients, at random moments, also during saves: what was answered is
+ * there, every count is exactly that of the items that are, a transaction is there as a whole or not at all, and
+ * `bloomery check` finds nothing wrong with what was left.
  *
  * BLOOMERY_KILL_ROUNDS=<n> plays n rounds per policy instead of the few that a run of all tests has time for. */
 #include <criterion/criterion.h>
@@ -22,8 +22,8 @@
 #define NFILTERS    3
 #define MAX_SENT    60000 /* items of a client, from one FLUSHALL to the next */
 #define MAX_BATCH   24
-#define KEEP_ROUNDS 5     /* between FLUSHALLs */
-#define HORIZON_MS  2500  /* everysec: what may be lost, and what a slow machine needs */
+#define KEEP_ROUNDS 5    /* between FLUSHALLs */
+#define HORIZON_MS  2500 /* everysec: what may be lost, and what a slow machine needs */
 
 static struct daemon daemon_under_test;
 
@@ -148,7 +148,8 @@ static void *run_saves(void *arg)
     return NULL;
 }
 
-/* ---- what is there ------------------------------------------------------------------------------------------------------------- */
+/* ---- what is there
+ * ------------------------------------------------------------------------------------------------------------- */
 
 static void ask_presence(redisContext *context, const struct client_thread *client, bool *present)
 {
@@ -283,8 +284,8 @@ Test(kill, no_loses_what_the_process_had_in_memory_at_most)
     play("no", true);
 }
 
-/* Found by the model: the adds to a filter that was created and deleted since the save came back in the next one, which had
- * got the same id after the crash. */
+/* Found by the model: the adds to a filter that was created and deleted since the save came back in the next one, which
+ * had got the same id after the crash. */
 Test(kill, a_filter_created_after_a_crash_has_nothing_of_one_that_was_deleted_before_it)
 {
     const char *const args[] = {"--appendonly", "yes", "--appendfsync", "always", NULL};

@@ -1,8 +1,8 @@
-/* Random commands against the daemon and a model of exact sets, with restarts and kill -9 between: nothing that was answered
- * is absent afterwards, counts are equal, false positives are within the rate.
+/* Random commands against the daemon and a model of exact sets, with restarts and kill -9 between: nothing that was
+ * answered is absent afterwards, counts are equal, false positives are within the rate.
  *
- * BLOOMERY_MODEL_ROUNDS=<n> plays n rounds instead of the few that a run of all tests has time for, BLOOMERY_MODEL_SEED=<n>
- * plays one again. */
+ * BLOOMERY_MODEL_ROUNDS=<n> plays n rounds instead of the few that a run of all tests has time for,
+ * BLOOMERY_MODEL_SEED=<n> plays one again. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "model.h"
 
 #define ROUNDS     6
-#define MAX_STEPS  400 /* of a round */
+#define MAX_STEPS  400  /* of a round */
 #define HORIZON_MS 2500 /* everysec: what may be lost, and what a slow machine needs */
 
 static struct daemon daemon_under_test;
@@ -108,7 +108,16 @@ Test(model, with_appendfsync_no_the_last_moment_is_lost_at_most)
 /* Saves because of the log come all the time. */
 Test(model, a_log_that_is_cut_all_the_time_loses_nothing)
 {
-    static const char *const args[] = {"--appendonly", "yes", "--appendfsync", "always", "--threads", "1",
-                                       "--auto-aof-rewrite-min-size", "4096", "--auto-aof-rewrite-percentage", "1", NULL};
+    static const char *const args[] = {"--appendonly",
+                                       "yes",
+                                       "--appendfsync",
+                                       "always",
+                                       "--threads",
+                                       "1",
+                                       "--auto-aof-rewrite-min-size",
+                                       "4096",
+                                       "--auto-aof-rewrite-percentage",
+                                       "1",
+                                       NULL};
     play(args, ROUNDS / 2, LOSES_NOTHING, LOSES_NOTHING);
 }

@@ -38,8 +38,9 @@ void cmd_object_idletime(struct command_ctx *ctx)
 void cmd_object_freq(struct command_ctx *ctx)
 {
     if (object_is_there(ctx))
-        reply_error(ctx->reply, "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that "
-                                "when switching between policies at runtime LRU and LFU data will take some time to adjust.");
+        reply_error(ctx->reply,
+                    "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that "
+                    "when switching between policies at runtime LRU and LFU data will take some time to adjust.");
 }
 
 void cmd_object_help(struct command_ctx *ctx)

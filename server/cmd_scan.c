@@ -1,7 +1,8 @@
 /* Commands that go through the names: SCAN, KEYS, RANDOMKEY.
  *
- * Threads of the pool do what may take long, and give way after some milliseconds: SCAN by returning what it has so far, as
- * it may at any time, KEYS by going on in another turn. So neither keeps a SAVE or a SHUTDOWN from its thread. */
+ * Threads of the pool do what may take long, and give way after some milliseconds: SCAN by returning what it has so
+ * far, as it may at any time, KEYS by going on in another turn. So neither keeps a SAVE or a SHUTDOWN from its thread.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,7 +26,8 @@ static struct registry *registry_of(struct command_ctx *ctx)
     return ctx->server->registry;
 }
 
-/* A pattern made ready by each worker and pool thread costs microseconds and 10 kB: longer ones are refused. */
+/* Compiled, a pattern takes 10 kB and a name a time that grows with its length: longer ones than anybody needs are
+ * refused. */
 static bool pattern_fits(struct command_ctx *ctx, struct slice pattern)
 {
     if (pattern.len <= GLOB_COMPILED_MAX)
@@ -55,13 +57,14 @@ static void skip_name(void *ctx, struct slice name, struct entry *entry)
     (void)ctx, (void)name, (void)entry;
 }
 
-/* ---- SCAN -------------------------------------------------------------------------------------------------------------- */
+/* ---- SCAN
+ * -------------------------------------------------------------------------------------------------------------- */
 
 struct scan_options {
     uint64_t cursor;
     struct slice pattern; /* {"*", 1} unless MATCH was given */
     int64_t count;
-    bool no_match;        /* a TYPE that is not ours */
+    bool no_match; /* a TYPE that is not ours */
 };
 
 static bool scan_count(struct command_ctx *ctx, struct slice value, int64_t *count_out)
@@ -118,8 +121,10 @@ static uint64_t scan_names(struct server *server, const struct scan_options *opt
     }
 }
 
-/* The names come before the cursor is known, and a reply is written front to back: so they go to a buffer of their own. */
-static void scan(struct server *server, struct reply *reply, const struct scan_options *options, const struct glob *glob)
+/* The names come before the cursor is known, and a reply is written front to back: so they go to a buffer of their own.
+ */
+static void scan(struct server *server, struct reply *reply, const struct scan_options *options,
+                 const struct glob *glob)
 {
     struct buf names;
     buf_init(&names, reply->buf->cap);
@@ -162,7 +167,7 @@ static void defer_scan(struct command_ctx *ctx, const struct scan_options *optio
     command_defer(ctx, scan_job, data);
 }
 
-/* A cursor that cannot have come from here is read as Redis reads one, and is the end. */
+/* Any number is a cursor; one that has not come from here is a place as well. */
 static bool read_cursor(struct slice text, uint64_t *cursor_out)
 {
     int64_t value;
@@ -187,7 +192,8 @@ void cmd_scan(struct command_ctx *ctx)
         defer_scan(ctx, &options);
 }
 
-/* ---- KEYS -------------------------------------------------------------------------------------------------------------- */
+/* ---- KEYS
+ * -------------------------------------------------------------------------------------------------------------- */
 
 struct keys_job {
     bool begun;
@@ -228,7 +234,8 @@ void cmd_keys(struct command_ctx *ctx)
     command_defer(ctx, keys_job, keys);
 }
 
-/* ---- RANDOMKEY --------------------------------------------------------------------------------------------------------- */
+/* ---- RANDOMKEY
+ * --------------------------------------------------------------------------------------------------------- */
 
 /* Keeps one of the names met so far, each as likely as any other. */
 struct lottery {

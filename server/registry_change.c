@@ -35,7 +35,8 @@ void registry_reclaim_table(struct registry *r, struct table *table)
     reclaimer_defer(r->env.reclaimer, table_reclaim, table);
 }
 
-/* ---- names and their holders ------------------------------------------------------------------------------------------- */
+/* ---- names and their holders
+ * ------------------------------------------------------------------------------------------- */
 
 shard_t *registry_shard(struct registry *r, uint64_t hash)
 {
@@ -79,11 +80,13 @@ void registry_remove(struct registry *r, uint64_t hash, _Atomic uint64_t *slot, 
     struct entry *holder = slot_entry(atomic_load_explicit(slot, memory_order_relaxed));
     struct entry *owner = entry_owner(holder);
     shard_remove(registry_shard(r, hash), &r->env, slot);
-    registry_tell(r, &(struct registry_effect){.kind = kind, .id = owner->id, .name = entry_name(holder), .entry = owner});
+    registry_tell(r,
+                  &(struct registry_effect){.kind = kind, .id = owner->id, .name = entry_name(holder), .entry = owner});
     registry_drop(r, holder);
 }
 
-/* ---- creating ---------------------------------------------------------------------------------------------------------- */
+/* ---- creating
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /* Inserts a new entry under its name. REGISTRY_OK, REGISTRY_EXISTS (the entry is not used) or -ENOMEM. */
 static int registry_insert(struct registry *r, struct entry *entry, uint64_t id, struct entry **entry_out)
@@ -104,8 +107,8 @@ static int registry_insert(struct registry *r, struct entry *entry, uint64_t id,
                 atomic_store(&r->next_id, entry->id + 1);
             registry_note_added(r, entry);
             walk_note_added(r, hash, entry);
-            registry_tell(r, &(struct registry_effect){
-                                 .kind = REGISTRY_CREATED, .id = entry->id, .name = name, .entry = entry});
+            registry_tell(
+                r, &(struct registry_effect){.kind = REGISTRY_CREATED, .id = entry->id, .name = name, .entry = entry});
             *entry_out = entry;
         } else {
             status = -ENOMEM;
@@ -158,7 +161,8 @@ int registry_create_quarantined(struct registry *r, struct slice name, uint64_t 
     return status;
 }
 
-/* ---- deleting and renaming --------------------------------------------------------------------------------------------- */
+/* ---- deleting and renaming
+ * --------------------------------------------------------------------------------------------- */
 
 int registry_delete(struct registry *r, struct slice name)
 {
@@ -190,7 +194,8 @@ static int rename_locked(struct registry *r, struct slice from, struct slice to,
     uint64_t from_hash = registry_hash(r, from), to_hash = registry_hash(r, to);
     struct entry *holder, *replaced;
     _Atomic uint64_t *to_slot = registry_slot(r, to_hash, to, &replaced);
-    _Atomic uint64_t *from_slot = registry_slot(r, from_hash, from, &holder); /* after it: to_slot is valid if this is */
+    _Atomic uint64_t *from_slot =
+        registry_slot(r, from_hash, from, &holder); /* after it: to_slot is valid if this is */
     if (!from_slot)
         return REGISTRY_NOT_FOUND;
     if (to_slot && (only_new || to_slot == from_slot))

@@ -5,10 +5,11 @@
 
 #include "registry_internal.h"
 
-#define DUE_TIME_NS  20000            /* as long as this the mutex is held to remove what is due */
-#define WAIT_MAX_MS  (60 * 60 * 1000)
+#define DUE_TIME_NS 20000 /* as long as this the mutex is held to remove what is due */
+#define WAIT_MAX_MS (60 * 60 * 1000)
 
-/* ---- the clock --------------------------------------------------------------------------------------------------------- */
+/* ---- the clock
+ * --------------------------------------------------------------------------------------------------------- */
 
 static int64_t clock_ms(clockid_t clock)
 {
@@ -39,8 +40,8 @@ void registry_release_clock(struct registry *r)
     atomic_store(&r->held_ms, 0);
 }
 
-/* The clock is read before the time, and registry_expire() changes the time before it reads the clock: so a filter whose
- * time is put off is either gone for nobody, or for that command as well. */
+/* The clock is read before the time, and registry_expire() changes the time before it reads the clock: so a filter
+ * whose time is put off is either gone for nobody, or for that command as well. */
 bool registry_time_is_over(const struct registry *r, const struct alias *alias)
 {
     if (atomic_load_explicit(&alias->expires_ms, memory_order_relaxed) == 0)
@@ -56,7 +57,8 @@ void registry_set_clock(struct registry *r, int64_t (*now_ms)(void))
     r->now_ms = now_ms;
 }
 
-/* ---- the heap ---------------------------------------------------------------------------------------------------------- */
+/* ---- the heap
+ * ---------------------------------------------------------------------------------------------------------- */
 
 struct entry *registry_alias(struct slice name, struct entry *owner)
 {
@@ -101,7 +103,8 @@ void registry_expiry(struct registry *r, struct registry_expiry *expiry_out)
     *expiry_out = (struct registry_expiry){.count = count, .avg_ttl_ms = left > 0 ? left : 0};
 }
 
-/* ---- setting a time ---------------------------------------------------------------------------------------------------- */
+/* ---- setting a time
+ * ---------------------------------------------------------------------------------------------------- */
 
 static bool conditions_met(unsigned conditions, int64_t current_ms, int64_t expires_ms)
 {
@@ -115,7 +118,8 @@ static bool conditions_met(unsigned conditions, int64_t current_ms, int64_t expi
 }
 
 /* Gives the filter in the slot another time, 0 for none. */
-static int change_time(struct registry *r, uint64_t hash, _Atomic uint64_t *slot, struct entry *holder, int64_t expires_ms)
+static int change_time(struct registry *r, uint64_t hash, _Atomic uint64_t *slot, struct entry *holder,
+                       int64_t expires_ms)
 {
     struct entry *owner = entry_owner(holder);
     if (expires_ms && !registry_reserve_expiry(r))
@@ -179,7 +183,8 @@ int registry_persist(struct registry *r, struct slice name)
     return status;
 }
 
-/* ---- removing what is due ---------------------------------------------------------------------------------------------- */
+/* ---- removing what is due
+ * ---------------------------------------------------------------------------------------------- */
 
 static int64_t monotonic_ns(void)
 {

@@ -30,7 +30,8 @@ int registry_prepare(struct registry *r, struct slice name, struct bloom_class *
 }
 
 /* Under the mutex. `alias` is there if the filter may have a time; it is used only if it has. */
-static int publish_locked(struct registry *r, struct entry *entry, const struct registry_publication *how, struct entry *alias)
+static int publish_locked(struct registry *r, struct entry *entry, const struct registry_publication *how,
+                          struct entry *alias)
 {
     struct slice name = entry_created_name(entry);
     uint64_t hash = registry_hash(r, name);
@@ -87,5 +88,6 @@ int registry_publish(struct registry *r, struct entry *entry, const struct regis
 
 void registry_abandon(struct registry *r, struct entry *entry)
 {
-    reclaimer_defer(r->env.reclaimer, entry_reclaim, entry); /* it may be gigabytes, and somebody may still be adding to it */
+    reclaimer_defer(r->env.reclaimer, entry_reclaim,
+                    entry); /* it may be gigabytes, and somebody may still be adding to it */
 }

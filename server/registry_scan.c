@@ -1,6 +1,6 @@
-/* A sweep in the order of the hashes. The cursor is the next position in that order, as the upper 48 bits of a hash, and
- * means the same in a table of any size; an entry has one position for its whole life, so whoever is present throughout a
- * sweep is met exactly once. */
+/* A sweep in the order of the hashes. The cursor is the next position in that order, as the upper 48 bits of a hash,
+ * and means the same in a table of any size; an entry has one position for its whole life, so whoever is present
+ * throughout a sweep is met exactly once. */
 #include "registry_internal.h"
 
 #define POSITION_BITS 48
@@ -19,14 +19,14 @@ static uint64_t shard_position(unsigned shard)
 struct sweep {
     const struct registry *registry;
     const struct table *table;
-    uint64_t from;        /* positions before this one have been visited */
+    uint64_t from; /* positions before this one have been visited */
     size_t met;
     void (*visit)(void *ctx, struct slice name, struct entry *entry);
     void *ctx;
 };
 
-/* Visits the entries whose homes are in [home, end). They lie between `home` and the first empty slot at or after `end`,
- * mixed with others, displaced from before or belonging behind. */
+/* Visits the entries whose homes are in [home, end). They lie between `home` and the first empty slot at or after
+ * `end`, mixed with others, displaced from before or belonging behind. */
 static void sweep_homes(struct sweep *s, uint64_t home, uint64_t end)
 {
     uint64_t mask = table_mask(s->table);
@@ -75,7 +75,8 @@ uint64_t registry_scan(const struct registry *r, uint64_t cursor, size_t count,
     return 0;
 }
 
-/* ---- one at random ------------------------------------------------------------------------------------------------------ */
+/* ---- one at random
+ * ------------------------------------------------------------------------------------------------------ */
 
 #define RANDOM_ATTEMPTS  1000 /* a few microseconds */
 #define RANDOM_MIN_COUNT 64   /* with fewer filters most shards are empty */
@@ -89,8 +90,8 @@ static uint64_t next_random(uint64_t *state)
 }
 
 /* A place is chosen out of as many in each shard, however large its table is, until there is somebody in it: so that
- * everybody is as likely. Tables have at most 8/3 as many slots as entries, or the fewest possible; after deletions up to
- * eight times as many, and then each shard is as likely, which have about as many names each. */
+ * everybody is as likely. Tables have at most 8/3 as many slots as entries, or the fewest possible; after deletions up
+ * to eight times as many, and then each shard is as likely, which have about as many names each. */
 bool registry_random(const struct registry *r, uint64_t *random, struct slice *name_out)
 {
     size_t count = registry_count(r);
@@ -117,7 +118,8 @@ bool registry_random(const struct registry *r, uint64_t *random, struct slice *n
     return false;
 }
 
-/* ---- ageing ------------------------------------------------------------------------------------------------------------- */
+/* ---- ageing
+ * ------------------------------------------------------------------------------------------------------------- */
 
 #define AGE_MAX UINT16_C(0x8000)
 

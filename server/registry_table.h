@@ -1,8 +1,8 @@
-/* registry_table: the shards of the registry: open addressing with linear probing, 8-byte slots of a 48-bit pointer and a
- * 16-bit tag. Internal to the registry.
+/* registry_table: the shards of the registry: open addressing with linear probing, 8-byte slots of a 48-bit pointer and
+ * a 16-bit tag. Internal to the registry.
  *
- * Readers go without a lock: slots and table pointers are single atomic words, an entry is never moved within a table, and
- * a replaced table stays readable until its grace period is over. Writers hold the registry's mutex.
+ * Readers go without a lock: slots and table pointers are single atomic words, an entry is never moved within a table,
+ * and a replaced table stays readable until its grace period is over. Writers hold the registry's mutex.
  *
  * Of the 64 bits of a name's hash the top 12 choose the shard, the bits below them the home slot, the lowest 16 are the
  * tag. Homes are therefore in the order of the hashes in a table of any size: that is what SCAN's cursor is made of. */
@@ -11,17 +11,17 @@
 
 #include "entry.h"
 
-#define SHARD_BITS    12
-#define SHARD_COUNT   (1u << SHARD_BITS)
-#define TABLE_MIN_BITS 3                              /* a cache line of slots */
-#define HOME_BITS_MAX 36                              /* 64 - SHARD_BITS - 16 */
-#define SLOT_EMPTY    UINT64_C(0)
-#define SLOT_DELETED  UINT64_C(1)
-#define SLOT_POINTER  ((UINT64_C(1) << 48) - 1)
+#define SHARD_BITS     12
+#define SHARD_COUNT    (1u << SHARD_BITS)
+#define TABLE_MIN_BITS 3  /* a cache line of slots */
+#define HOME_BITS_MAX  36 /* 64 - SHARD_BITS - 16 */
+#define SLOT_EMPTY     UINT64_C(0)
+#define SLOT_DELETED   UINT64_C(1)
+#define SLOT_POINTER   ((UINT64_C(1) << 48) - 1)
 
 struct table {
-    uint32_t bits;             /* log2 of the number of slots */
-    uint32_t used;             /* slots with an entry; written by writers only, as `deleted` */
+    uint32_t bits; /* log2 of the number of slots */
+    uint32_t used; /* slots with an entry; written by writers only, as `deleted` */
     uint32_t deleted;
     _Atomic uint64_t slots[];
 };
@@ -77,8 +77,8 @@ bool shard_insert(shard_t *shard, const struct table_env *env, uint64_t hash, st
 /* Makes sure that the next shard_insert() succeeds. false without memory. */
 bool shard_reserve(shard_t *shard, const struct table_env *env);
 
-/* Puts another entry of the same name into the slot / empties the slot. A table that has become nearly empty is replaced
- * by a smaller one. */
+/* Puts another entry of the same name into the slot / empties the slot. A table that has become nearly empty is
+ * replaced by a smaller one. */
 void slot_replace(_Atomic uint64_t *slot, uint64_t hash, struct entry *entry);
 void shard_remove(shard_t *shard, const struct table_env *env, _Atomic uint64_t *slot);
 

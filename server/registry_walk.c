@@ -1,9 +1,11 @@
-/* The walk takes the shards one after another, each under the mutex for the few thousand entries it has, and yields them
- * outside. What is put into a shard that has been taken is noted as a late item; a shard still to come needs no note. So a
- * rename from a shard not yet taken into one that has been taken is not lost, as it would be by a plain sweep.
+/* The walk takes the shards one after another, each under the mutex for the few thousand entries it has, and yields
+ * them outside. What is put into a shard that has been taken is noted as a late item; a shard still to come needs no
+ * note. So a rename from a shard not yet taken into one that has been taken is not lost, as it would be by a plain
+ * sweep.
  *
- * When the last shard has been yielded the walk freezes: from then on nothing is noted, and the late items that there are
- * make what has been yielded equal to what the registry held at that moment. So a walk ends, however busy the others are. */
+ * When the last shard has been yielded the walk freezes: from then on nothing is noted, and the late items that there
+ * are make what has been yielded equal to what the registry held at that moment. So a walk ends, however busy the
+ * others are. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* What a filter costs beside its bits and its name, with and without a time, and what it costs others when many expire at
- * once. One line per figure: name, value, unit. Argument: how many filters (default 200000). */
+/* What a filter costs beside its bits and its name, with and without a time, and what it costs others when many expire
+ * at once. One line per figure: name, value, unit. Argument: how many filters (default 200000). */
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -140,8 +140,8 @@ int main(int argc, char **argv)
     unsigned n = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 200000;
     struct entry *entry;
     char text[32];
-    if (n == 0 || bloom_pool_create(&pool) || reclaimer_create(&reclaimer) || registry_create(&registry, pool, reclaimer) ||
-        bloom_class_get(pool, &params, NULL, &class, NULL))
+    if (n == 0 || bloom_pool_create(&pool) || reclaimer_create(&reclaimer) ||
+        registry_create(&registry, pool, reclaimer) || bloom_class_get(pool, &params, NULL, &class, NULL))
         return 2;
     rcu_reader_begin();
     size_t before = heap_bytes();

@@ -1,5 +1,5 @@
-/* Filters that expire, as clients see it. The table of replies was written down from a redis-server 7.0.15 asked about a
- * string of the same name. */
+/* Filters that expire, as clients see it. The table of replies was written down from a redis-server 7.0.15 asked about
+ * a string of the same name. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,9 +33,10 @@ static long long now_ms(void)
     return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* ---- replies ----------------------------------------------------------------------------------------------------------- */
+/* ---- replies
+ * ----------------------------------------------------------------------------------------------------------- */
 
-#define NEW "!" /* makes the filter k anew, without a time */
+#define NEW          "!" /* makes the filter k anew, without a time */
 #define NOT_A_NUMBER "-ERR value is not an integer or out of range"
 #define INCOMPATIBLE "-ERR NX and XX, GT or LT options at the same time are not compatible"
 
@@ -46,7 +47,8 @@ static const char *const conversation[][2] = {
     {"PTTL k", ":-2"},
     {"EXPIRETIME k", ":-2"},
     {"PEXPIRETIME k", ":-2"},
-    {"EXPIRE k abc", NOT_A_NUMBER}, /* arguments are read before the filter is looked for, conditions before the number */
+    {"EXPIRE k abc",
+     NOT_A_NUMBER}, /* arguments are read before the filter is looked for, conditions before the number */
     {"EXPIRE k abc foo", "-ERR Unsupported option foo"},
     {"EXPIRE k 10 foo", "-ERR Unsupported option foo"},
     {NEW, ""},
@@ -166,7 +168,8 @@ DAEMON_TEST(the_daemon, expiry, times_agree)
     redisFree(c);
 }
 
-/* ---- vanishing --------------------------------------------------------------------------------------------------------- */
+/* ---- vanishing
+ * --------------------------------------------------------------------------------------------------------- */
 
 static void wait_gone(redisContext *c, const char *name)
 {
@@ -266,12 +269,14 @@ DAEMON_TEST(the_daemon, expiry, renames)
     redisFree(c);
 }
 
-/* ---- restarts ---------------------------------------------------------------------------------------------------------- */
+/* ---- restarts
+ * ---------------------------------------------------------------------------------------------------------- */
 
 static bool filter_files_exist(const char *name)
 {
     char command[600];
-    snprintf(command, sizeof(command), "find '%s/filters' -path '*%s*' -name '*.db' | grep -q .", the_daemon.data, name);
+    snprintf(command, sizeof(command), "find '%s/filters' -path '*%s*' -name '*.db' | grep -q .", the_daemon.data,
+             name);
     return system(command) == 0;
 }
 
@@ -341,7 +346,8 @@ DAEMON_TEST(the_daemon, expiry, restart)
     redisFree(c);
 }
 
-/* What was answered is kept without a save as well: times that were set, changed and removed, and that a filter is gone. */
+/* What was answered is kept without a save as well: times that were set, changed and removed, and that a filter is
+ * gone. */
 DAEMON_TEST(the_daemon, expiry, restart_without_a_save)
 {
     redisContext *c = client_open(the_daemon.port);
@@ -387,12 +393,13 @@ DAEMON_TEST(the_daemon, expiry, restart_without_a_save)
     daemon_restart(&the_daemon);
 }
 
-/* ---- many -------------------------------------------------------------------------------------------------------------- */
+/* ---- many
+ * -------------------------------------------------------------------------------------------------------------- */
 
 #define MANY 50000
 
-/* Many that expire at the same moment: others are served meanwhile, nothing that has expired is answered, and all are gone
- * soon. */
+/* Many that expire at the same moment: others are served meanwhile, nothing that has expired is answered, and all are
+ * gone soon. */
 DAEMON_TEST(the_daemon, expiry, many_at_once)
 {
     redisContext *c = client_open(the_daemon.port), *other = client_open(the_daemon.port);

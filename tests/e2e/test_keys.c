@@ -1,5 +1,5 @@
-/* Commands on names: SCAN, KEYS, RANDOMKEY, RENAMENX, TOUCH, OBJECT, MOVE, SWAPDB, FLUSHALL. Replies to wrong arguments are
- * recorded too (test_corpus.c). */
+/* Commands on names: SCAN, KEYS, RANDOMKEY, RENAMENX, TOUCH, OBJECT, MOVE, SWAPDB, FLUSHALL. Replies to wrong arguments
+ * are recorded too (test_corpus.c). */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,8 +70,15 @@ DAEMON_TEST(the_daemon, keys, scan)
 {
     redisContext *c = client_open(the_daemon.port);
     static int seen[NAMES];
-    static const char *const all[] = {"", "COUNT 1", "COUNT 7", "COUNT 1000", "COUNT 1000000", "MATCH *",
-                                      "MATCH a:* COUNT 100", "TYPE MBbloom--", "type mbbloom-- count 500"};
+    static const char *const all[] = {"",
+                                      "COUNT 1",
+                                      "COUNT 7",
+                                      "COUNT 1000",
+                                      "COUNT 1000000",
+                                      "MATCH *",
+                                      "MATCH a:* COUNT 100",
+                                      "TYPE MBbloom--",
+                                      "type mbbloom-- count 500"};
     make(c, "a", NAMES);
     for (size_t o = 0; o < sizeof(all) / sizeof(all[0]); o++) {
         int calls = scan_all(c, all[o], seen, NAMES);
@@ -103,7 +110,8 @@ DAEMON_TEST(the_daemon, keys, keys_and_random)
     cr_expect_eq(reply->elements, 5000);
     freeReplyObject(reply);
     const char *pair = client_ask(c, "KEYS o[s-u]her:?");
-    cr_expect(strcmp(pair, "[\"other:0\",\"other:1\"]") == 0 || strcmp(pair, "[\"other:1\",\"other:0\"]") == 0, "%s", pair);
+    cr_expect(strcmp(pair, "[\"other:0\",\"other:1\"]") == 0 || strcmp(pair, "[\"other:1\",\"other:0\"]") == 0, "%s",
+              pair);
     int zeros = 0;
     for (int i = 0; i < 500; i++) {
         char name[64];
@@ -125,9 +133,9 @@ struct row {
     const char *command, *reply;
 };
 
-static const char *const frequency =
-    "-ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching between "
-    "policies at runtime LRU and LFU data will take some time to adjust.";
+static const char *const frequency = "-ERR An LFU maxmemory policy is not selected, access frequency not tracked. "
+                                     "Please note that when switching between "
+                                     "policies at runtime LRU and LFU data will take some time to adjust.";
 
 DAEMON_TEST(the_daemon, keys, object_move_swapdb_touch_renamenx)
 {
@@ -179,8 +187,8 @@ DAEMON_TEST(the_daemon, keys, object_move_swapdb_touch_renamenx)
 #define LONG_NAMES 60
 #define NAME_BYTES 60000
 
-/* Patterns that made other matchers take for ever are answered, while SAVE gets its turn between many of them, and clients
- * that are killed in the middle do no harm. */
+/* Patterns that made other matchers take for ever are answered, while SAVE gets its turn between many of them, and
+ * clients that are killed in the middle do no harm. */
 DAEMON_TEST(the_daemon, keys, hostile_patterns)
 {
     redisContext *c = client_open(the_daemon.port), *busy[8];

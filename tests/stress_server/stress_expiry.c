@@ -35,14 +35,14 @@ static _Atomic int failures;
 static _Atomic unsigned char life[MAX_ID];
 static _Atomic long alive, expired;
 
-#define CLAIM(cond, ...)                                                                                                \
-    do {                                                                                                               \
-        if (!(cond)) {                                                                                                 \
-            fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);                                                            \
-            fprintf(stderr, __VA_ARGS__);                                                                              \
-            fputc('\n', stderr);                                                                                       \
-            atomic_fetch_add(&failures, 1);                                                                            \
-        }                                                                                                              \
+#define CLAIM(cond, ...)                                    \
+    do {                                                    \
+        if (!(cond)) {                                      \
+            fprintf(stderr, "%s:%d: ", __FILE__, __LINE__); \
+            fprintf(stderr, __VA_ARGS__);                   \
+            fputc('\n', stderr);                            \
+            atomic_fetch_add(&failures, 1);                 \
+        }                                                   \
     } while (0)
 
 static void begins(uint64_t id)
@@ -174,7 +174,8 @@ static void *racer(void *arg)
 
 static void publish(struct slice name, unsigned what)
 {
-    struct registry_publication how = {.only_new = what & 1, .keep_expiry = what & 2, .expires_ms = what & 4 ? now_ms() + 1 : 0};
+    struct registry_publication how = {
+        .only_new = what & 1, .keep_expiry = what & 2, .expires_ms = what & 4 ? now_ms() + 1 : 0};
     struct entry *entry;
     if (registry_prepare(registry, name, class, false, &entry, NULL) != REGISTRY_OK)
         return;

@@ -1,159 +1,14 @@
-/* Expiry in one thread and with a clock of its own: who is gone when, what is told, what is counted, what a walk yields. */
-#include <criterion/criterion.h>
+/* Expiry in one thread and with a clock of its own: who is gone when, what is told, what is counted. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "rcu.h"
-#include "registry.h"
-#include "registry_effect.h"
-#include "registry_walk.h"
+#include "expiry_rig.h"
 
-static struct bloom_pool *pool;
-static struct reclaimer *reclaimer;
-static struct registry *registry;
-static struct bloom_class *small_class;
+TestSuite(expiry, .init = rig_setup, .fini = rig_teardown, .timeout = 120);
 
-static int64_t now;
-static int64_t clock_step; /* by which it goes on each time it is read */
-
-static int64_t clock_of_the_test(void)
-{
-    now += clock_step;
-    return now - clock_step;
-}
-
-/* ---- what is told ------------------------------------------------------------------------------------------------------ */
-
-static char told[65536]; /* "created a, expiry a 1000, ..." */
-
-static void note(const char *what, struct slice name, const char *more)
-{
-    size_t used = strlen(told);
-    snprintf(told + used, sizeof(told) - used, "%s%s %.*s%s", used ? ", " : "", what, (int)name.len, name.ptr, more);
-}
-
-static void on_effect(void *ctx, const struct registry_effect *effect)
-{
-    static const char *const names[] = {
-        [REGISTRY_CREATED] = "created", [REGISTRY_LOADED] = "loaded",   [REGISTRY_DELETED] = "deleted",
-        [REGISTRY_EXPIRED] = "expired", [REGISTRY_RENAMED] = "renamed", [REGISTRY_EXPIRY] = "expiry",
-        [REGISTRY_CLEARED] = "cleared",
-    };
-    char more[160] = "";
-    size_t n = 0;
-    (void)ctx;
-    if (effect->kind == REGISTRY_RENAMED)
-        n += (size_t)snprintf(more + n, sizeof(more) - n, " to %.*s", (int)effect->to.len, effect->to.ptr);
-    if (effect->replaced_id)
-        n += (size_t)snprintf(more + n, sizeof(more) - n, " for %d", (int)effect->replaced_id);
-    if (effect->expires_ms || effect->kind == REGISTRY_EXPIRY)
-        n += (size_t)snprintf(more + n, sizeof(more) - n, " until %lld", (long long)effect->expires_ms);
-    if (effect->count)
-        snprintf(more + n, sizeof(more) - n, "%zu", effect->count);
-    if (effect->kind == REGISTRY_CLEARED)
-        cr_expect_null(effect->entry);
-    else
-        cr_expect_eq(effect->entry->id, effect->id);
-    note(names[effect->kind], effect->name, more);
-}
-
-#define TOLD(text)                           \
-    do {                                     \
-        cr_expect_str_eq(told, (text));      \
-        told[0] = '\0';                      \
-    } while (0)
-
-static void setup(void)
-{
-    struct bloom_params params = {.capacity = 100, .error_rate = 0.01, .expansion = 2};
-    cr_assert_eq(bloom_pool_create(&pool), 0);
-    cr_assert_eq(reclaimer_create(&reclaimer), 0);
-    cr_assert_eq(registry_create(&registry, pool, reclaimer), 0);
-    cr_assert_eq(bloom_class_get(pool, &params, NULL, &small_class, NULL), 0);
-    now = 1000;
-    clock_step = 0;
-    told[0] = '\0';
-    registry_set_clock(registry, clock_of_the_test);
-    registry_on_effect(registry, on_effect, NULL);
-    rcu_reader_begin();
-}
-
-static void teardown(void)
-{
-    rcu_reader_end();
-    bloom_class_release(small_class);
-    registry_destroy(registry);
-    reclaimer_destroy(reclaimer);
-    bloom_pool_destroy(pool);
-}
-
-TestSuite(expiry, .init = setup, .fini = teardown, .timeout = 120);
-
-/* Everything that has been removed must be free: the pool counts the bytes of all words. */
-static void expect_all_freed(void)
-{
-    size_t removed;
-    cr_assert_eq(registry_clear(registry, &removed), 0);
-    rcu_reader_offline();
-    reclaimer_flush(reclaimer);
-    rcu_reader_online();
-    cr_expect_eq(bloom_pool_bytes(pool), 0);
-}
-
-static struct slice text(const char *s)
-{
-    return (struct slice){s, strlen(s)};
-}
-
-static struct entry *create(const char *name)
-{
-    struct entry *entry = NULL;
-    cr_assert_eq(registry_create_filter(registry, text(name), 0, small_class, &entry, NULL), REGISTRY_OK);
-    return entry;
-}
-
-static int expire(const char *name, int64_t at, unsigned conditions)
-{
-    return registry_expire(registry, text(name), at, conditions);
-}
-
-static struct entry *find(const char *name)
-{
-    return registry_lookup(registry, text(name));
-}
-
-static int64_t expires(const char *name)
-{
-    int64_t at = -1;
-    if (!registry_find_expiry(registry, registry_hash(registry, text(name)), text(name), &at))
-        return -2;
-    return at;
-}
-
-static struct registry_expiry numbers(void)
-{
-    struct registry_expiry expiry;
-    registry_expiry(registry, &expiry);
-    return expiry;
-}
-
-static size_t scanned;
-
-static void count_scanned(void *ctx, struct slice name, struct entry *entry)
-{
-    (void)ctx, (void)name, (void)entry;
-    scanned++;
-}
-
-static size_t scan_all(void)
-{
-    scanned = 0;
-    cr_assert_eq(registry_scan(registry, 0, SIZE_MAX, count_scanned, NULL), 0);
-    return scanned;
-}
-
-/* ---- time -------------------------------------------------------------------------------------------------------------- */
+/* ---- time
+ * -------------------------------------------------------------------------------------------------------------- */
 
 /* A filter is there until its time, and at that moment gone from look-ups and scans, before anybody removes it. */
 Test(expiry, gone_at_its_time)
@@ -244,13 +99,24 @@ Test(expiry, conditions)
 {
     enum { NX = REGISTRY_EXPIRE_NX, XX = REGISTRY_EXPIRE_XX, GT = REGISTRY_EXPIRE_GT, LT = REGISTRY_EXPIRE_LT };
     static const struct condition table[] = {
-        {0, 2000, NX, REGISTRY_OK},           {3000, 2000, NX, REGISTRY_UNCHANGED}, {0, 2000, XX, REGISTRY_UNCHANGED},
-        {3000, 2000, XX, REGISTRY_OK},        {0, 2000, GT, REGISTRY_UNCHANGED},    {3000, 2000, GT, REGISTRY_UNCHANGED},
-        {3000, 3000, GT, REGISTRY_UNCHANGED}, {3000, 3001, GT, REGISTRY_OK},        {0, 2000, LT, REGISTRY_OK},
-        {3000, 2999, LT, REGISTRY_OK},        {3000, 3000, LT, REGISTRY_UNCHANGED}, {3000, 4000, LT, REGISTRY_UNCHANGED},
-        {0, 2000, XX | LT, REGISTRY_UNCHANGED}, {3000, 2000, XX | LT, REGISTRY_OK}, {3000, 4000, XX | GT, REGISTRY_OK},
+        {0, 2000, NX, REGISTRY_OK},
+        {3000, 2000, NX, REGISTRY_UNCHANGED},
+        {0, 2000, XX, REGISTRY_UNCHANGED},
+        {3000, 2000, XX, REGISTRY_OK},
+        {0, 2000, GT, REGISTRY_UNCHANGED},
+        {3000, 2000, GT, REGISTRY_UNCHANGED},
+        {3000, 3000, GT, REGISTRY_UNCHANGED},
+        {3000, 3001, GT, REGISTRY_OK},
+        {0, 2000, LT, REGISTRY_OK},
+        {3000, 2999, LT, REGISTRY_OK},
+        {3000, 3000, LT, REGISTRY_UNCHANGED},
+        {3000, 4000, LT, REGISTRY_UNCHANGED},
+        {0, 2000, XX | LT, REGISTRY_UNCHANGED},
+        {3000, 2000, XX | LT, REGISTRY_OK},
+        {3000, 4000, XX | GT, REGISTRY_OK},
         {0, 1, GT, REGISTRY_UNCHANGED}, /* a condition that is not met also keeps what would be deleted */
-        {3000, 1, NX, REGISTRY_UNCHANGED},    {3000, 1, GT, REGISTRY_UNCHANGED},
+        {3000, 1, NX, REGISTRY_UNCHANGED},
+        {3000, 1, GT, REGISTRY_UNCHANGED},
     };
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         const struct condition *c = &table[i];
@@ -307,8 +173,8 @@ Test(expiry, rename_carries_the_time)
     expect_all_freed();
 }
 
-/* The next ones are removed in the order of their times, no more than asked for, and the time of the first that is left is
- * known. */
+/* The next ones are removed in the order of their times, no more than asked for, and the time of the first that is left
+ * is known. */
 Test(expiry, due_in_order)
 {
     int64_t next;
@@ -341,8 +207,8 @@ Test(expiry, due_in_order)
     cr_expect_eq(numbers().avg_ttl_ms, 0, "not negative");
 }
 
-/* A time that comes in the middle of the command that puts it off: a reader may have found the filter gone at that moment, so
- * it stays gone. */
+/* A time that comes in the middle of the command that puts it off: a reader may have found the filter gone at that
+ * moment, so it stays gone. */
 Test(expiry, comes_while_it_is_put_off)
 {
     unsigned late = 0;
@@ -397,7 +263,8 @@ Test(expiry, far_future)
     cr_expect_eq(scan_all(), 0);
 }
 
-/* ---- entries published when they are complete -------------------------------------------------------------------------- */
+/* ---- entries published when they are complete
+ * -------------------------------------------------------------------------- */
 
 static struct entry *prepare(const char *name)
 {
@@ -420,12 +287,14 @@ Test(expiry, publish)
 
     struct entry *taken = prepare("a");
     cr_expect_eq(registry_publish(registry, taken, &(struct registry_publication){.only_new = true}), REGISTRY_EXISTS);
-    cr_expect_eq(registry_publish(registry, taken, &(struct registry_publication){.expected_id = 77}), REGISTRY_CHANGED);
+    cr_expect_eq(registry_publish(registry, taken, &(struct registry_publication){.expected_id = 77}),
+                 REGISTRY_CHANGED);
     cr_expect_eq(find("a"), a);
     TOLD("");
-    cr_expect_eq(registry_publish(registry, taken,
-                                  &(struct registry_publication){.expected_id = a->id, .keep_expiry = true, .empty = true}),
-                 REGISTRY_OK);
+    cr_expect_eq(
+        registry_publish(registry, taken,
+                         &(struct registry_publication){.expected_id = a->id, .keep_expiry = true, .empty = true}),
+        REGISTRY_OK);
     cr_expect_eq(find("a"), taken);
     cr_expect_eq(expires("a"), 2000);
     cr_expect_eq(numbers().count, 1);
@@ -453,9 +322,11 @@ Test(expiry, publish_over_an_expired_one)
     expire("a", 1100, 0);
     struct entry *fresh = prepare("a"), *other = prepare("a");
     now = 1100;
-    cr_expect_eq(registry_publish(registry, fresh, &(struct registry_publication){.expected_id = old->id}), REGISTRY_CHANGED);
-    cr_expect_eq(registry_publish(registry, fresh, &(struct registry_publication){.only_new = true, .keep_expiry = true}),
-                 REGISTRY_OK);
+    cr_expect_eq(registry_publish(registry, fresh, &(struct registry_publication){.expected_id = old->id}),
+                 REGISTRY_CHANGED);
+    cr_expect_eq(
+        registry_publish(registry, fresh, &(struct registry_publication){.only_new = true, .keep_expiry = true}),
+        REGISTRY_OK);
     cr_expect_eq(expires("a"), 0);
     TOLD("created a, expiry a until 1100, expired a, loaded a");
     cr_expect_eq(registry_publish(registry, other, &(struct registry_publication){.expires_ms = 1050}), REGISTRY_OK);
@@ -488,15 +359,8 @@ Test(expiry, clear)
     expect_all_freed();
 }
 
-static struct slice name_of(unsigned i)
-{
-    static char names[4][32];
-    static unsigned next;
-    char *t = names[next++ % 4];
-    return (struct slice){t, (size_t)snprintf(t, 32, "f%u", i)};
-}
-
-/* ---- the heap ---------------------------------------------------------------------------------------------------------- */
+/* ---- the heap
+ * ---------------------------------------------------------------------------------------------------------- */
 
 static int64_t times[5000]; /* by name; 0: none */
 static int64_t last_due;
@@ -513,7 +377,8 @@ static void note_order(void *ctx, const struct registry_effect *effect)
     ++*n;
 }
 
-/* After times have been set, changed and removed at random the average is that of what is left, and it expires in order. */
+/* After times have been set, changed and removed at random the average is that of what is left, and it expires in
+ * order. */
 Test(expiry, heap_order)
 {
     enum { N = sizeof(times) / sizeof(times[0]) };
@@ -547,7 +412,8 @@ Test(expiry, heap_order)
     cr_expect_eq(n, left);
 }
 
-/* ---- against a model --------------------------------------------------------------------------------------------------- */
+/* ---- against a model
+ * --------------------------------------------------------------------------------------------------- */
 
 #define NAMES 3000
 
@@ -584,8 +450,9 @@ static void model_step(unsigned *state)
         model[a].id = there ? model[a].id : 0;
         break;
     case 4:
-        cr_assert_eq(registry_persist(registry, name_of(a)),
-                     !there ? REGISTRY_NOT_FOUND : model[a].expires ? REGISTRY_OK : REGISTRY_UNCHANGED);
+        cr_assert_eq(registry_persist(registry, name_of(a)), !there             ? REGISTRY_NOT_FOUND
+                                                             : model[a].expires ? REGISTRY_OK
+                                                                                : REGISTRY_UNCHANGED);
         model[a].expires = 0;
         model[a].id = there ? model[a].id : 0;
         break;
@@ -594,7 +461,8 @@ static void model_step(unsigned *state)
         model[a].id = 0;
         break;
     case 6:
-        cr_assert_eq(registry_rename(registry, name_of(a), name_of(b), false, NULL), there ? REGISTRY_OK : REGISTRY_NOT_FOUND);
+        cr_assert_eq(registry_rename(registry, name_of(a), name_of(b), false, NULL),
+                     there ? REGISTRY_OK : REGISTRY_NOT_FOUND);
         if (there && a != b) {
             model[b] = model[a];
             model[a].id = 0;
@@ -607,8 +475,8 @@ static void model_step(unsigned *state)
     }
 }
 
-/* Random changes and a clock that goes on agree with an array, at each step for one name and at the end for all; the heap
- * has exactly those that have a time. */
+/* Random changes and a clock that goes on agree with an array, at each step for one name and at the end for all; the
+ * heap has exactly those that have a time. */
 Test(expiry, agrees_with_a_model)
 {
     unsigned state = 4711;
@@ -639,218 +507,4 @@ Test(expiry, agrees_with_a_model)
         ;
     cr_expect_eq(registry_count(registry), there - with_time);
     expect_all_freed();
-}
-
-/* ---- the walk ---------------------------------------------------------------------------------------------------------- */
-
-struct yielded {
-    uint64_t id;
-    int64_t expires_ms;
-    char name[16];
-};
-
-static struct yielded last[64];
-
-static void take(const struct registry_item *item)
-{
-    struct yielded *y = &last[item->id];
-    y->id = item->entry ? item->id : 0;
-    y->expires_ms = item->expires_ms;
-    snprintf(y->name, sizeof(y->name), "%.*s", (int)item->name.len, item->entry ? item->name.ptr : "");
-}
-
-static int frozen;
-
-static void on_freeze(void *ctx)
-{
-    frozen++;
-    cr_expect_eq(ctx, &frozen);
-}
-
-/* A walk yields times as they are when it ends, whatever changes meanwhile and in whatever order. */
-Test(expiry, walk_yields_the_times_of_one_moment)
-{
-    for (unsigned round = 0; round < 200; round++) {
-        unsigned state = round;
-        struct registry_item item;
-        size_t removed;
-        char name[16];
-        registry_clear(registry, &removed);
-        registry_set_next_id(registry, 1);
-        memset(last, 0, sizeof(last));
-        now = 1000;
-        for (int i = 0; i < 8; i++) {
-            snprintf(name, sizeof(name), "%d", i);
-            create(name);
-            if (i % 2)
-                expire(name, 2000, 0);
-        }
-        frozen = 0;
-        registry_walk_begin(registry);
-        registry_walk_on_freeze(registry, on_freeze, &frozen);
-        for (int step = 0; registry_walk_next(registry, &item) == 1; step++) {
-            take(&item);
-            registry_walk_release(registry, &item);
-            if (frozen) /* what changes from here on is not in it */
-                continue;
-            char other[16];
-            snprintf(name, sizeof(name), "%d", rand_r(&state) % 8);
-            snprintf(other, sizeof(other), "%d", rand_r(&state) % 8);
-            switch (rand_r(&state) % 4) {
-            case 0:
-                expire(name, 3000 + step, 0);
-                break;
-            case 1:
-                registry_persist(registry, text(name));
-                break;
-            case 2:
-                registry_rename(registry, text(name), text(other), false, NULL);
-                break;
-            default:
-                registry_delete(registry, text(name));
-                break;
-            }
-        }
-        registry_walk_end(registry);
-        size_t n = 0;
-        for (int i = 1; i < 64; i++) {
-            if (!last[i].id)
-                continue;
-            n++;
-            struct entry *entry = find(last[i].name);
-            cr_assert(entry && entry->id == last[i].id, "round %u: %s", round, last[i].name);
-            cr_assert_eq(expires(last[i].name), last[i].expires_ms, "round %u: %s", round, last[i].name);
-        }
-        cr_assert_eq(n, scan_all(), "round %u", round);
-    }
-}
-
-/* What has expired when its turn comes is not yielded. */
-Test(expiry, walk_leaves_out_what_has_expired)
-{
-    struct registry_item item;
-    create("a");
-    create("b");
-    expire("a", 1100, 0);
-    now = 1100;
-    registry_walk_begin(registry);
-    cr_assert_eq(registry_walk_next(registry, &item), 1);
-    cr_expect_eq(item.name.ptr[0], 'b');
-    registry_walk_release(registry, &item);
-    cr_expect_eq(registry_walk_next(registry, &item), 0);
-    registry_walk_end(registry);
-}
-
-/* The moment of a walk's state is told once, before the items that follow it. */
-Test(expiry, walk_tells_its_moment)
-{
-    struct registry_item item;
-    frozen = 0;
-    create("a");
-    registry_walk_begin(registry);
-    registry_walk_on_freeze(registry, on_freeze, &frozen);
-    cr_assert_eq(registry_walk_next(registry, &item), 1);
-    registry_walk_release(registry, &item);
-    cr_expect_eq(frozen, 0);
-    expire("a", 2000, 0);
-    cr_assert_eq(registry_walk_next(registry, &item), 1);
-    cr_expect_eq(item.expires_ms, 2000);
-    registry_walk_release(registry, &item);
-    cr_expect_eq(frozen, 1);
-    cr_assert_eq(registry_walk_next(registry, &item), 0);
-    cr_expect_eq(frozen, 1);
-    registry_walk_end(registry);
-    registry_walk_begin(registry);
-    while (registry_walk_next(registry, &item) == 1)
-        registry_walk_release(registry, &item);
-    registry_walk_end(registry);
-    cr_expect_eq(frozen, 1, "it was for that walk");
-}
-
-/* ---- quarantined filters, random names, times of use ------------------------------------------------------------------- */
-
-static uint64_t forgotten;
-
-static void on_forget(void *ctx, uint64_t id)
-{
-    (void)ctx;
-    forgotten = id;
-}
-
-/* A quarantined filter may expire as any other; its files are given up then. */
-Test(expiry, quarantined)
-{
-    registry_on_forget(registry, on_forget, NULL);
-    cr_expect_eq(registry_create_quarantined(registry, text("bad"), 7, "file is short"), REGISTRY_OK);
-    cr_expect_eq(expire("bad", 1100, 0), REGISTRY_OK);
-    cr_expect_str_eq(entry_quarantine_reason(find("bad")), "file is short");
-    cr_expect_eq(registry_quarantined(registry), 1);
-    now = 1100;
-    cr_expect_null(find("bad"));
-    cr_expect_eq(registry_expire_due(registry, 1, NULL), 1);
-    cr_expect_eq(registry_quarantined(registry), 0);
-    cr_expect_eq(forgotten, 7);
-}
-
-#define DRAWS 200000
-
-/* Those that have expired count for a scan's limit: however many there are, a call ends soon. */
-Test(expiry, scan_is_bounded_among_expired)
-{
-    for (unsigned i = 0; i < 20000; i++) {
-        struct entry *entry;
-        cr_assert_eq(registry_create_filter(registry, name_of(i), 0, small_class, &entry, NULL), REGISTRY_OK);
-        registry_expire(registry, name_of(i), 1100, 0);
-    }
-    now = 1100;
-    scanned = 0;
-    cr_expect_neq(registry_scan(registry, 0, 100, count_scanned, NULL), 0);
-    cr_expect_eq(scanned, 0);
-}
-
-/* Every name is as likely as any other, within what chance allows, and an expired one is never drawn. */
-Test(expiry, random_names)
-{
-    enum { LIVE = 1000 };
-    static unsigned drawn[2 * LIVE];
-    uint64_t random = 42;
-    struct slice name;
-    cr_expect_not(registry_random(registry, &random, &name), "nobody is there");
-    for (unsigned i = 0; i < 2 * LIVE; i++) {
-        struct entry *entry;
-        cr_assert_eq(registry_create_filter(registry, name_of(i), 0, small_class, &entry, NULL), REGISTRY_OK);
-        if (i >= LIVE)
-            registry_expire(registry, name_of(i), 1100, 0);
-    }
-    now = 1100;
-    for (unsigned i = 0; i < DRAWS; i++) {
-        char copy[32];
-        cr_assert(registry_random(registry, &random, &name));
-        snprintf(copy, sizeof(copy), "%.*s", (int)name.len, name.ptr);
-        drawn[strtoul(copy + 1, NULL, 10)]++;
-    }
-    for (unsigned i = 0; i < LIVE; i++) /* 200 expected, standard deviation 14 */
-        cr_expect(drawn[i] > 100 && drawn[i] < 300, "f%u was drawn %u times", i, drawn[i]);
-    for (unsigned i = LIVE; i < 2 * LIVE; i++)
-        cr_expect_eq(drawn[i], 0, "f%u has expired", i);
-}
-
-#define DAY_MS (INT64_C(24) * 60 * 60 * 1000)
-
-/* The time of use in two bytes: exact to a unit, and old ones never look fresh if ageing is done as often as it must. */
-Test(expiry, idle_time)
-{
-    struct entry *entry = create("a"), *used = create("b");
-    int64_t start = INT64_C(1000) * DAY_MS;
-    entry_note_use(entry, entry_stamp(start));
-    cr_expect_eq(entry_idle_ms(entry, start), 0);
-    int64_t idle = entry_idle_ms(entry, start + 10 * DAY_MS);
-    cr_expect(idle > 10 * DAY_MS - 65536 && idle <= 10 * DAY_MS + 65536, "%lld", (long long)idle);
-    for (int day = 0; day <= 400; day += 12) {
-        entry_note_use(used, entry_stamp(start + day * DAY_MS));
-        registry_age(registry, start + day * DAY_MS);
-        idle = entry_idle_ms(entry, start + day * DAY_MS);
-        cr_expect(idle + 65536 >= (day < 24 ? day : 24) * DAY_MS, "day %d: %lld", day, (long long)idle);
-        cr_expect_eq(entry_idle_ms(used, start + day * DAY_MS), 0);
-    }
 }

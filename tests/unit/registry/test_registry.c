@@ -87,8 +87,9 @@ Test(registry, names_of_any_bytes_up_to_the_limit)
     cr_expect_eq(registry_count(registry), 4);
     cr_expect_not_null(registry_lookup(registry, (struct slice){big, REGISTRY_MAX_NAME}));
     cr_expect_null(registry_lookup(registry, (struct slice){big, REGISTRY_MAX_NAME - 1}));
-    cr_expect_eq(registry_create_filter(registry, (struct slice){big, REGISTRY_MAX_NAME + 1}, 0, small_class, &entry, &err),
-                 REGISTRY_REFUSED);
+    cr_expect_eq(
+        registry_create_filter(registry, (struct slice){big, REGISTRY_MAX_NAME + 1}, 0, small_class, &entry, &err),
+        REGISTRY_REFUSED);
     cr_expect_not_null(strstr(err.text, "65535"), "%s", err.text);
     free(big);
 }
@@ -261,8 +262,8 @@ static void freeze(void *ctx, struct slice name, struct entry *entry)
     snprintf(frozen[nfrozen++].name, sizeof(frozen[0].name), "%.*s", (int)name.len, name.ptr);
 }
 
-/* A walk in the middle of creations, deletions, renames and a clear yields exactly what was there at one moment: that of
- * the step in which it came to the end of the shards (whose changes are the last ones that can be seen). */
+/* A walk in the middle of creations, deletions, renames and a clear yields exactly what was there at one moment: that
+ * of the step in which it came to the end of the shards (whose changes are the last ones that can be seen). */
 Test(registry, walk_yields_one_moment)
 {
     for (unsigned round = 0; round < 60; round++) {

@@ -1,0 +1,44 @@
+/* expiry_rig: a registry with a clock of its own, whose effects are noted, for tests in one thread. */
+#ifndef BLOOMERY_TEST_EXPIRY_RIG_H
+#define BLOOMERY_TEST_EXPIRY_RIG_H
+
+#include <criterion/criterion.h>
+#include <stdint.h>
+
+#include "rcu.h"
+#include "registry.h"
+#include "registry_effect.h"
+
+extern struct registry *registry;
+extern struct reclaimer *reclaimer;
+extern struct bloom_class *small_class;
+extern int64_t now;        /* the registry's clock; 1000 at the start */
+extern int64_t clock_step; /* by which it goes on each time it is read */
+extern char told[65536];   /* the effects so far: "created a, expiry a until 1000, ..." */
+extern size_t scanned;     /* names that count_scanned() was called for */
+
+/* What was told since the last time. */
+#define TOLD(text)                      \
+    do {                                \
+        cr_expect_str_eq(told, (text)); \
+        told[0] = '\0';                 \
+    } while (0)
+
+void rig_setup(void); /* for a TestSuite */
+void rig_teardown(void);
+
+void expect_all_freed(void); /* removes all filters: the pool counts the bytes of all words */
+
+struct slice text(const char *s);
+struct slice name_of(unsigned i); /* "f<i>", valid until the fourth call after */
+
+struct entry *create(const char *name);
+int expire(const char *name, int64_t at, unsigned conditions);
+struct entry *find(const char *name);
+int64_t expires(const char *name); /* -2: there is no such filter */
+struct registry_expiry numbers(void);
+
+void count_scanned(void *ctx, struct slice name, struct entry *entry);
+size_t scan_all(void); /* how many there are */
+
+#endif

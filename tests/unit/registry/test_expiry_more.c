@@ -1,0 +1,227 @@
+/* Expiry in one thread and with a clock of its own: what a walk yields, quarantined filters, random names, times of
+ * use. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "expiry_rig.h"
+#include "registry_walk.h"
+
+TestSuite(expiry_more, .init = rig_setup, .fini = rig_teardown, .timeout = 120);
+
+/* ---- the walk
+ * ---------------------------------------------------------------------------------------------------------- */
+
+struct yielded {
+    uint64_t id;
+    int64_t expires_ms;
+    char name[16];
+};
+
+static struct yielded last[64];
+
+static void take(const struct registry_item *item)
+{
+    struct yielded *y = &last[item->id];
+    y->id = item->entry ? item->id : 0;
+    y->expires_ms = item->expires_ms;
+    snprintf(y->name, sizeof(y->name), "%.*s", (int)item->name.len, item->entry ? item->name.ptr : "");
+}
+
+static int frozen;
+
+static void on_freeze(void *ctx)
+{
+    frozen++;
+    cr_expect_eq(ctx, &frozen);
+}
+
+/* A walk yields times as they are when it ends, whatever changes meanwhile and in whatever order. */
+Test(expiry_more, walk_yields_the_times_of_one_moment)
+{
+    for (unsigned round = 0; round < 200; round++) {
+        unsigned state = round;
+        struct registry_item item;
+        size_t removed;
+        char name[16];
+        registry_clear(registry, &removed);
+        registry_set_next_id(registry, 1);
+        memset(last, 0, sizeof(last));
+        now = 1000;
+        for (int i = 0; i < 8; i++) {
+            snprintf(name, sizeof(name), "%d", i);
+            create(name);
+            if (i % 2)
+                expire(name, 2000, 0);
+        }
+        frozen = 0;
+        registry_walk_begin(registry);
+        registry_walk_on_freeze(registry, on_freeze, &frozen);
+        for (int step = 0; registry_walk_next(registry, &item) == 1; step++) {
+            take(&item);
+            registry_walk_release(registry, &item);
+            if (frozen) /* what changes from here on is not in it */
+                continue;
+            char other[16];
+            snprintf(name, sizeof(name), "%d", rand_r(&state) % 8);
+            snprintf(other, sizeof(other), "%d", rand_r(&state) % 8);
+            switch (rand_r(&state) % 4) {
+            case 0:
+                expire(name, 3000 + step, 0);
+                break;
+            case 1:
+                registry_persist(registry, text(name));
+                break;
+            case 2:
+                registry_rename(registry, text(name), text(other), false, NULL);
+                break;
+            default:
+                registry_delete(registry, text(name));
+                break;
+            }
+        }
+        registry_walk_end(registry);
+        size_t n = 0;
+        for (int i = 1; i < 64; i++) {
+            if (!last[i].id)
+                continue;
+            n++;
+            struct entry *entry = find(last[i].name);
+            cr_assert(entry && entry->id == last[i].id, "round %u: %s", round, last[i].name);
+            cr_assert_eq(expires(last[i].name), last[i].expires_ms, "round %u: %s", round, last[i].name);
+        }
+        cr_assert_eq(n, scan_all(), "round %u", round);
+    }
+}
+
+/* What has expired when its turn comes is not yielded. */
+Test(expiry_more, walk_leaves_out_what_has_expired)
+{
+    struct registry_item item;
+    create("a");
+    create("b");
+    expire("a", 1100, 0);
+    now = 1100;
+    registry_walk_begin(registry);
+    cr_assert_eq(registry_walk_next(registry, &item), 1);
+    cr_expect_eq(item.name.ptr[0], 'b');
+    registry_walk_release(registry, &item);
+    cr_expect_eq(registry_walk_next(registry, &item), 0);
+    registry_walk_end(registry);
+}
+
+/* The moment of a walk's state is told once, before the items that follow it. */
+Test(expiry_more, walk_tells_its_moment)
+{
+    struct registry_item item;
+    frozen = 0;
+    create("a");
+    registry_walk_begin(registry);
+    registry_walk_on_freeze(registry, on_freeze, &frozen);
+    cr_assert_eq(registry_walk_next(registry, &item), 1);
+    registry_walk_release(registry, &item);
+    cr_expect_eq(frozen, 0);
+    expire("a", 2000, 0);
+    cr_assert_eq(registry_walk_next(registry, &item), 1);
+    cr_expect_eq(item.expires_ms, 2000);
+    registry_walk_release(registry, &item);
+    cr_expect_eq(frozen, 1);
+    cr_assert_eq(registry_walk_next(registry, &item), 0);
+    cr_expect_eq(frozen, 1);
+    registry_walk_end(registry);
+    registry_walk_begin(registry);
+    while (registry_walk_next(registry, &item) == 1)
+        registry_walk_release(registry, &item);
+    registry_walk_end(registry);
+    cr_expect_eq(frozen, 1, "it was for that walk");
+}
+
+/* ---- quarantined filters, random names, times of use
+ * ------------------------------------------------------------------- */
+
+static uint64_t forgotten;
+
+static void on_forget(void *ctx, uint64_t id)
+{
+    (void)ctx;
+    forgotten = id;
+}
+
+/* A quarantined filter may expire as any other; its files are given up then. */
+Test(expiry_more, quarantined)
+{
+    registry_on_forget(registry, on_forget, NULL);
+    cr_expect_eq(registry_create_quarantined(registry, text("bad"), 7, "file is short"), REGISTRY_OK);
+    cr_expect_eq(expire("bad", 1100, 0), REGISTRY_OK);
+    cr_expect_str_eq(entry_quarantine_reason(find("bad")), "file is short");
+    cr_expect_eq(registry_quarantined(registry), 1);
+    now = 1100;
+    cr_expect_null(find("bad"));
+    cr_expect_eq(registry_expire_due(registry, 1, NULL), 1);
+    cr_expect_eq(registry_quarantined(registry), 0);
+    cr_expect_eq(forgotten, 7);
+}
+
+#define DRAWS 200000
+
+/* Those that have expired count for a scan's limit: however many there are, a call ends soon. */
+Test(expiry_more, scan_is_bounded_among_expired)
+{
+    for (unsigned i = 0; i < 20000; i++) {
+        struct entry *entry;
+        cr_assert_eq(registry_create_filter(registry, name_of(i), 0, small_class, &entry, NULL), REGISTRY_OK);
+        registry_expire(registry, name_of(i), 1100, 0);
+    }
+    now = 1100;
+    scanned = 0;
+    cr_expect_neq(registry_scan(registry, 0, 100, count_scanned, NULL), 0);
+    cr_expect_eq(scanned, 0);
+}
+
+/* Every name is as likely as any other, within what chance allows, and an expired one is never drawn. */
+Test(expiry_more, random_names)
+{
+    enum { LIVE = 1000 };
+    static unsigned drawn[2 * LIVE];
+    uint64_t random = 42;
+    struct slice name;
+    cr_expect_not(registry_random(registry, &random, &name), "nobody is there");
+    for (unsigned i = 0; i < 2 * LIVE; i++) {
+        struct entry *entry;
+        cr_assert_eq(registry_create_filter(registry, name_of(i), 0, small_class, &entry, NULL), REGISTRY_OK);
+        if (i >= LIVE)
+            registry_expire(registry, name_of(i), 1100, 0);
+    }
+    now = 1100;
+    for (unsigned i = 0; i < DRAWS; i++) {
+        char copy[32];
+        cr_assert(registry_random(registry, &random, &name));
+        snprintf(copy, sizeof(copy), "%.*s", (int)name.len, name.ptr);
+        drawn[strtoul(copy + 1, NULL, 10)]++;
+    }
+    for (unsigned i = 0; i < LIVE; i++) /* 200 expected, standard deviation 14 */
+        cr_expect(drawn[i] > 100 && drawn[i] < 300, "f%u was drawn %u times", i, drawn[i]);
+    for (unsigned i = LIVE; i < 2 * LIVE; i++)
+        cr_expect_eq(drawn[i], 0, "f%u has expired", i);
+}
+
+#define DAY_MS (INT64_C(24) * 60 * 60 * 1000)
+
+/* The time of use in two bytes: exact to a unit, and old ones never look fresh if ageing is done as often as it must.
+ */
+Test(expiry_more, idle_time)
+{
+    struct entry *entry = create("a"), *used = create("b");
+    int64_t start = INT64_C(1000) * DAY_MS;
+    entry_note_use(entry, entry_stamp(start));
+    cr_expect_eq(entry_idle_ms(entry, start), 0);
+    int64_t idle = entry_idle_ms(entry, start + 10 * DAY_MS);
+    cr_expect(idle > 10 * DAY_MS - 65536 && idle <= 10 * DAY_MS + 65536, "%lld", (long long)idle);
+    for (int day = 0; day <= 400; day += 12) {
+        entry_note_use(used, entry_stamp(start + day * DAY_MS));
+        registry_age(registry, start + day * DAY_MS);
+        idle = entry_idle_ms(entry, start + day * DAY_MS);
+        cr_expect(idle + 65536 >= (day < 24 ? day : 24) * DAY_MS, "day %d: %lld", day, (long long)idle);
+        cr_expect_eq(entry_idle_ms(used, start + day * DAY_MS), 0);
+    }
+}

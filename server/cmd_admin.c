@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "conn.h"
 #include "handlers.h"
 #include "journal.h"
 #include "log.h"
@@ -98,7 +99,11 @@ void cmd_waitaof(struct command_ctx *ctx)
     } else if (!read_timeout(ctx, 3, &ms)) {
         return;
     } else if (local > 0 && server_config(ctx->server)->appendonly) {
-        command_defer(ctx, wait_for_log, NULL);
+        /* Nothing waits inside EXEC, as in Redis; and what EXEC writes reaches the log when it ends, not before. */
+        if (conn_of_session(ctx->session)->in_exec)
+            buf_append(ctx->reply->buf, NONE_LOCAL_NONE_REMOTE, strlen(NONE_LOCAL_NONE_REMOTE));
+        else
+            command_defer(ctx, wait_for_log, NULL);
     } else if (local > 0) {
         reply_error(ctx->reply, "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.");
     } else if (replicas == 0) {

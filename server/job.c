@@ -63,9 +63,12 @@ static void job_done(uv_work_t *work, int status)
     if (job->command.again && !conn->closing)
         conn_close(conn);
     timing_deferred_done(&job->timing, conn->worker);
+    struct worker *worker = conn->worker; /* the connection may go now */
     conn_deferred_done(conn, &job->out, job->row, job->no_reply);
     free(job->command.data);
     free(job);
+    if (worker->stopping) /* no end of an iteration does it any more, and other jobs may wait for all readers */
+        worker_pause_reading(worker);
 }
 
 /* Cannot fail: uv_queue_work() refuses nothing but a missing function. */

@@ -532,3 +532,27 @@ DAEMON_TEST(the_daemon, content, replacements_at_the_same_time)
         pthread_join(destroyers[i], NULL);
     expect(client, "+PONG", "PING");
 }
+
+/* Merges wait for all workers to have looked away, also when these are at their end and other jobs come back to them. */
+DAEMON_TEST(the_daemon, content, the_end_in_the_middle_of_merges)
+{
+    enum { CLIENTS = 12, EACH = 20 };
+    redisContext *busy[CLIENTS];
+    expect(client, "+OK", "BF.RESERVE a 0.001 5000000");
+    expect(client, "+OK", "BF.RESERVE b 0.001 5000000");
+    for (int i = 0; i < CLIENTS; i++) {
+        busy[i] = client_open(the_daemon.port);
+        for (int n = 0; n < EACH; n++)
+            redisAppendCommand(busy[i], i % 3 ? "BF.MERGE a b" : "COPY b copy:%d REPLACE", i);
+        int done = 0;
+        while (!done)
+            cr_assert_eq(redisBufferWrite(busy[i], &done), REDIS_OK);
+    }
+    redisReply *reply;
+    cr_assert_eq(redisGetReply(busy[1], (void **)&reply), REDIS_OK);
+    freeReplyObject(reply);
+    freeReplyObject(redisCommand(client, "SHUTDOWN NOSAVE"));
+    daemon_wait(&the_daemon);
+    for (int i = 0; i < CLIENTS; i++)
+        redisFree(busy[i]);
+}

@@ -156,6 +156,19 @@ DAEMON_TEST(the_daemon, transactions, deferred_commands_run_in_their_place)
     redisFree(c);
 }
 
+/* The log gets what EXEC writes when it ends: a wait for the disk inside would be for ever. */
+DAEMON_TEST(the_daemon, transactions, nothing_waits_for_the_log_inside)
+{
+    redisContext *c = client_open(the_daemon.port);
+    expect(c, "+OK", "MULTI");
+    expect(c, "+QUEUED", "BF.ADD f one");
+    expect(c, "+QUEUED", "WAITAOF 1 0 0");
+    expect(c, "+QUEUED", "BF.ADD f two");
+    expect(c, "[:1,[:0,:0],:1]", "EXEC");
+    expect(c, "[:1,:0]", "WAITAOF 1 0 0");
+    redisFree(c);
+}
+
 /* redis-py's pipeline(): a thousand commands in one transaction; items that are longer than usual, and a batch that is
  * run in slices elsewhere. */
 DAEMON_TEST(the_daemon, transactions, large_ones)

@@ -53,15 +53,9 @@ void cmd_bgsave(struct command_ctx *ctx)
 /* A save lets the log be cut: what a rewrite is for. */
 void cmd_bgrewriteaof(struct command_ctx *ctx)
 {
-    switch (saver_start(ctx->server->saver, true)) {
-    case SAVER_STARTED:
-        reply_status(ctx->reply, "Background append only file rewriting started");
-        return;
-    case SAVER_SCHEDULED:
-    case SAVER_BUSY:
-        reply_status(ctx->reply, "Background append only file rewriting scheduled");
-        return;
-    }
+    reply_status(ctx->reply, saver_rewrite(ctx->server->saver) == SAVER_STARTED
+                                 ? "Background append only file rewriting started"
+                                 : "Background append only file rewriting scheduled");
 }
 
 void cmd_lastsave(struct command_ctx *ctx)

@@ -330,6 +330,19 @@ enum saver_request saver_start(struct saver *saver, bool schedule)
     return result;
 }
 
+enum saver_request saver_rewrite(struct saver *saver)
+{
+    pthread_mutex_lock(&saver->lock);
+    bool waits = busy(saver);
+    saver->again |= waits;
+    if (!waits) {
+        saver->for_log = true;
+        request(saver);
+    }
+    pthread_mutex_unlock(&saver->lock);
+    return waits ? SAVER_SCHEDULED : SAVER_STARTED;
+}
+
 int saver_run(struct saver *saver, struct errbuf *err)
 {
     pthread_mutex_lock(&saver->lock);

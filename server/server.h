@@ -98,7 +98,7 @@ struct server {
     struct slowlog *slowlog;
     struct latency *latency;
     struct stats_sampler sampler;
-    uint64_t grown_base;                /* bloom_pool_grown() at the last reset */
+    _Atomic uint64_t grown_base;        /* bloom_pool_grown() at the last reset */
     _Atomic uint64_t peak_bytes;        /* most memory for bits so far */
     _Atomic int64_t main_user_usec;     /* CPU time of the main thread */
     _Atomic int64_t main_sys_usec;

@@ -41,7 +41,7 @@ static void saves(struct info *info, const struct saver_info *saver)
     info_line(info, "rdb_saves:%" PRIu64, saver->saves);
     info_line(info, "rdb_last_cow_size:0");
     info_line(info, "rdb_last_load_keys_expired:%zu", atomic_load_explicit(&info->server->load_expired, memory_order_relaxed));
-    info_line(info, "rdb_last_load_keys_loaded:%zu", info->server->loaded_filters);
+    info_line(info, "rdb_last_load_keys_loaded:%zu", atomic_load(&info->server->loaded_filters));
     if (saver->last_error[0] != '\0')
         info_line(info, "last_save_error:%s", saver->last_error);
 }

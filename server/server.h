@@ -104,7 +104,7 @@ struct server {
     _Atomic int64_t main_sys_usec;
     pthread_mutex_t bf_totals_lock;
     struct bf_totals bf_totals;         /* the last result; under its lock */
-    size_t loaded_filters;              /* at the start */
+    _Atomic size_t loaded_filters;            /* at the start */
     _Atomic size_t load_expired;        /* filters of the data directory that had expired by then */
     int port;                           /* TCP port that is listened on, 0 if none */
     int64_t started_ms;                 /* monotonic */

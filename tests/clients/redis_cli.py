@@ -29,6 +29,9 @@ def cli(*arguments, data=None, port=PORT, status=0, text=True):
     return done.stdout
 
 
+PROMPT = r"(127\.0\.0\.1:\d+(\(TX\))?|not connected)> "
+
+
 class Running:
     """A redis-cli that goes on until it is closed, with a terminal if it is to be one's."""
 
@@ -54,6 +57,11 @@ class Running:
 
     def type(self, text):
         os.write(self.fd, text.encode())
+
+    def command(self, text, pattern):
+        """Types a command; waits for what is to come and for the prompt behind it, before which typing would be lost."""
+        self.type(text + "\r")
+        return self.wait_for(f"(?s)(?:{pattern}).*?{PROMPT}")
 
     def wait_for(self, pattern):
         """Waits until what came since the last call matches; returns the match."""
@@ -186,29 +194,21 @@ def test_a_terminal():
     cli("FLUSHALL")
     for protocol in ([], ["-3"]):
         with Running(*protocol, terminal=True) as shell:
-            shell.wait_for(r"127\.0\.0\.1:\d+> ")
+            shell.wait_for(PROMPT)
             shell.type("BF.RESE\t")  # from COMMAND DOCS, which is asked for when it connects
             shell.wait_for("BF.RESERVE")
             shell.type(" f 0.01 100")
             shell.wait_for("EXPANSION")  # the hint
-            shell.type("\r")
-            shell.wait_for("OK\r\n")
-            shell.type("BF.ADD f item\r")
-            shell.wait_for(r"\(true\)\r\n" if protocol else r"\(integer\) 1\r\n")
-            shell.type("multi\r")
-            shell.wait_for(r"\(TX\)> ")
-            shell.type("BF.CARD f\r")
-            shell.wait_for("QUEUED")
-            shell.type("exec\r")
-            shell.wait_for(r"1\) \(integer\) 1")
-            shell.type("help BF.ADD\r")
-            shell.wait_for("BF.ADD key item")
-            # Another connection ends this one: it connects again and goes on.
+            shell.command("", "OK\r\n")
+            shell.command("BF.ADD f item", r"\(true\)\r\n" if protocol else r"\(integer\) 1\r\n")
+            shell.command("help BF.ADD", "key item.*group:.*")
+            holds(shell.command("multi", r"OK\r\n")[0].endswith("(TX)> "), "the prompt shows the transaction")
+            shell.command("BF.CARD f", "QUEUED")
+            shell.command("exec", r"1\) \(integer\) 1")
+            # Another connection ends this one: it says so, or connects again and goes on.
             cli("CLIENT", "KILL", "TYPE", "normal")
-            shell.type("PING\r")
-            shell.wait_for("PONG|Server closed|not connected|Broken pipe|Connection reset")
-            shell.type("DEL f\r")
-            shell.wait_for(r"\(integer\) 1\r\n")
+            shell.command("PING", "PONG|Server closed|not connected|Broken pipe|Connection reset")
+            shell.command("DEL f", r"\(integer\) 1\r\n")
             shell.type("quit\r")
             until(lambda: shell.process.poll() is not None, "quit ends it")
 

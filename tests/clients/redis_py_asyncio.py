@@ -47,7 +47,7 @@ async def test_connects_with_and_without_a_password():
     async with redis.asyncio.Redis(port=PORT) as client:
         equal(await client.ping(), True)
     async with redis.asyncio.Redis(port=AUTH_PORT, password=PASSWORD, client_name="asynchronous") as client:
-        equal(await client.client_getname(), b"asynchronous")
+        equal(await client.client_getname(), "asynchronous")
     async with redis.asyncio.Redis(port=AUTH_PORT) as client:
         await raises(AuthenticationError, "Authentication required", client.ping())
 

@@ -21,7 +21,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 PATIENCE_S = 60  # for what certainly happens; sanitizers on a loaded machine take their time
@@ -48,7 +47,6 @@ class Daemon:
         self.data = os.path.join(directory, name)
         self.log = os.path.join(directory, name + ".log")
         self.process = None
-        self.expected_to_end = False
         for _ in range(5):  # another process may take the port between the look and the bind
             self.port = free_port()
             if self.start():
@@ -77,20 +75,13 @@ class Daemon:
             time.sleep(0.005)
         return True
 
-    def supervise(self):
-        """Starts it again when it ends with status 0; any other end stays, and is reported by stop()."""
-        while not self.expected_to_end:
-            try:
-                if self.process.wait(timeout=0.05) != 0:
-                    return
-            except subprocess.TimeoutExpired:
-                continue
-            if not self.expected_to_end and not self.start():
-                return
+    def restart_if_it_ended(self):
+        """Starts it again when it has ended with status 0; any other end stays, and is reported by stop()."""
+        if self.process.poll() == 0 and not self.start():
+            sys.exit(f"the daemon's port was taken while it was down:\n{self.output()}")
 
     def stop(self):
         """What was wrong with it, as a list of texts."""
-        self.expected_to_end = True
         wrong = []
         if self.process.poll() is None:
             self.process.terminate()
@@ -108,6 +99,24 @@ class Daemon:
         return wrong
 
 
+def run_program(environment, daemon):
+    """Runs the program to its end, while it looks after the daemon. What was wrong, as a list of texts."""
+    try:
+        program = subprocess.Popen(sys.argv[2:], env=environment, preexec_fn=die_with_parent)
+    except OSError as error:
+        return [f"cannot run {sys.argv[2]}: {error}"]
+    deadline = time.monotonic() + PROGRAM_S
+    while program.poll() is None:
+        if time.monotonic() > deadline:
+            program.kill()
+            program.wait()
+            return [f"{sys.argv[2]} had not ended after {PROGRAM_S} s"]
+        daemon.restart_if_it_ended()
+        time.sleep(0.005)
+    daemon.restart_if_it_ended()
+    return [f"{sys.argv[2]} ended with status {program.returncode}"] if program.returncode != 0 else []
+
+
 def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
@@ -115,23 +124,11 @@ def main():
     try:
         open_daemon = Daemon(sys.argv[1], directory, "open", [])
         auth_daemon = Daemon(sys.argv[1], directory, "auth", ["--requirepass", PASSWORD])
-        supervisor = threading.Thread(target=open_daemon.supervise)
-        supervisor.start()
         files = os.path.join(directory, "files")
         os.mkdir(files)
         environment = dict(os.environ, BLOOMERY_PORT=str(open_daemon.port), BLOOMERY_AUTH_PORT=str(auth_daemon.port),
                            BLOOMERY_PASSWORD=PASSWORD, BLOOMERY_TEST_DIR=files)
-        wrong = []
-        try:
-            status = subprocess.run(sys.argv[2:], env=environment, timeout=PROGRAM_S, preexec_fn=die_with_parent).returncode
-            if status != 0:
-                wrong.append(f"{sys.argv[2]} ended with status {status}")
-        except subprocess.TimeoutExpired:
-            wrong.append(f"{sys.argv[2]} had not ended after {PROGRAM_S} s")
-        except OSError as error:
-            wrong.append(f"cannot run {sys.argv[2]}: {error}")
-        open_daemon.expected_to_end = True
-        supervisor.join()
+        wrong = run_program(environment, open_daemon)
         for daemon in (open_daemon, auth_daemon):
             problems = daemon.stop()
             if problems or wrong:

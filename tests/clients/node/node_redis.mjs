@@ -1,6 +1,6 @@
 // A session of node-redis: `node node_redis.mjs redis-5|redis-6 [2|3]`, with the library's default protocol or the given
 // one. See with_daemon.py.
-import { AUTH_PORT, PASSWORD, PORT, equal, holds, library, raises, run, until } from './session.mjs';
+import { AUTH_PORT, PASSWORD, PORT, equal, event, holds, library, raises, run, until } from './session.mjs';
 
 const [, , packageName, protocol] = process.argv;
 const { createClient, createClientPool, RESP_TYPES, WatchError, MultiErrorReply } = library(packageName);
@@ -97,7 +97,7 @@ async function pipelinesAndTransactions() {
         equal(error.replies[0], false);
         equal(error.errorIndexes, [1]);
     }
-    await raises('EXECABORT', client.multi().bf.add('m', 'never').addCommand(['BF.ADD', 'm']).exec());
+    await raises('wrong number of arguments', client.multi().bf.add('m', 'never').addCommand(['BF.ADD', 'm']).exec());
     equal(await client.bf.exists('m', 'never'), false);
 }
 
@@ -208,17 +208,23 @@ async function aPool() {
     await pool.close();
 }
 
+// No command is under way when the connection ends: node-redis may lose one that it writes at that moment, whatever the
+// server is.
 async function connectsAgain() {
     const client = await fresh(), other = await connect();
     await client.bf.add('f', 'a');
     const id = await client.clientId();
+    const afterKill = event(client, 'ready');
     equal(await other.clientKill({ filter: 'ID', id }), 1);
-    await until(async () => (await client.clientId().catch(() => id)) !== id, 'the client connects again');
+    await afterKill;
+    holds(await client.clientId() > id, 'it is another connection');
     equal(await client.bf.exists('f', 'a'), true);
-    const runId = async () => /run_id:(\w+)/.exec(await client.info('server').catch(() => ''))?.[1];
+    const runId = async () => /run_id:(\w+)/.exec(await client.info('server'))[1];
     const before = await runId();
+    const afterShutdown = event(client, 'ready');
     await other.sendCommand(['SHUTDOWN', 'SAVE']).catch(() => {});
-    await until(async () => ![before, undefined].includes(await runId()), 'the client connects to the next daemon');
+    await afterShutdown;
+    holds(await runId() !== before, 'it is the next daemon');
     equal(await client.bf.exists('f', 'a'), true);
 }
 

@@ -29,6 +29,17 @@ export async function raises(text, promise) {
     });
 }
 
+// The next event of this name. Unlike events.once(), 'error' events in between do not matter.
+export function event(emitter, name) {
+    return new Promise((resolve, reject) => {
+        const patience = setTimeout(() => reject(new Error(`no '${name}' after ${PATIENCE_MS} ms`)), PATIENCE_MS);
+        emitter.once(name, value => {
+            clearTimeout(patience);
+            resolve(value);
+        });
+    });
+}
+
 // Polls until the condition returns something true, which is returned.
 export async function until(condition, what) {
     const deadline = Date.now() + PATIENCE_MS;

@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""Runs the examples of README.md's section on client libraries: what each prints must be what the comment at the end of
+the line says. `readme.py README.md`; see with_daemon.py."""
+import os
+import re
+import subprocess
+import sys
+
+from session import PORT, equal, run
+
+LIBRARIES = {"redis": "redis-5", "ioredis": "ioredis-5"}  # as they are called in node/package.json
+SECTION = re.compile(r"^## Client libraries\n(.*?)^## ", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PRINTED = re.compile(r"^\s*(?:print|console\.log)\(.*\);?\s+(?:#|//) (.*)$", re.MULTILINE)
+
+
+def program(language, text):
+    """The example, for the daemon at hand, as a file and the command that runs it."""
+    text = text.replace("6379", str(PORT))
+    path = os.path.join(os.environ["BLOOMERY_TEST_DIR"], "example." + {"python": "py", "js": "mjs"}[language])
+    for library, folder in LIBRARIES.items():
+        folder = os.path.join(os.environ["BLOOMERY_NODE_MODULES"], folder)
+        text = text.replace(f"from '{library}'", f"from '{folder}/dist/index.js'" if library == "redis"
+                            else f"from '{folder}/built/index.js'")
+    with open(path, "w") as file:
+        file.write(text)
+    return [sys.executable if language == "python" else "node", path]
+
+
+def claim_of(language, text):
+    def claim():
+        expected = PRINTED.findall(text)
+        done = subprocess.run(program(language, text), stdout=subprocess.PIPE, text=True, timeout=60)
+        equal(done.stdout.splitlines(), expected)
+        equal(done.returncode, 0)
+        equal(bool(expected), True)
+    claim.__name__ = f"{language} example"
+    claim.__doc__ = text
+    return claim
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1]) as file:
+        section = SECTION.search(file.read())
+    examples = [claim_of(*block) for block in BLOCK.findall(section[1])] if section else []
+    sys.exit(run("README.md", examples))

@@ -122,7 +122,7 @@ static void begin_load(struct command_job *job, struct slice name, int64_t itera
     struct entry *entry;
     load->dump = dump;
     if (!content_prepare(job, name, &dump.plan.params, dump.plan.shapes, dump.plan.nlayers, &entry)) {
-        half_loads_drop(job->server->half_loads, load);
+        (void)half_loads_drop(job->server->half_loads, load);
         return;
     }
     bloom_filter_expect_fill(entry_filter(entry));
@@ -132,7 +132,7 @@ static void begin_load(struct command_job *job, struct slice name, int64_t itera
         return;
     }
     registry_abandon(job->server->registry, entry);
-    half_loads_drop(job->server->half_loads, load);
+    (void)half_loads_drop(job->server->half_loads, load);
     reply_error(&job->reply, "ERR received bad data: two chunks at a time" DROPPED);
 }
 
@@ -166,14 +166,13 @@ static void go_on(struct command_job *job, struct half_load *load, int64_t itera
         reply_status(&job->reply, "OK");
         return;
     }
-    bool spoilt = status == DUMP_OK && !complete;
-    half_loads_drop(loads, load);
-    if (status == DUMP_OK && complete) {
+    bool spoilt = half_loads_drop(loads, load); /* of the last chunk as well: somebody has been told that all is dropped */
+    if (status == DUMP_OK && complete && !spoilt) {
         end_load(job, entry);
         return;
     }
     registry_abandon(job->server->registry, entry);
-    reply_errorf(&job->reply, "ERR received bad data: %s" DROPPED, spoilt ? "two chunks at a time" : err.text);
+    reply_errorf(&job->reply, "ERR received bad data: %s" DROPPED, status == DUMP_OK ? "two chunks at a time" : err.text);
 }
 
 static void loadchunk_job(struct command_job *job)

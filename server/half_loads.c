@@ -94,12 +94,14 @@ bool half_loads_keep(struct half_loads *loads, struct half_load *load, int64_t n
     return kept;
 }
 
-void half_loads_drop(struct half_loads *loads, struct half_load *load)
+bool half_loads_drop(struct half_loads *loads, struct half_load *load)
 {
     pthread_mutex_lock(&loads->lock);
     unlink_load(loads, find(loads, (struct slice){load->name, load->name_len}));
+    bool spoilt = load->spoilt;
     pthread_mutex_unlock(&loads->lock);
     free(load);
+    return spoilt;
 }
 
 void half_loads_expire(struct half_loads *loads, struct registry *registry, int64_t deadline_ms)

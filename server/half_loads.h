@@ -53,8 +53,9 @@ int half_loads_add(struct half_loads *loads, struct slice name, struct half_load
  */
 bool half_loads_keep(struct half_loads *loads, struct half_load *load, int64_t now_ms);
 
-/* Takes it off the list and frees it. Its entry is the caller's, who publishes or abandons it. */
-void half_loads_drop(struct half_loads *loads, struct half_load *load);
+/* Takes it off the list and frees it. Its entry is the caller's, who publishes it if it is complete and was not spoilt,
+ * and abandons it otherwise. Returns whether it was spoilt. */
+bool half_loads_drop(struct half_loads *loads, struct half_load *load);
 
 /* Drops those that have waited since before `deadline_ms`. Cheap when there are none. */
 void half_loads_expire(struct half_loads *loads, struct registry *registry, int64_t deadline_ms);

@@ -52,7 +52,7 @@ static struct half_load *begin(const char *name)
 static void end(struct half_load *load)
 {
     registry_abandon(registry, load->entry);
-    half_loads_drop(loads, load);
+    (void)half_loads_drop(loads, load);
 }
 
 Test(half_loads, one_owner_at_a_time)
@@ -69,6 +69,22 @@ Test(half_loads, one_owner_at_a_time)
     cr_assert_eq(half_loads_take(loads, text("a"), &other), HALF_LOADS_NONE);
     cr_assert_eq(half_loads_count(loads), 0);
     cr_assert_null(registry_lookup(registry, text("a")));
+}
+
+/* Whoever has the last chunk takes it off the list instead of keeping it, and has to learn of it there. */
+Test(half_loads, the_last_chunk_can_be_spoilt_too)
+{
+    struct half_load *load = begin("a"), *other;
+    struct entry *entry = load->entry;
+
+    cr_assert_eq(half_loads_take(loads, text("a"), &other), HALF_LOADS_BUSY);
+    cr_assert(half_loads_drop(loads, load));
+    registry_abandon(registry, entry);
+
+    load = begin("a");
+    entry = load->entry;
+    cr_assert_not(half_loads_drop(loads, load));
+    registry_abandon(registry, entry);
 }
 
 Test(half_loads, a_second_beginning_spoils_the_first)

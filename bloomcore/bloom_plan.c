@@ -45,7 +45,7 @@ static void add_up(struct bloom_plan *plan)
         plan->memory += i == 0 ? sizeof(struct bloom_layer) : sizeof(struct bloom_grown_layer);
         plan->memory += layer->nwords * 8 + (layer->nwords <= BLOOM_INLINE_WORDS ? 0 : sizeof(void *));
     }
-    plan->predicted_rate = -expm1(log_absent);
+    plan->predicted_rate = 0 - expm1(log_absent); /* a difference: of an empty filter it is 0, not -0 */
 }
 
 int bloom_plan(const struct bloom_params *params, uint64_t items, struct bloom_plan *plan_out, struct errbuf *err)

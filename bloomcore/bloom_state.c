@@ -90,7 +90,7 @@ void bloom_chain_state(const struct bloom_state *layers, unsigned nlayers, struc
         log_absent += log1p(-layers[i].rate);
     }
     total.fill_ratio = (double)total.bits_set / (double)total.bits;
-    total.rate = -expm1(log_absent);
+    total.rate = 0 - expm1(log_absent); /* a difference: of an empty filter it is 0, not -0 */
     *state_out = total;
 }
 

@@ -125,6 +125,11 @@ void cmd_acl_cat(struct command_ctx *ctx)
 
 /* ---- others ---------------------------------------------------------------------------------------------------------- */
 
+static bool takes_as_many(const struct command *row, size_t argc)
+{
+    return row->arity >= 0 ? argc == (size_t)row->arity : argc >= (size_t)-row->arity;
+}
+
 void cmd_acl_dryrun(struct command_ctx *ctx)
 {
     struct slice user = command_arg(ctx, 2), name = command_arg(ctx, 3);
@@ -135,6 +140,9 @@ void cmd_acl_dryrun(struct command_ctx *ctx)
     else if (index < 0)
         reply_errorf(ctx->reply, "ERR Command '%.*s' not found", name.len > 128 ? 128 : (int)name.len,
                      name.len ? name.ptr : "");
+    else if (!takes_as_many(command_row((size_t)index), command_argc(ctx) - 3))
+        reply_errorf(ctx->reply, "ERR wrong number of arguments for '%s' command",
+                     command_row((size_t)index)->full_name);
     else
         reply_status(ctx->reply, "OK");
 }
@@ -151,8 +159,11 @@ void cmd_acl_genpass(struct command_ctx *ctx)
         reply_wrong_arity(ctx);
         return;
     }
-    if (command_argc(ctx) == 3 &&
-        (!slice_to_int64(command_arg(ctx, 2), &bits) || bits < 1 || bits > GENPASS_MAX_BITS)) {
+    if (command_argc(ctx) == 3 && !slice_to_int64(command_arg(ctx, 2), &bits)) {
+        reply_error(ctx->reply, "ERR value is not an integer or out of range");
+        return;
+    }
+    if (bits < 1 || bits > GENPASS_MAX_BITS) {
         reply_errorf(ctx->reply, "ERR ACL GENPASS argument must be the number of bits for the output password, a positive "
                                  "number up to %d", GENPASS_MAX_BITS);
         return;

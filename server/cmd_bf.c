@@ -25,8 +25,12 @@ struct bf_call bf_call_of(struct command_ctx *ctx)
 /* TTL seconds. */
 static bool reserve_option(struct command_ctx *ctx, size_t *i, void *expires_ms)
 {
-    if (!slice_is(command_arg(ctx, *i), "TTL") || *i + 1 == command_argc(ctx))
+    if (!slice_is(command_arg(ctx, *i), "TTL"))
         return false;
+    if (*i + 1 == command_argc(ctx)) {
+        reply_error(ctx->reply, "ERR TTL without seconds");
+        return false;
+    }
     return bf_read_ttl(ctx, command_arg(ctx, ++*i), expires_ms);
 }
 

@@ -75,7 +75,7 @@ static void field_predicted(struct reply *reply, const struct view *view)
         const struct bloom_layer_view *layer = &view->layers[i];
         log_absent += log1p(-bloom_size_rate(layer->items, layer->shape.k, layer->shape.nwords * 64));
     }
-    reply_double(reply, -expm1(log_absent));
+    reply_double(reply, 0 - expm1(log_absent)); /* a difference: of an empty filter it is 0, not -0 */
 }
 
 static void field_current(struct reply *reply, const struct view *view)

@@ -217,6 +217,11 @@ static void look_at_log(struct worker *worker)
     worker->ring_full = records && journal_is_full(journal, worker->index);
 }
 
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
 void worker_enter(struct worker *worker)
 {
     if (worker->online)
@@ -232,8 +237,8 @@ void worker_enter(struct worker *worker)
         .max_inline = (size_t)config->proto_inline_max_size,
     };
     worker->limits_noauth = (struct resp_limits){
-        .max_args = RESP_MAX_ARGS_NOAUTH,
-        .max_bulk = RESP_MAX_BULK_NOAUTH,
+        .max_args = least(worker->limits.max_args, (size_t)config->proto_max_args_noauth),
+        .max_bulk = least(worker->limits.max_bulk, (size_t)config->proto_max_bulk_noauth),
         .max_inline = worker->limits.max_inline,
     };
     worker->high_water = (size_t)config->reply_buffer_high_water;

@@ -199,6 +199,7 @@ DAEMON_TEST(the_daemon, admin, acl_shows_the_only_user)
     expect_both("+OK", "ACL DRYRUN default bf.add f x");
     expect_both("-ERR Command 'nosuch' not found", "ACL DRYRUN default nosuch");
     expect_both("-ERR User 'bob' not found", "ACL DRYRUN bob bf.add");
+    expect_both("-ERR wrong number of arguments for 'bf.add' command", "ACL DRYRUN default bf.add f");
     expect_both("[]", "ACL LOG");
     expect_both("+OK", "ACL LOG RESET");
     expect_like_both("-ERR there is one user, 'default'", "ACL SETUSER bob on");
@@ -208,6 +209,7 @@ DAEMON_TEST(the_daemon, admin, acl_shows_the_only_user)
     cr_assert_eq(strlen(wire_ask(&resp2, "ACL GENPASS 5")), 2 + 2);
     cr_assert_eq(strlen(wire_ask(&resp2, "ACL GENPASS 4096")), 1024 + 2);
     expect_like_both("-ERR ACL GENPASS argument must be", "ACL GENPASS 0");
+    expect_both("-ERR value is not an integer or out of range", "ACL GENPASS x");
     expect_both("+OK", "CONFIG SET requirepass abc");
     expect_both("[\"user default on #ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad sanitize-payload ~* "
                 "&* +@all\"]", "ACL LIST");

@@ -136,6 +136,8 @@ DAEMON_TEST(the_daemon, bf_more, single_fields)
     expect(client, "[\"0.25\"]", "BF.INFO f ERRORRATE");
     expect(client, "[:0]", "BF.INFO f BITSSET");
     expect(client, "[\"0\"]", "BF.INFO f FILL");
+    expect(client, "[\"0\"]", "BF.INFO f PREDICTEDRATE");
+    expect(client, "[\"0\"]", "BF.INFO f CURRENTRATE");
     expect(client, "[nil]", "BF.INFO f OBSERVEDRATE");
     expect(client, "[nil]", "BF.INFO f SINCE");
     expect(client, "[\"na\"]", "BF.INFO f layout");
@@ -230,6 +232,7 @@ DAEMON_TEST(the_daemon, bf_more, filters_with_a_time_to_live)
     expect(client, "+OK", "BF.RESERVE f 0.01 100 TTL 1000");
     expect(client, "+OK", "BF.RESERVE g 0.01 100 ttl 5000 EXPANSION 3");
     expect(client, "+OK", "BF.RESERVE never 0.01 100");
+    expect(client, "-ERR TTL without seconds", "BF.RESERVE h 0.01 100 TTL");
     long long ttl = client_number(client, "TTL f");
     cr_assert(ttl > 900 && ttl <= 1000, "%lld", ttl);
     expect(client, ":1", "BF.ADD f x");

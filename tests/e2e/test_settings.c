@@ -167,6 +167,37 @@ DAEMON_TEST(the_daemon, settings, proto_limits_are_kept)
     wire_close(&wire);
 }
 
+static void expect_refused(const char *sent, const char *error)
+{
+    struct wire wire;
+
+    wire_open(&wire, the_daemon.port);
+    cr_assert(wire_send_text(&wire, sent));
+    cr_assert_str_eq(wire_text(&wire), error);
+    cr_assert(wire_closes(&wire, WIRE_PATIENCE_MS));
+    wire_close(&wire);
+}
+
+/* A client without the password has limits of its own, never above those of the others. */
+DAEMON_TEST(the_daemon, settings, limits_before_the_password)
+{
+    const char *const args[] = {"--requirepass", "sesame", "--proto-max-args", "16", NULL};
+    struct wire wire;
+
+    daemon_start(&the_daemon, args);
+    expect_refused("*11\r\n", "-ERR Protocol error: unauthenticated multibulk length");
+    expect_refused("*1\r\n$16385\r\n", "-ERR Protocol error: unauthenticated bulk length");
+    wire_open(&wire, the_daemon.port);
+    wire_ask(&wire, "AUTH sesame");
+    cr_assert_str_eq(wire_ask(&wire, "CONFIG SET proto-max-args-unauthenticated 12"), "+OK");
+    cr_assert_str_eq(wire_ask(&wire, "CONFIG SET proto-max-bulk-len-unauthenticated 20000"), "+OK");
+    expect_refused("*13\r\n", "-ERR Protocol error: unauthenticated multibulk length");
+    expect_refused("*12\r\n$20001\r\n", "-ERR Protocol error: unauthenticated bulk length");
+    cr_assert_str_eq(wire_ask(&wire, "CONFIG SET proto-max-args-unauthenticated 100"), "+OK");
+    expect_refused("*17\r\n", "-ERR Protocol error: unauthenticated multibulk length");
+    wire_close(&wire);
+}
+
 /* A reader that does not read: its input waits, and beyond the limit it is disconnected; others are served. */
 DAEMON_TEST(the_daemon, settings, a_slow_reader_is_bounded)
 {

@@ -257,6 +257,9 @@ int main(int argc, char **argv)
     }
 
     signal(SIGPIPE, SIG_IGN);
+    /* libuv's pool has 4 threads by itself. Deferred commands that wait (a SAVE, merges into one filter) must not be able to
+     * take them all from those that only look. */
+    setenv("UV_THREADPOOL_SIZE", "16", 0);
     server.limits = (struct server_log_limits){{.per_second = 2}, {.per_second = 5}, {.per_second = 1}};
     pthread_mutex_init(&server.config_lock, NULL);
     pthread_mutex_init(&server.rewrite_lock, NULL);

@@ -59,7 +59,7 @@ class Running:
         os.write(self.fd, text.encode())
 
     def command(self, text, pattern):
-        """Types a command; waits for what is to come and for the prompt behind it, before which typing would be lost."""
+        """Types a command; waits for what is to come and for the prompt behind it; typing before it may be lost."""
         self.type(text + "\r")
         return self.wait_for(f"(?s)(?:{pattern}).*?{PROMPT}")
 
@@ -216,8 +216,9 @@ def test_a_terminal():
 # ---- redis-benchmark ----
 
 def benchmark(*arguments, port=PORT):
-    done = subprocess.run(["redis-benchmark", "-p", str(port), *map(str, arguments)], text=True, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE_S, env=ENVIRONMENT)
+    command = ["redis-benchmark", "-p", str(port), *map(str, arguments)]
+    done = subprocess.run(command, text=True, env=ENVIRONMENT, timeout=PATIENCE_S, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     holds(done.returncode == 0, f"redis-benchmark {arguments}: {done.stdout}")
     holds("Error" not in done.stdout and "ERR" not in done.stdout and "WARNING" not in done.stdout, done.stdout)
     return done.stdout
@@ -229,8 +230,8 @@ def test_benchmark():
     report = benchmark("-t", "ping", "-n", 5000, "--csv")
     equal(len(report.strip().split("\n")), 3)
     for protocol in ([], ["-3"]):
-        holds("requests per second" in benchmark(*protocol, "-n", 5000, "-q", "-r", 100000, "BF.ADD", "bench", "__rand_int__"),
-              "a command of one's own")
+        report = benchmark(*protocol, "-n", 5000, "-q", "-r", 100000, "BF.ADD", "bench", "__rand_int__")
+        holds("requests per second" in report, report)
     card = int(cli("BF.CARD", "bench"))
     holds(8000 < card <= 10000, f"{card} of 10000 random items")
     benchmark("-n", 20000, "-q", "-P", 16, "-r", 100000, "BF.EXISTS", "bench", "__rand_int__")

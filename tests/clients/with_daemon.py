@@ -132,7 +132,8 @@ def main():
         for daemon in (open_daemon, auth_daemon):
             problems = daemon.stop()
             if problems or wrong:
-                print(f"---- {' '.join([daemon.program] + daemon.arguments)}\n{daemon.output()[-6000:]}", file=sys.stderr)
+                command = " ".join([daemon.program] + daemon.arguments)
+                print(f"---- {command}\n{daemon.output()[-6000:]}", file=sys.stderr)
             wrong += problems
         for text in wrong:
             print(f"with_daemon: {text}", file=sys.stderr)

@@ -1,5 +1,5 @@
-// A session of ioredis, which has no helpers for filters: `node ioredis.mjs ioredis-5|ioredis-6 [2|3]`, with the library's
-// default protocol or the given one. See with_daemon.py.
+// A session of ioredis, which has no helpers for filters: `node ioredis.mjs ioredis-5|ioredis-6 [2|3]`, with the
+// library's default protocol or the given one. See with_daemon.py.
 import { AUTH_PORT, PASSWORD, PORT, equal, event, holds, library, raises, run, until } from './session.mjs';
 
 const [, , packageName, protocol] = process.argv;
@@ -10,7 +10,8 @@ const yes = 1, no = 0; // version 6 gives booleans as numbers, and maps as flat 
 const clients = [];
 
 function create(options = {}) {
-    const client = new Redis({ port: PORT, retryStrategy: () => 20, ...(protocol ? { protocol: Number(protocol) } : {}), ...options });
+    const asked = protocol ? { protocol: Number(protocol) } : {};
+    const client = new Redis({ port: PORT, retryStrategy: () => 20, ...asked, ...options });
     client.on('error', () => {}); // a lost connection is reported here, and made again
     clients.push(client);
     return client;
@@ -33,7 +34,8 @@ class Guard {
         return ids.filter((_, i) => answers[i]);
     }
     async learn(ids) {
-        return (await this.client.call('BF.INSERT', this.key, 'CAPACITY', 100000, 'ERROR', 0.001, 'ITEMS', ...ids)).filter(Boolean).length;
+        const options = ['CAPACITY', 100000, 'ERROR', 0.001];
+        return (await this.client.call('BF.INSERT', this.key, ...options, 'ITEMS', ...ids)).filter(Boolean).length;
     }
 }
 
@@ -111,8 +113,9 @@ async function errors() {
 
 async function pipelinesAndTransactions() {
     const client = await fresh();
-    equal(await client.pipeline().call('BF.ADD', 'p', 'a').call('BF.RESERVE', 'p', 0.01, 10).call('BF.EXISTS', 'p', 'a').exec()
-        .then(replies => replies.map(([error, reply]) => error?.message ?? reply)), [yes, 'ERR item exists', yes]);
+    const replies = await client.pipeline().call('BF.ADD', 'p', 'a').call('BF.RESERVE', 'p', 0.01, 10)
+        .call('BF.EXISTS', 'p', 'a').exec();
+    equal(replies.map(([error, reply]) => error?.message ?? reply), [yes, 'ERR item exists', yes]);
     equal(await client.multi().call('BF.ADD', 'm', 'a').call('BF.MADD', 'm', 'a', 'b').expire('m', 100).exec(),
         [[null, yes], [null, [no, yes]], [null, 1]]);
     await raises('EXECABORT', client.multi().call('BF.ADD', 'm', 'never').call('BF.ADD', 'm').exec());

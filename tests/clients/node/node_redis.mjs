@@ -1,5 +1,5 @@
-// A session of node-redis: `node node_redis.mjs redis-5|redis-6 [2|3]`, with the library's default protocol or the given
-// one. See with_daemon.py.
+// A session of node-redis: `node node_redis.mjs redis-5|redis-6 [2|3]`, with the library's default protocol or the
+// given one. See with_daemon.py.
 import { AUTH_PORT, PASSWORD, PORT, equal, event, holds, library, raises, run, until } from './session.mjs';
 
 const [, , packageName, protocol] = process.argv;
@@ -34,7 +34,8 @@ async function connectsWithAndWithoutAPassword() {
     equal(await named.clientGetName(), 'guard');
     await raises('WRONGPASS', connect({ ...auth, password: 'no' }));
     await raises('NOAUTH', (async () => (await connect(auth)).bf.add('f', 'a'))());
-    await raises('DB index is out of range', connect({ database: 1, socket: { port: PORT, reconnectStrategy: false } }));
+    const elsewhere = { database: 1, socket: { port: PORT, reconnectStrategy: false } };
+    await raises('DB index is out of range', connect(elsewhere));
     const url = createClient({ url: `redis://:${encodeURIComponent(PASSWORD)}@127.0.0.1:${AUTH_PORT}` });
     clients.push(url);
     equal(await (await url.connect()).ping(), 'PONG');
@@ -54,7 +55,8 @@ async function theHelpers() {
     equal(await client.bf.mExists('f', ['a', 'b', 'z']), [true, true, false]);
     const info = await client.bf.info('f');
     equal(Object.keys(info), ['Capacity', 'Size', 'Number of filters', 'Number of items inserted', 'Expansion rate']);
-    equal([info.Capacity, info['Number of filters'], info['Number of items inserted'], info['Expansion rate']], [1000, 1, 3, 4]);
+    equal([info.Capacity, info['Number of filters']], [1000, 1]);
+    equal([info['Number of items inserted'], info['Expansion rate']], [3, 4]);
     equal(await client.bf.card('f'), 3);
     equal(await client.bf.card('missing'), 0);
     equal(await client.bf.reserve('fixed', 0.01, 10, { NONSCALING: true }), 'OK');
@@ -63,7 +65,8 @@ async function theHelpers() {
 
 async function insertWithOptions() {
     const client = await fresh();
-    equal(await client.bf.insert('i', ['x', 'y', 'x'], { CAPACITY: 5000, ERROR: 0.0001, EXPANSION: 3 }), [true, true, false]);
+    const options = { CAPACITY: 5000, ERROR: 0.0001, EXPANSION: 3 };
+    equal(await client.bf.insert('i', ['x', 'y', 'x'], options), [true, true, false]);
     const info = await client.bf.info('i');
     equal([info.Capacity, info['Expansion rate']], [5000, 3]);
     equal(await client.bf.insert('i', 'z', { NOCREATE: true }), [true]);
@@ -84,7 +87,8 @@ async function errors() {
 
 async function pipelinesAndTransactions() {
     const client = await fresh();
-    const adds = await Promise.all(Array.from({ length: 1000 }, (_, i) => client.bf.add('long', String(i)))); // one pipeline
+    // Commands that are not waited for one by one are one pipeline.
+    const adds = await Promise.all(Array.from({ length: 1000 }, (_, i) => client.bf.add('long', String(i))));
     holds(adds.filter(Boolean).length > 985, 'nearly all are new');
     equal(await client.multi().bf.add('m', 'a').bf.mAdd('m', ['a', 'b']).expire('m', 100).bf.card('m').exec(),
         [true, [false, true], 1, 2]);
@@ -200,7 +204,8 @@ async function administration() {
 }
 
 async function aPool() {
-    const pool = createClientPool({ socket: { port: PORT }, ...(protocol ? { RESP: Number(protocol) } : {}) }, { maximum: 5 });
+    const options = { socket: { port: PORT }, ...(protocol ? { RESP: Number(protocol) } : {}) };
+    const pool = createClientPool(options, { maximum: 5 });
     pool.on('error', () => {});
     await pool.connect();
     const won = await Promise.all(Array.from({ length: 50 }, () => pool.bf.add('pool', 'one winner')));
@@ -229,7 +234,7 @@ async function connectsAgain() {
 }
 
 const status = await run(`node-redis ${version}, RESP${protocol ?? ' default'}`, [
-    connectsWithAndWithoutAPassword, theHelpers, insertWithOptions, errors, pipelinesAndTransactions, optimisticTransactions,
-    dumpAndLoad, keysAndExpiry, publishAndSubscribe, administration, aPool, connectsAgain]);
+    connectsWithAndWithoutAPassword, theHelpers, insertWithOptions, errors, pipelinesAndTransactions,
+    optimisticTransactions, dumpAndLoad, keysAndExpiry, publishAndSubscribe, administration, aPool, connectsAgain]);
 for (const client of clients) if (client.isOpen) client.destroy();
 process.exit(status);

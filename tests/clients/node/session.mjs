@@ -18,8 +18,8 @@ export function holds(condition, what) {
 
 export function equal(got, expected) {
     // Replies that are maps come as objects without a prototype from some versions.
-    const plain = value => (value && typeof value === 'object' && Object.getPrototypeOf(value) === null ? { ...value } : value);
-    assert.deepStrictEqual(plain(got), expected);
+    const bare = got && typeof got === 'object' && Object.getPrototypeOf(got) === null;
+    assert.deepStrictEqual(bare ? { ...got } : got, expected);
 }
 
 export async function raises(text, promise) {

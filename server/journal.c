@@ -55,14 +55,19 @@ void journal_poke(struct journal *j, unsigned worker)
         wake(j, true);
 }
 
+static bool is_full(const struct journal *j, const struct journal_slot *slot)
+{
+    return ring_queued(slot->ring) >= JOURNAL_RING_LIMIT || atomic_load(&j->control_bytes) >= JOURNAL_CONTROL_LIMIT;
+}
+
 bool journal_is_full(struct journal *j, unsigned worker)
 {
     struct journal_slot *slot = &j->slots[worker];
-    if (ring_queued(slot->ring) < JOURNAL_RING_LIMIT)
+    if (!is_full(j, slot))
         return false;
     if (!atomic_exchange(&slot->full, true))
         atomic_fetch_add_explicit(&j->delayed, 1, memory_order_relaxed);
-    if (ring_queued(slot->ring) < JOURNAL_RING_LIMIT) { /* it was emptied just now */
+    if (!is_full(j, slot)) { /* it was emptied just now */
         atomic_store(&slot->full, false);
         return false;
     }
@@ -78,6 +83,7 @@ static int note(struct journal *j, const struct log_control *control)
     int status = log_control_encode(&j->controls, control);
     if (status == 0)
         j->next_control++;
+    atomic_store(&j->control_bytes, j->controls.len);
     pthread_mutex_unlock(&j->control_lock);
     return status;
 }
@@ -383,6 +389,8 @@ int journal_create(struct journal **journal_out, const struct journal_start *sta
         status = log_bytes_reserve(&j->controls, CONTROL_SPARE);
     if (!status)
         status = log_writer_create(&options, &j->writer);
+    if (!status)
+        log_writer_info(j->writer, &j->info);
     if (!status)
         status = -pthread_create(&j->thread, NULL, journal_main, j);
     if (status) {

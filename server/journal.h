@@ -36,6 +36,9 @@ enum journal_policy { JOURNAL_ALWAYS, JOURNAL_EVERYSEC, JOURNAL_NO }; /* `append
  * wait. */
 #define JOURNAL_RING_LIMIT (256 * 1024)
 
+/* The same for control records, of all together: bytes. */
+#define JOURNAL_CONTROL_LIMIT (8 * 1024 * 1024)
+
 struct journal_start {
     const struct fsops *fs; /* NULL: the real one */
     const char *dir;        /* the data directory; copied */
@@ -100,7 +103,8 @@ int journal_sync(struct journal *journal, struct errbuf *err) __attribute__((war
 bool journal_refuses(const struct journal *journal);
 void journal_reason(struct journal *journal, struct errbuf *reason_out);
 
-/* Whether worker i has so much waiting that writers should too. If so, has_room() follows. */
+/* Whether so much of worker i's, or so many control records, are waiting that writers should too. If so, has_room()
+ * follows. */
 bool journal_is_full(struct journal *journal, unsigned worker);
 
 /* A transaction: between the two the log thread takes nothing, so that all of it is in one frame. Short: nothing that

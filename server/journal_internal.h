@@ -38,6 +38,7 @@ struct journal {
     pthread_mutex_t control_lock;
     struct log_bytes controls;   /* encoded, not taken yet */
     uint64_t next_control;       /* the number of the next one */
+    _Atomic size_t control_bytes; /* controls.len, for whoever does not take the lock */
     _Atomic bool incomplete;
 
     pthread_mutex_t lock;        /* of what follows */

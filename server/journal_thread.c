@@ -38,13 +38,12 @@ static void note_ends(struct journal *j)
         j->marks[i] = ring_snapshot(j->slots[i].ring);
     j->start.barrier(j->start.ctx);
     pthread_mutex_lock(&j->control_lock);
-    if (j->taken.len == 0) {
-        struct log_bytes empty = j->taken;
-        j->taken = j->controls;
-        j->controls = empty;
-        j->taken_first = j->taken_next;
-        j->taken_next = j->next_control;
-    }
+    struct log_bytes empty = j->taken;
+    j->taken = j->controls;
+    j->controls = empty;
+    j->taken_first = j->taken_next;
+    j->taken_next = j->next_control;
+    atomic_store(&j->control_bytes, 0);
     pthread_mutex_unlock(&j->control_lock);
     pthread_mutex_unlock(&j->hold);
 }
@@ -115,6 +114,10 @@ static int take_adds(struct journal *j, struct errbuf *err)
 static int make_round(struct journal *j, struct errbuf *err)
 {
     int status = append_payload(j, err); /* of a round that failed */
+    if (status == 0)
+        status = take_controls(j, err); /* of one that had no memory: what follows may build upon them */
+    if (status == 0)
+        status = append_payload(j, err);
     if (status)
         return status;
     note_ends(j);
@@ -153,7 +156,8 @@ static void announce(struct journal *j)
             j->start.announce(j->start.ctx, i, done);
         }
         /* While the disk fails they are not to wait either, but to learn of it. */
-        if (atomic_load(&slot->full) && (j->failed || ring_queued(slot->ring) < ROOM_AGAIN)) {
+        bool room = ring_queued(slot->ring) < ROOM_AGAIN && atomic_load(&j->control_bytes) < JOURNAL_CONTROL_LIMIT;
+        if (atomic_load(&slot->full) && (j->failed || room)) {
             atomic_store(&slot->full, false);
             j->start.has_room(j->start.ctx, i);
         }

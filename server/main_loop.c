@@ -9,6 +9,7 @@
 
 #include "exclusive.h"
 #include "half_loads.h"
+#include "journal.h"
 #include "load.h"
 #include "saver.h"
 #include "worker.h"
@@ -136,7 +137,19 @@ static bool save_at_the_end(struct main_loop *ml, bool force, struct errbuf *err
     return force;
 }
 
-/* Ends the daemon, or does not if the last save fails and nobody insists. */
+/* The end without a save: then what the log has not got is lost. NOSAVE insists, as a signal to be killed would. */
+static bool log_at_the_end(struct main_loop *ml, const struct shutdown_request *request, struct errbuf *err)
+{
+    struct journal *journal = server_journal(ml->server);
+    if (!journal || !journal_records(journal) || journal_sync(journal, err) == 0)
+        return true;
+    bool ends = request->force || request->save == SHUTDOWN_NOSAVE;
+    log_warning(&ml->server->log, "the log cannot be written%s: %s",
+                ends ? ", what it has not got is lost with this end" : "", err->text);
+    return ends;
+}
+
+/* Ends the daemon, or does not if the last save fails, or the log without one, and nobody insists. */
 static bool end(struct main_loop *ml, const struct shutdown_request *request, struct errbuf *err)
 {
     struct server *server = ml->server;
@@ -147,17 +160,18 @@ static bool end(struct main_loop *ml, const struct shutdown_request *request, st
     if (server_loading(server))
         save = false; /* nothing can have changed, and not everything is there */
     struct worker_gate gate = {.arrived = 0};
-    if (save) {
+    if (save || server_journal(server)) {
         /* While the main thread waits for the disk a second signal has its default effect: whoever insists gets out. The
-         * data directory is safe then: it holds the save before. */
+         * data directory is safe then: it holds the save before, and the log. */
         uv_signal_stop(&ml->sigterm);
         uv_signal_stop(&ml->sigint);
-        log_notice(&server->log, "saving before the end");
     }
+    if (save)
+        log_notice(&server->log, "saving before the end");
     bool ends = !save || save_at_the_end(ml, request->force, err);
     if (ends) {
         gate_close(server, &gate);
-        ends = !save || save_at_the_end(ml, request->force, err);
+        ends = save ? save_at_the_end(ml, request->force, err) : log_at_the_end(ml, request, err);
         pthread_mutex_lock(&ml->lock);
         ml->ended = ends;
         pthread_mutex_unlock(&ml->lock);

@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -248,6 +249,67 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_full_disk_refuses_writes_and_loses_
 DAEMON_TEST(daemon_under_test, log_daemon, a_failing_sync_refuses_writes_and_loses_nothing)
 {
     survive_failure("sync=5", "Input/output error");
+}
+
+/* Without a save rule the log is all there is: the daemon does not end with what it could not write. */
+DAEMON_TEST(daemon_under_test, log_daemon, the_end_waits_for_a_log_that_fails)
+{
+    disk_attach();
+    daemon_start(&daemon_under_test, NULL);
+    redisContext *client = client_open(PORT);
+    expect(client, ":1", "BF.ADD f before");
+    expect(client, "[:1,:0]", "WAITAOF 1 0 0");
+    disk_set("write=28");
+    expect(client, ":1", "BF.ADD f during");
+    wait_for_reply(PORT, "-MISCONF", "BF.ADD g x");
+    const char *reply = client_ask(client, "SHUTDOWN");
+    cr_assert(strncmp(reply, "-ERR Errors trying to SHUTDOWN: ", 32) == 0, "%s", reply);
+    cr_assert_eq(kill(daemon_under_test.pid, SIGTERM), 0);
+    daemon_wait_output(&daemon_under_test, "not stopping, to lose nothing");
+    expect(client, "[:1,:1]", "BF.MEXISTS f before during");
+    disk_set("");
+    wait_for_reply(PORT, "[:1", "WAITAOF 1 0 0");
+    client = restart_killed(client);
+    expect(client, "[:1,:1]", "BF.MEXISTS f before during");
+    cr_assert_eq(info_number(PORT, "aof_frames"), 0, "nothing has been written since the start");
+    redisFree(client);
+}
+
+/* Changes of filters come faster than the disk takes them: clients wait, memory does not grow. */
+DAEMON_TEST(daemon_under_test, log_daemon, changes_wait_for_a_slow_disk)
+{
+    enum { NAME = 60000, BATCH = 200 };
+    disk_attach();
+    daemon_start(&daemon_under_test, NULL);
+    redisContext *client = client_open(PORT);
+    char *names[2];
+    for (int i = 0; i < 2; i++) {
+        names[i] = malloc(NAME + 1);
+        memset(names[i], 'a' + i, NAME);
+        names[i][NAME] = '\0';
+    }
+    expect(client, "+OK", "BF.RESERVE f 0.01 10");
+    expect(client, "+OK", "RENAME f %s", names[0]);
+    disk_set("delay_ms=500");
+    double until = seconds_now() + 120;
+    while (info_number(PORT, "aof_delayed_fsync") == 0) {
+        cr_assert_lt(seconds_now(), until, "nobody has waited");
+        for (int i = 0; i < BATCH; i++)
+            cr_assert_eq(redisAppendCommand(client, "RENAME %s %s", names[i % 2], names[1 - i % 2]), REDIS_OK);
+        for (int i = 0; i < BATCH; i++) {
+            redisReply *reply;
+            cr_assert_eq(redisGetReply(client, (void **)&reply), REDIS_OK);
+            cr_assert_eq(reply->type, REDIS_REPLY_STATUS);
+            freeReplyObject(reply);
+        }
+    }
+    disk_set("");
+    wait_for_reply(PORT, "[:1", "WAITAOF 1 0 0");
+    client = restart_killed(client);
+    expect(client, ":1", "EXISTS %s", names[0]);
+    redisFree(client);
+    free(names[0]);
+    free(names[1]);
 }
 
 /* Without a log a failing save is what refuses writes. */

@@ -95,7 +95,7 @@ static void run_stats(struct command_job *job)
     reply_map(reply, 19);
     pair(reply, "peak.allocated", memory.peak);
     pair(reply, "total.allocated", memory.used);
-    pair(reply, "startup.allocated", 0);
+    pair(reply, "startup.allocated", job->server->startup_bytes);
     pair(reply, "replication.backlog", 0);
     pair(reply, "clients.slaves", 0);
     pair(reply, "clients.normal", memory.clients.bytes);
@@ -113,7 +113,7 @@ static void run_stats(struct command_job *job)
     pair(reply, "dataset.bytes", memory.used);
     pair_double(reply, "dataset.percentage", 100 * ratio(memory.used, memory.used + memory.overhead));
     pair_double(reply, "peak.percentage", 100 * ratio(memory.used, memory.peak));
-    pair_double(reply, "fragmentation", ratio(memory.rss, memory.used));
+    pair_double(reply, "fragmentation", info_fragmentation(job->server, memory.rss, memory.used));
     pair(reply, "fragmentation.bytes", memory.rss - memory.used);
 }
 

@@ -53,4 +53,7 @@ void info_bf(struct info *info);
 /* Bytes of memory that the process occupies now; 0 if the kernel does not say. */
 uint64_t info_resident_bytes(void);
 
+/* Resident bytes by those that filters and the empty process account for. */
+double info_fragmentation(const struct server *server, uint64_t rss, uint64_t used);
+
 #endif

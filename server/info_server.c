@@ -156,6 +156,14 @@ uint64_t info_resident_bytes(void)
     return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+/* What the process occupied before it had any filter is no fragmentation: it would be all there is to see with a few small
+ * filters. */
+double info_fragmentation(const struct server *server, uint64_t rss, uint64_t used)
+{
+    uint64_t expected = used + server->startup_bytes;
+    return expected == 0 ? 0 : (double)rss / (double)expected;
+}
+
 static double percent(uint64_t part, uint64_t whole)
 {
     return whole == 0 ? 0 : (double)part * 100 / (double)whole;
@@ -180,7 +188,7 @@ void info_memory(struct info *info)
     info_line_bytes(info, "used_memory_peak", peak);
     info_line(info, "used_memory_peak_perc:%.2f%%", percent(used, peak));
     info_line(info, "used_memory_overhead:%" PRIu64, total);
-    info_line(info, "used_memory_startup:0");
+    info_line(info, "used_memory_startup:%" PRIu64, info->server->startup_bytes);
     info_line(info, "used_memory_dataset:%" PRIu64, used);
     info_line(info, "used_memory_dataset_perc:%.2f%%", percent(used, used + total));
     info_line_bytes(info, "total_system_memory", (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE));
@@ -190,7 +198,7 @@ void info_memory(struct info *info)
     info_zeros(info, scripts, LEN(scripts));
     info_line_bytes(info, "maxmemory", info->cfg->maxmemory);
     info_line(info, "maxmemory_policy:noeviction");
-    info_line(info, "mem_fragmentation_ratio:%.2f", used == 0 ? 0 : (double)rss / (double)used);
+    info_line(info, "mem_fragmentation_ratio:%.2f", info_fragmentation(info->server, rss, used));
     info_line(info, "mem_fragmentation_bytes:%" PRId64, (int64_t)(rss - used));
     info_zeros(info, buffers, LEN(buffers));
     info_line(info, "mem_clients_normal:%" PRIu64, info->clients.bytes);

@@ -13,6 +13,7 @@
 #include "expirer.h"
 #include "half_loads.h"
 #include "huge_pages.h"
+#include "info.h"
 #include "load.h"
 #include "persistence.h"
 #include "main_loop.h"
@@ -268,6 +269,7 @@ int main(int argc, char **argv)
     server.started_ms = server_now_ms();
     server.started_unix_ms = server_unix_ms();
     make_run_id(server.run_id);
+    server.startup_bytes = info_resident_bytes();
     if (start.file && !realpath(start.file, server.config_file))
         server.config_file[0] = '\0';
     if (readlink("/proc/self/exe", server.executable, sizeof(server.executable) - 1) < 0)

@@ -52,6 +52,8 @@ struct load_progress {
     _Atomic uint64_t done_bytes;
     int64_t started_unix_ms;
     int64_t started_ms;                 /* monotonic */
+    uint64_t startup_bytes;             /* resident before any filter was loaded */
+    uint64_t startup_bytes;             /* resident before any filter was loaded */
     struct load *load;                  /* load.c's own */
 };
 
@@ -108,6 +110,7 @@ struct server {
     _Atomic size_t load_expired;        /* filters of the data directory that had expired by then */
     int port;                           /* TCP port that is listened on, 0 if none */
     int64_t started_ms;                 /* monotonic */
+    uint64_t startup_bytes;             /* resident before any filter was loaded */
     int64_t started_unix_ms;
     char run_id[41];
     char config_file[4096];             /* absolute, or "" */

@@ -52,8 +52,6 @@ struct load_progress {
     _Atomic uint64_t done_bytes;
     int64_t started_unix_ms;
     int64_t started_ms;                 /* monotonic */
-    uint64_t startup_bytes;             /* resident before any filter was loaded */
-    uint64_t startup_bytes;             /* resident before any filter was loaded */
     struct load *load;                  /* load.c's own */
 };
 

@@ -47,11 +47,11 @@ static void saves(struct info *info, const struct saver_info *saver)
 }
 
 /* What Redis calls a rewrite of the log is a save here: afterwards the log before it is deleted. */
-static void rewrites(struct info *info, const struct saver_info *saver)
+static void rewrites(struct info *info, const struct saver_info *saver, const struct journal_info *log)
 {
     bool runs = saver->running && saver->running_ms >= 0;
     info_line(info, "aof_rewrite_in_progress:%d", info->cfg->appendonly && runs);
-    info_line(info, "aof_rewrite_scheduled:%d", info->cfg->appendonly && saver->scheduled);
+    info_line(info, "aof_rewrite_scheduled:%d", info->cfg->appendonly && (saver->scheduled || log->awaits_save));
     info_line(info, "aof_last_rewrite_time_sec:%" PRId64, saver->last_duration_ms < 0 ? -1 : saver->last_duration_ms / 1000);
     info_line(info, "aof_current_rewrite_time_sec:%" PRId64, runs ? saver->running_ms / 1000 : -1);
     info_line(info, "aof_last_bgrewrite_status:%s", saver->last_ok ? "ok" : "err");
@@ -97,6 +97,6 @@ void info_persistence(struct info *info)
     info_line(info, "current_fork_perc:0.00");
     saves(info, &saver);
     info_line(info, "aof_enabled:%d", info->cfg->appendonly);
-    rewrites(info, &saver);
+    rewrites(info, &saver, &log);
     log_state(info, &log);
 }

@@ -128,6 +128,11 @@ void journal_record(struct journal *j, bool on)
     atomic_store(&j->records, on);
 }
 
+void journal_awaits_save(struct journal *j)
+{
+    atomic_store(&j->awaits_save, true);
+}
+
 void journal_set_policy(struct journal *j, enum journal_policy policy)
 {
     atomic_store(&j->policy, (int)policy);
@@ -283,6 +288,7 @@ void journal_made_up(struct journal *j)
 {
     pthread_mutex_lock(&j->lock);
     atomic_store(&j->incomplete, false);
+    atomic_store(&j->awaits_save, false);
     atomic_store(&j->refuses, j->failed);
     pthread_mutex_unlock(&j->lock);
 }
@@ -299,6 +305,7 @@ void journal_info(struct journal *j, struct journal_info *info_out)
         .records = journal_records(j),
         .failed = j->failed,
         .incomplete = atomic_load(&j->incomplete),
+        .awaits_save = atomic_load(&j->awaits_save),
         .reason = j->reason,
         .current_bytes = j->start_bytes + j->info.written - j->cut_written,
         .base_bytes = j->base_bytes,

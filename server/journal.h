@@ -70,6 +70,9 @@ void journal_destroy(struct journal *journal);
 void journal_record(struct journal *journal, bool on);
 bool journal_records(const struct journal *journal);
 
+/* It has been switched on at run time: what was there before is in no save and no log until journal_made_up(). */
+void journal_awaits_save(struct journal *journal);
+
 void journal_set_policy(struct journal *journal, enum journal_policy policy);
 
 struct journal_ring *journal_ring(struct journal *journal, unsigned worker);
@@ -134,7 +137,7 @@ uint64_t journal_first_needed(struct journal *journal, uint64_t segment);
 /* A save that keeps the segments from `segment` on has been committed: the others are deleted. Blocks. */
 void journal_cut(struct journal *journal, uint64_t segment);
 
-/* A save that began after something could not be noted has been committed: the log is complete again. */
+/* A save that began after something could not be noted, or was not, has been committed: the log is complete again. */
 void journal_made_up(struct journal *journal);
 
 /* ---- what is known -------------------------------------------------------------------------------------------------- */
@@ -143,6 +146,7 @@ struct journal_info {
     bool records;
     bool failed;                  /* refuses writes */
     bool incomplete;              /* something could not be noted: a save is needed */
+    bool awaits_save;             /* so it is because of journal_awaits_save(); nothing is refused meanwhile */
     struct errbuf reason;
     uint64_t current_bytes;       /* of the log now, as far as it is needed */
     uint64_t base_bytes;          /* of it when the last save was committed or at the start */

@@ -40,6 +40,7 @@ struct journal {
     uint64_t next_control;       /* the number of the next one */
     _Atomic size_t control_bytes; /* controls.len, for whoever does not take the lock */
     _Atomic bool incomplete;
+    _Atomic bool awaits_save;
 
     pthread_mutex_t lock;        /* of what follows */
     pthread_cond_t wake;         /* of the log thread */

@@ -237,7 +237,7 @@ static int load_all(struct load *load)
 {
     struct server *server = load->server;
     load->checkpoint = store_checkpoint(server->store);
-    int status = replay_create(&load->replay, server, server->store, load->checkpoint.control);
+    int status = replay_create(&load->replay, server, server->store, load->checkpoint.control, load->accept_damage);
     if (status) {
         errbuf_set(&load->err, "%s", strerror(-status));
         return status;
@@ -268,7 +268,7 @@ static int open_for_clients(struct load *load)
     atomic_store_explicit(&server->load.active, false, memory_order_release);
     /* The damaged part must not be met by the next start; nor what has expired, of whose end the log does not know: the clock
      * may have been set back by then, and the name be another's. */
-    if (load->log_summary.damages || (server_journal(server) && atomic_load(&server->load_expired)))
+    if (load->log_summary.damages || load->replay_summary.left_out || (server_journal(server) && atomic_load(&server->load_expired)))
         saver_start(server->saver, true);
     rcu_reader_end();
     return 0;

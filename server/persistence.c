@@ -86,6 +86,7 @@ void persistence_apply(struct server *server, const struct config *old, const st
     /* Switched on, the log is complete with the save that begins now; switched off, its records must not come back over
      * what changes from now on, so it goes with this save. */
     journal_record(journal, now->appendonly);
+    journal_awaits_save(journal); /* either way: it is tried again until it has succeeded */
     saver_start(server->saver, true);
     log_notice(&server->log, now->appendonly ? "appendonly is switched on; it holds from the end of the save that begins now"
                                              : "appendonly is switched off; the save that begins now replaces the log");

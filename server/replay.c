@@ -36,6 +36,7 @@ struct replay {
     struct server *server;
     struct store *store;
     uint64_t control;
+    bool accept_loss;
     bool cleared;          /* filters without a history of their own are gone */
     struct id_map histories;
     pthread_mutex_t lock;  /* of targets, while filters are loaded */
@@ -43,7 +44,7 @@ struct replay {
     struct replay_summary summary;
 };
 
-int replay_create(struct replay **replay_out, struct server *server, struct store *store, uint64_t control)
+int replay_create(struct replay **replay_out, struct server *server, struct store *store, uint64_t control, bool accept_loss)
 {
     struct replay *replay = calloc(1, sizeof(*replay));
     if (!replay)
@@ -51,6 +52,7 @@ int replay_create(struct replay **replay_out, struct server *server, struct stor
     replay->server = server;
     replay->store = store;
     replay->control = control;
+    replay->accept_loss = accept_loss;
     pthread_mutex_init(&replay->lock, NULL);
     *replay_out = replay;
     return 0;
@@ -257,6 +259,15 @@ static int create(struct replay *replay, const struct history *h, struct errbuf 
     if (status == 0) {
         status = registry_create_filter(replay->server->registry, name, h->id, class, &entry, err);
         bloom_class_release(class);
+    }
+    if (status == REGISTRY_EXISTS) {
+        /* The log was switched on while the daemon ran, and no save was made after that: it need not go with the one before. */
+        errbuf_set(err, "there is another one with its name; the daemon can be started without it with --aof-load-damaged yes");
+        if (replay->accept_loss) {
+            log_warning(&replay->server->log, "filter %" PRIu64 " of the log is left out: there is another one with its name", h->id);
+            replay->summary.left_out++;
+            return 0;
+        }
     }
     if (status == 0 && h->expires_ms)
         status = registry_expire(replay->server->registry, name, h->expires_ms, 0);

@@ -186,7 +186,7 @@ static int save_once(struct saver *saver, struct errbuf *err)
         log_warning(&server->log, "saving failed: %s", err->text);
         return -EIO;
     }
-    if (saver->journal && before.incomplete)
+    if (saver->journal && (before.incomplete || before.awaits_save))
         journal_made_up(saver->journal);
     if (saver->segment)
         journal_cut(saver->journal, saver->segment);
@@ -377,7 +377,7 @@ static bool log_wants_save(struct saver *saver)
     if (!journal)
         return false;
     journal_info(journal, &info);
-    if (info.incomplete)
+    if (info.incomplete || info.awaits_save)
         return true;
     double limit = (double)bloom_pool_bytes(saver->server->pool) * (double)config->auto_aof_rewrite_percentage / 100;
     double grown = (double)(info.current_bytes - info.base_bytes);
@@ -393,7 +393,7 @@ void saver_tick(struct saver *saver)
     pthread_mutex_lock(&saver->lock);
     bool wait = busy(saver) || (!saver->last_ok && now - saver->last_try_ms < RETRY_DELAY_MS);
     if (for_log && !wait) {
-        log_notice(&saver->server->log, "the log has grown enough: saving, so that it can be cut");
+        log_notice(&saver->server->log, "the log has grown enough, or needs a save to go with: saving");
         saver->for_log = true;
         request(saver);
         wait = true;

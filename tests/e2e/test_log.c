@@ -134,6 +134,68 @@ DAEMON_TEST(daemon_under_test, log_daemon, appendonly_at_run_time)
     redisFree(client);
 }
 
+/* The save that a log switched on at run time begins with is tried until it succeeds, and INFO says that it is awaited. */
+DAEMON_TEST(daemon_under_test, log_daemon, appendonly_at_run_time_tries_its_save_again)
+{
+    const char *const args[] = {"--appendonly", "no", NULL};
+    char path[400];
+    daemon_start(&daemon_under_test, args);
+    redisContext *client = client_open(PORT);
+    expect(client, ":1", "BF.ADD f 1");
+    snprintf(path, sizeof(path), "%s/MANIFEST.new", daemon_under_test.data);
+    cr_assert_eq(mkdir(path, 0700), 0);
+    expect(client, "+OK", "CONFIG SET appendonly yes");
+    daemon_wait_output(&daemon_under_test, "saving failed");
+    cr_assert_eq(info_number(PORT, "aof_rewrite_scheduled"), 1);
+    cr_assert_eq(rmdir(path), 0);
+    daemon_wait_output(&daemon_under_test, "saved 1 filters");
+    double until = seconds_now() + 60;
+    while (info_number(PORT, "aof_rewrite_scheduled") != 0)
+        cr_assert_lt(seconds_now(), until);
+    expect(client, ":1", "BF.ADD f 2");
+    expect(client, "[:1,:0]", "WAITAOF 1 0 0");
+    client = restart_killed(client);
+    expect(client, "[:1,:1]", "BF.MEXISTS f 1 2");
+    redisFree(client);
+}
+
+/* Killed before that save: what was not logged before may contradict what was logged after. */
+DAEMON_TEST(daemon_under_test, log_daemon, appendonly_at_run_time_without_its_save)
+{
+    const char *const args[] = {"--appendonly", "no", NULL};
+    const char *const accepting[] = {"--aof-load-damaged", "yes", NULL};
+    char path[400];
+    daemon_start(&daemon_under_test, args);
+    redisContext *client = client_open(PORT);
+    expect(client, ":1", "BF.ADD a x");
+    expect(client, "+OK", "SAVE");
+    expect(client, "+OK", "RENAME a b");
+    snprintf(path, sizeof(path), "%s/MANIFEST.new", daemon_under_test.data);
+    cr_assert_eq(mkdir(path, 0700), 0);
+    expect(client, "+OK", "CONFIG SET appendonly yes");
+    expect(client, ":1", "BF.ADD a y");
+    expect(client, "[:1,:0]", "WAITAOF 1 0 0");
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+    cr_assert_eq(rmdir(path), 0);
+    char port[16];
+    snprintf(port, sizeof(port), "%d", PORT);
+    const char *const again[] = {"--port", port, "--bind", "127.0.0.1", "--dir", daemon_under_test.data, NULL};
+    const char *output;
+    cr_assert_neq(daemon_run(again, NULL, &output), 0);
+    cr_assert(strstr(output, "another one with its name") != NULL, "%s", output);
+    daemon_start(&daemon_under_test, accepting);
+    client = client_open(PORT);
+    expect(client, "[:1,:0]", "BF.MEXISTS a x y");
+    daemon_wait_output(&daemon_under_test, "saved 1 filters");
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+    daemon_start(&daemon_under_test, NULL);
+    client = client_open(PORT);
+    expect(client, "[:1,:0]", "BF.MEXISTS a x y");
+    redisFree(client);
+}
+
 /* The log is cut by a save, and a save begins when it is large. */
 DAEMON_TEST(daemon_under_test, log_daemon, a_large_log_is_cut)
 {

@@ -18,6 +18,7 @@
 #include "dispatch.h"
 #include "exclusive.h"
 #include "monitor.h"
+#include "notify.h"
 #include "push.h"
 #include "rng.h"
 #include "worker.h"
@@ -196,7 +197,8 @@ static void start_server(void)
         bloom_pool_create(&server.pool) != 0 || reclaimer_create(&server.reclaimer) != 0 ||
         registry_create(&server.registry, server.pool, server.reclaimer) != 0 || sessions_create(&server.sessions) != 0 ||
         server_monitors_init(&server) != 0 || exclusive_create(&server.exclusive) != 0 ||
-        pubsub_create(&server.pubsub, WORKERS, push_wake, &server) != 0)
+        pubsub_create(&server.pubsub, WORKERS, push_wake, &server) != 0 ||
+        notify_create(&server.notify, server.pubsub) != 0)
         exit(1);
     pthread_mutex_init(&server.config_lock, NULL);
     pthread_mutex_init(&server.stats_lock, NULL);

@@ -77,27 +77,10 @@ static void append_quoted(struct buf *out, struct slice arg, size_t max)
     }
 }
 
-/* Passwords: what follows AUTH, and AUTH among the words of HELLO. */
-static size_t first_secret(const struct resp_command *cmd, size_t *n_out)
+void monitor_format(struct buf *out, int64_t unix_us, const char *addr, const struct command *command,
+                    const struct resp_command *cmd)
 {
-    struct slice name = resp_arg(cmd, 0);
-    *n_out = 0;
-    if (slice_is(name, "auth")) {
-        *n_out = cmd->argc - 1;
-        return 1;
-    }
-    for (size_t i = 2; slice_is(name, "hello") && i < cmd->argc; i++) {
-        if (slice_is(resp_arg(cmd, i), "auth")) {
-            *n_out = cmd->argc - i - 1 < 2 ? cmd->argc - i - 1 : 2;
-            return i + 1;
-        }
-    }
-    return 0;
-}
-
-void monitor_format(struct buf *out, int64_t unix_us, const char *addr, const struct resp_command *cmd)
-{
-    size_t nsecret, secret = first_secret(cmd, &nsecret), start = buf_len(out);
+    size_t start = buf_len(out);
     char text[160];
     snprintf(text, sizeof(text), "%" PRId64 ".%06d [0 %s%s]", unix_us / 1000000, (int)(unix_us % 1000000),
              addr[0] == '/' ? "unix:" : "", addr);
@@ -110,7 +93,7 @@ void monitor_format(struct buf *out, int64_t unix_us, const char *addr, const st
             return;
         }
         append_text(out, " ");
-        if (i >= secret && i < secret + nsecret)
+        if (command && command_arg_is_secret(command, cmd, i))
             append_text(out, "\"(redacted)\"");
         else
             append_quoted(out, resp_arg(cmd, i), MONITOR_MAX_LINE - used);
@@ -128,7 +111,7 @@ void monitor_feed(struct worker *worker, const struct session *session, const st
     if (command && command->flags & (CMD_SKIP_MONITOR | CMD_ADMIN))
         return;
     append_text(&worker->monitor_lines, "+");
-    monitor_format(&worker->monitor_lines, now_us(), session->addr, cmd);
+    monitor_format(&worker->monitor_lines, now_us(), session->addr, command, cmd);
     append_text(&worker->monitor_lines, "\r\n");
     if (buf_len(&worker->monitor_lines) > PIECE || buf_failed(&worker->monitor_lines))
         monitor_flush(worker);

@@ -23,9 +23,11 @@ void monitor_feed(struct worker *worker, const struct session *session, const st
 /* Publishes the lines collected. */
 void monitor_flush(struct worker *worker);
 
-/* Appends the line, without the line end: seconds.microseconds [0 address] "argument" ... Arguments that are secret are
- * replaced; a line is cut to about MONITOR_MAX_LINE bytes and says by how much. */
+/* Appends the line, without the line end: seconds.microseconds [0 address] "argument" ... Arguments that are secret by the
+ * command's row (command_arg_is_secret(); NULL: none is) are replaced; a line is cut to about MONITOR_MAX_LINE bytes and says
+ * by how much. */
 #define MONITOR_MAX_LINE ((size_t)1024 * 1024)
-void monitor_format(struct buf *out, int64_t unix_us, const char *addr, const struct resp_command *cmd);
+void monitor_format(struct buf *out, int64_t unix_us, const char *addr, const struct command *command,
+                    const struct resp_command *cmd);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CONNECTIONS_MAX 8
 #define WORDS_MAX       4096
@@ -535,6 +536,17 @@ static void drain(struct player *player, const char *command)
     lines_deinit(&lines);
 }
 
+/* What is deleted is freed by a thread of its own, a moment later; a recording under a limit of memory goes on as if at once. */
+static void wait_until_freed(int port)
+{
+    struct wire wire;
+
+    wire_open(&wire, port);
+    while (!strstr(wire_ask(&wire, "INFO memory"), "lazyfree_pending_objects:0"))
+        usleep(1000);
+    wire_close(&wire);
+}
+
 struct corpus_result corpus_play(const struct corpus *corpus, int port, int resp, struct compat *compat)
 {
     struct player player = {.port = port, .resp = resp};
@@ -554,6 +566,8 @@ struct corpus_result corpus_play(const struct corpus *corpus, int port, int resp
         player.patient = row == NULL;
         play_case(&player, the_case, &got);
         result.cases++;
+        if (strncmp(the_case->command, "DEL ", 4) == 0)
+            wait_until_freed(port);
         if (same_reply(&the_case->reply, &got)) {
             lines_deinit(&got);
             continue;

@@ -1,0 +1,51 @@
+/* bloom_batch: queries and adds of many items of one filter, hashed together and on their way to memory together.
+ *
+ * The answers equal those of bloom_filter_query() and bloom_filter_add_journaled(), one item after the other, at the time
+ * of the second call. What the batch is for: hashes, bits and tests of eight items are computed at once where the processor
+ * can; and for a filter beyond the cache the first call starts the cache misses, which the second one finds done.
+ *
+ * Lifetime: in the caller's storage; what bloom_batch_start() leaves there is valid as long as the filter, however often it
+ * is used. The items' bytes are borrowed for that call only.
+ * Thread: any, on distinct batches; the filter may be used by others meanwhile. */
+#ifndef BLOOMERY_BLOOM_BATCH_H
+#define BLOOMERY_BLOOM_BATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bloom_filter.h"
+
+/* As many as have their cache misses overlapped; with more the lines that come first are gone when they are needed. */
+#define BLOOM_BATCH 32
+
+struct bloom_item {
+    const char *ptr; /* may be NULL when len is 0 */
+    size_t len;
+};
+
+/* Fields are internal. 6 KB, of which a batch of n items for a filter with hash count k touches n * 16 bytes, and n * k * 8
+ * more when it was started on a filter beyond the cache. */
+struct bloom_batch {
+    const void *layer; /* the one that bits were derived for; NULL: none were */
+    size_t n;
+    uint64_t h1[BLOOM_BATCH], h2[BLOOM_BATCH];
+    uint64_t bit[BLOOM_MAX_K + 3][BLOOM_BATCH];
+};
+
+/* Hashes n items (0..BLOOM_BATCH) for this filter. If it is beyond the cache, their bits' lines are fetched as well. */
+void bloom_batch_start(struct bloom_batch *batch, const struct bloom_filter *filter, const struct bloom_item *items,
+                       size_t n);
+
+/* Bit i is set if item i may have been added, clear if it certainly was not: as of now, also when the filter has been added
+ * to or has grown since. Bits from n on are clear. */
+uint32_t bloom_batch_query(const struct bloom_batch *batch, const struct bloom_filter *filter);
+
+/* Adds item i (below n): the answer of bloom_filter_add_journaled() as of now. `journal` and `err` may be NULL. */
+enum bloom_add bloom_batch_add(const struct bloom_batch *batch, size_t i, struct bloom_filter *filter,
+                               const struct bloom_journal *journal, struct errbuf *err);
+
+/* Whether the filter's words are more than stay in a cache, so that it pays to have time between start and query. */
+bool bloom_filter_beyond_cache(const struct bloom_filter *filter);
+
+#endif

@@ -12,8 +12,9 @@
 
 #include "log_varint.h"
 
-#define LOG_VERSION 1
+#define LOG_VERSION 2
 #define LONG_FRAME  128 /* payloads from this length on have the check of the length */
+#define HEADER_SUMMED 56 /* bytes of a segment's header that are under its checksum, which follows them */
 #define HEAD_FIXED  6   /* checksum and the low half of the sequence number */
 
 static const char magic[8] = {'B', 'L', 'O', 'O', 'M', 'L', 'O', 'G'};
@@ -58,7 +59,9 @@ void log_header_encode(const struct log_header *header, unsigned char bytes_out[
     put64(bytes_out + 16, header->number);
     put64(bytes_out + 24, header->first);
     put64(bytes_out + 32, header->salt);
-    put64(bytes_out + 40, XXH3_64bits(bytes_out, 40));
+    put64(bytes_out + 40, header->start);
+    put64(bytes_out + 48, header->generation);
+    put64(bytes_out + HEADER_SUMMED, XXH3_64bits(bytes_out, HEADER_SUMMED));
 }
 
 int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_header *header_out, struct errbuf *err)
@@ -71,7 +74,7 @@ int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_he
         errbuf_set(err, "version %" PRIu32 " of the format is not known here", get32(bytes + 8));
         return LOG_DAMAGED;
     }
-    if (get64(bytes + 40) != XXH3_64bits(bytes, 40)) {
+    if (get64(bytes + HEADER_SUMMED) != XXH3_64bits(bytes, HEADER_SUMMED)) {
         errbuf_set(err, "the checksum of its header is wrong");
         return LOG_DAMAGED;
     }
@@ -79,7 +82,17 @@ int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_he
         errbuf_set(err, "its header has a number of 0");
         return LOG_DAMAGED;
     }
-    *header_out = (struct log_header){.number = get64(bytes + 16), .first = get64(bytes + 24), .salt = get64(bytes + 32)};
+    if (get64(bytes + 40) == 0 || get64(bytes + 40) > get64(bytes + 16)) {
+        errbuf_set(err, "its header says that its process began with segment %" PRIu64, get64(bytes + 40));
+        return LOG_DAMAGED;
+    }
+    *header_out = (struct log_header){
+        .number = get64(bytes + 16),
+        .first = get64(bytes + 24),
+        .salt = get64(bytes + 32),
+        .start = get64(bytes + 40),
+        .generation = get64(bytes + 48),
+    };
     return LOG_OK;
 }
 

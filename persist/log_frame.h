@@ -26,6 +26,8 @@ struct log_header {
     uint64_t first;  /* sequence number of its first frame. All frames before it are on the disk, in earlier segments, and
                       * what an earlier segment has from this number on does not hold */
     uint64_t salt;
+    uint64_t start;  /* number of the first segment of the process that wrote it */
+    uint64_t generation; /* the highest that the store had given out when that process started (docs/FORMAT.md) */
 };
 
 void log_header_encode(const struct log_header *header, unsigned char bytes_out[LOG_HEADER_BYTES]);

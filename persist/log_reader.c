@@ -17,6 +17,8 @@ struct segment {
     uint64_t first;  /* of its header */
     uint64_t limit;  /* frames from this number on do not hold: UINT64_MAX, or the next segment's first */
     uint64_t salt;
+    uint64_t start;  /* of its header, as is */
+    uint64_t generation;
     bool unused;     /* its header never came to the disk, nor did anything else */
     bool lost;       /* its header is damaged and the loss accepted */
     bool gaps;       /* damage in it was passed over: frames are searched for */
@@ -191,6 +193,8 @@ static bool header_is_valid(struct segment *segment, const struct bytes *file, s
     }
     segment->first = header.first;
     segment->salt = header.salt;
+    segment->start = header.start;
+    segment->generation = header.generation;
     return true;
 }
 
@@ -473,6 +477,24 @@ void log_reader_close(struct log_reader *r)
 size_t log_reader_segments(const struct log_reader *r)
 {
     return r->nsegments;
+}
+
+uint64_t log_reader_number(const struct log_reader *r, size_t index)
+{
+    return r->segments[index].number;
+}
+
+/* That process is the last one that started with fewer generations. */
+uint64_t log_reader_counted_before(const struct log_reader *r, uint64_t generation)
+{
+    uint64_t start = 0;
+
+    for (size_t i = 0; i < r->nsegments; i++) {
+        const struct segment *segment = &r->segments[i];
+        if (!segment->unused && !segment->lost && segment->generation < generation && segment->start > start)
+            start = segment->start;
+    }
+    return start;
 }
 
 int log_reader_adds(struct log_reader *r, size_t index,

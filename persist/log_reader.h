@@ -60,6 +60,11 @@ int log_reader_open(const struct log_reader_options *options, struct log_reader 
 void log_reader_close(struct log_reader *reader); /* NULL is fine */
 
 size_t log_reader_segments(const struct log_reader *reader);
+uint64_t log_reader_number(const struct log_reader *reader, size_t segment);
+
+/* For a filter whose files have this generation: its items in segments with numbers below the one returned had been brought
+ * back by the process that wrote the files, and are all in them and their counts. */
+uint64_t log_reader_counted_before(const struct log_reader *reader, uint64_t generation);
 
 /* Reads a segment (0 .. log_reader_segments() - 1) once more and yields its adds. LOG_OK, -errno, what the callback
  * returned, or LOG_DAMAGED when the file is no longer what it was. */

@@ -22,6 +22,8 @@ struct log_writer {
     char *dir;
     char *log_dir;
     uint64_t salt;
+    uint64_t start;        /* the first segment of this process */
+    uint64_t generation;
     uint64_t segment_bytes;
     uint64_t keep_bytes;
 
@@ -67,7 +69,8 @@ int log_writer_create(const struct log_writer_options *options, struct log_write
     w->salt = options->salt;
     w->segment_bytes = options->segment_bytes ? options->segment_bytes : DEFAULT_SEGMENT_BYTES;
     w->keep_bytes = options->keep_bytes ? options->keep_bytes : DEFAULT_KEEP_BYTES;
-    w->next_segment = options->next_segment;
+    w->next_segment = w->start = options->next_segment;
+    w->generation = options->generation;
     w->sequence = w->synced = options->next_sequence - 1;
     w->fd = -1;
     w->dir = strdup(options->dir);
@@ -196,7 +199,8 @@ static int begin_segment(struct log_writer *w, struct errbuf *err)
     char name[LOG_SEGMENT_NAME];
     int rc = make_log_dir(w);
 
-    w->header = (struct log_header){.number = w->next_segment, .first = w->synced + 1};
+    w->header = (struct log_header){
+        .number = w->next_segment, .first = w->synced + 1, .start = w->start, .generation = w->generation};
     w->header.salt = w->salt ^ w->header.number * UINT64_C(0xc2b2ae3d27d4eb4f);
     if (rc != 0)
         return fail(w, rc, "cannot make the directory", err);

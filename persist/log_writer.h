@@ -24,6 +24,7 @@ struct log_writer_options {
     uint64_t next_segment;    /* >= 1, above all that there are */
     uint64_t next_sequence;   /* >= 1; all frames before it are on the disk */
     uint64_t salt;            /* random */
+    uint64_t generation;      /* the highest that the store has given out, with all of the log brought back */
     uint64_t segment_bytes;   /* a segment that has reached this size is followed by the next; 0: 32 MB */
     uint64_t keep_bytes;      /* at most so much is kept in memory: then it is synced; 0: 32 MB */
 };

@@ -481,6 +481,11 @@ uint64_t store_next_id(const struct store *store)
     return atomic_load(&store->next_id);
 }
 
+uint64_t store_generation(const struct store *store)
+{
+    return atomic_load(&store->generation);
+}
+
 size_t store_count(const struct store *store)
 {
     return atomic_load(&store->count);

@@ -11,7 +11,7 @@
  * place it is gets another directory.
  *
  * Lifetime: store_open() to store_close(). Thread: "pool"; one call at a time on a store, except store_forget(),
- * store_next_id(), store_write(), store_published() and store_discard(), which any thread may call at any time, also
+ * store_next_id(), store_generation(), store_write(), store_published() and store_discard(), which any thread may call at any time, also
  * during a save.
  *
  * Errors: 0; a negative -errno for what the system refused; a positive enum store_status. The errbuf always says what
@@ -68,6 +68,9 @@ void store_close(struct store *store);
 /* The id that the next new filter gets: greater than every id that this directory has ever seen. */
 uint64_t store_next_id(const struct store *store);
 
+/* The highest generation given out so far: what is written from now on has a higher one. */
+uint64_t store_generation(const struct store *store);
+
 /* Of the committed MANIFEST. Not during a save. */
 struct store_checkpoint store_checkpoint(const struct store *store);
 
@@ -93,6 +96,7 @@ struct store_filter {
     const char *name; /* `name_len` bytes, not NUL-terminated */
     size_t name_len;
     int64_t expires_ms; /* unix time, 0: never */
+    uint64_t generation; /* of its newest file */
 };
 
 enum store_fate {

@@ -224,7 +224,12 @@ static int load_filter(struct loadee *loadee, struct errbuf *err)
     int rc = 0;
 
     loadee->info = (struct store_filter){
-        .id = filter->id, .name = filter->name, .name_len = filter->name_len, .expires_ms = filter->expires_ms};
+        .id = filter->id,
+        .name = filter->name,
+        .name_len = filter->name_len,
+        .expires_ms = filter->expires_ms,
+        .generation = newest_generation(filter),
+    };
     loadee->inventory = (struct inventory){
         .store = loading->store, .spared = &loading->spared, .filter = filter, .report = true};
     if (loader->resolve)

@@ -389,6 +389,7 @@ int journal_create(struct journal **journal_out, const struct journal_start *sta
         .next_segment = start->next_segment,
         .next_sequence = start->next_sequence,
         .salt = start->salt,
+        .generation = start->generation,
     };
     j->dir = strdup(start->dir);
     int status = j->dir ? make_rings(j, start->nrings) : -ENOMEM;

@@ -48,6 +48,7 @@ struct journal_start {
     uint64_t oldest_segment; /* of those that are needed; 0: there are none */
     uint64_t log_bytes;     /* of the frames in these */
     uint64_t salt;          /* random */
+    uint64_t generation;    /* as in log_writer.h */
     unsigned nrings;        /* one per worker */
 
     /* Called by the log thread. Each must be quick and must not call the journal, but for journal_reason(). */

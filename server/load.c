@@ -78,9 +78,11 @@ static struct bloom_filter *on_alloc(void *ctx, const struct store_filter *info,
     return entry_filter(entry);
 }
 
-static void note_loaded(struct load *load, uint64_t id, struct entry *entry)
+static void note_loaded(struct load *load, const struct store_filter *info, struct entry *entry)
 {
-    int status = load->log_summary.adds || load->log_summary.controls ? replay_loaded(load->replay, id, entry) : 0;
+    int status = 0;
+    if (load->log_summary.adds || load->log_summary.controls)
+        status = replay_loaded(load->replay, info->id, entry, log_reader_counted_before(load->log, info->generation));
     if (status)
         atomic_store(&load->failed, status);
 }
@@ -96,7 +98,7 @@ static void on_loaded(void *ctx, const struct store_filter *info, struct bloom_f
     }
     entry_mark_clean(entry);
     let_expire(load->server, info);
-    note_loaded(load, info->id, entry);
+    note_loaded(load, info, entry);
 }
 
 static void on_discard(void *ctx, struct bloom_filter *filter, void *user)
@@ -114,7 +116,7 @@ static void on_quarantined(void *ctx, const struct store_filter *info, const cha
         log_warning(&server->log, "filter %" PRIu64 " could not be put into quarantine", info->id);
     else
         let_expire(server, info);
-    note_loaded(load, info->id, NULL);
+    note_loaded(load, info, NULL);
 }
 
 void load_report(void *ctx, enum store_severity severity, const char *text)
@@ -217,6 +219,7 @@ static int start_log(struct load *load)
         .next_control = read->next_control > load->checkpoint.control ? read->next_control : load->checkpoint.control + 1,
         .oldest_segment = load->checkpoint.log ? load->checkpoint.log : read->first_segment,
         .log_bytes = read->bytes,
+        .generation = store_generation(load->server->store),
     };
     int status = persistence_start(load->server, &start);
     if (status) {

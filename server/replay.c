@@ -28,6 +28,7 @@ struct history {
 /* A filter that adds can be brought back to. */
 struct target {
     struct entry *entry;   /* NULL: in quarantine */
+    uint64_t since;        /* ordinals of segments before it have all been counted, and may have been given anew since */
     unsigned nlayers;      /* that had been saved */
     uint64_t counted[];    /* in these */
 };
@@ -224,7 +225,7 @@ enum store_fate replay_resolve(struct replay *replay, struct store_filter *info)
     return h->fate;
 }
 
-int replay_loaded(struct replay *replay, uint64_t id, struct entry *entry)
+int replay_loaded(struct replay *replay, uint64_t id, struct entry *entry, uint64_t since)
 {
     const struct bloom_filter *filter = entry ? entry_filter(entry) : NULL;
     unsigned nlayers = filter ? bloom_filter_nlayers(filter) : 0;
@@ -232,6 +233,7 @@ int replay_loaded(struct replay *replay, uint64_t id, struct entry *entry)
     if (!target)
         return -ENOMEM;
     target->entry = entry;
+    target->since = since;
     target->nlayers = nlayers;
     for (unsigned i = 0; i < nlayers; i++) {
         struct bloom_layer_view view;
@@ -272,7 +274,7 @@ static int create(struct replay *replay, const struct history *h, struct errbuf 
     if (status == 0 && h->expires_ms)
         status = registry_expire(replay->server->registry, name, h->expires_ms, 0);
     if (status == 0)
-        status = replay_loaded(replay, h->id, entry);
+        status = replay_loaded(replay, h->id, entry, 0);
     if (status == 0)
         replay->summary.created++;
     else
@@ -320,6 +322,7 @@ struct adder {
     struct replay *replay;
     struct log_reader *reader;
     _Atomic size_t *next;
+    uint64_t segment;
     struct replay_summary summary;
     int status;
     struct errbuf err;
@@ -351,6 +354,8 @@ static int on_adds(void *ctx, uint64_t id, unsigned layer, const struct bloom_re
         return 0;
     }
     uint64_t counted = layer < target->nlayers ? target->counted[layer] : 0;
+    if (adder->segment < target->since)
+        counted = UINT64_MAX;
     adder->summary.counted += bloom_filter_replay(filter, layer, counted, items, n);
     adder->summary.adds += n;
     entry_mark_dirty(target->entry);
@@ -361,8 +366,10 @@ static void *adder_main(void *arg)
 {
     struct adder *adder = arg;
     size_t i;
-    while (adder->status == 0 && (i = atomic_fetch_add(adder->next, 1)) < log_reader_segments(adder->reader))
+    while (adder->status == 0 && (i = atomic_fetch_add(adder->next, 1)) < log_reader_segments(adder->reader)) {
+        adder->segment = log_reader_number(adder->reader, i);
         adder->status = log_reader_adds(adder->reader, i, on_adds, adder, &adder->err);
+    }
     return NULL;
 }
 

@@ -35,8 +35,9 @@ int replay_control(void *ctx, uint64_t number, const struct log_control *control
 /* As store_loader.resolve. */
 enum store_fate replay_resolve(struct replay *replay, struct store_filter *info);
 
-/* `entry` NULL: it is in quarantine. 0 or -ENOMEM. */
-int replay_loaded(struct replay *replay, uint64_t id, struct entry *entry);
+/* `entry` NULL: it is in quarantine. `since`: what segments below this number have of it is in its counts
+ * (log_reader_counted_before()). 0 or -ENOMEM. */
+int replay_loaded(struct replay *replay, uint64_t id, struct entry *entry, uint64_t since);
 
 /* 0, or a negative -errno with the reason. */
 int replay_filters(struct replay *replay, struct errbuf *err);

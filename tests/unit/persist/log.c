@@ -186,7 +186,7 @@ Test(log, each_byte_of_the_log_is_watched)
         cr_assert_eq(read.status, LOG_DAMAGED, "byte %llu", (unsigned long long)at);
         change_byte(segment(1), at);
     }
-    for (uint64_t at = 0; at < 48; at++) {
+    for (uint64_t at = 0; at < 64; at++) {
         change_byte(segment(1), at);
         read_log(false, &read);
         cr_assert_eq(read.status, LOG_DAMAGED, "byte %llu of the header", (unsigned long long)at);

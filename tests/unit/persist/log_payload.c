@@ -260,18 +260,22 @@ Test(log_frame, frames_behind_garbage_are_found)
 Test(log_frame, headers_and_names)
 {
     unsigned char block[LOG_HEADER_BYTES];
-    struct log_header header = {12, 345, 678}, again;
+    struct log_header header = {.number = 12, .first = 345, .salt = 678, .start = 11, .generation = 90}, again;
     struct errbuf err = {""};
     char name[LOG_SEGMENT_NAME];
 
     log_header_encode(&header, block);
     cr_assert_eq(log_header_decode(block, &again, &err), LOG_OK);
-    cr_assert(again.number == 12 && again.first == 345 && again.salt == 678);
-    for (size_t i = 0; i < 48; i++) {
+    cr_assert(again.number == 12 && again.first == 345 && again.salt == 678 && again.start == 11 &&
+              again.generation == 90);
+    for (size_t i = 0; i < 64; i++) {
         block[i] ^= 1;
         cr_assert_eq(log_header_decode(block, &again, &err), LOG_DAMAGED, "byte %zu", i);
         block[i] ^= 1;
     }
+    header.start = 13;
+    log_header_encode(&header, block);
+    cr_assert_eq(log_header_decode(block, &again, &err), LOG_DAMAGED, "a process cannot begin after its own segment");
     log_segment_name(12, name);
     cr_assert_str_eq(name, "00000012.log");
     cr_assert_eq(log_segment_number(name), 12u);

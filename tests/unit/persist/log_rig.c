@@ -149,6 +149,7 @@ struct log_writer *log_rig_writer(const struct fsops *fs, const struct log_rig_r
         .next_segment = read->summary.next_segment,
         .next_sequence = read->summary.next_sequence,
         .salt = 42 + read->summary.next_sequence,
+        .generation = read->summary.next_sequence,
         .segment_bytes = 16384,
         .keep_bytes = 6000,
     };

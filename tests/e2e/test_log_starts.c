@@ -1,0 +1,116 @@
+/* What several starts in a row make of one log: of what an earlier process left out, numbered anew or could not finish. */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "log_clients.h"
+
+static struct daemon daemon_under_test;
+#define PORT (daemon_under_test.port)
+
+static const char *const always[] = {"--appendfsync", "always", NULL};
+static const char *const accepting[] = {"--appendfsync", "always", "--aof-load-damaged", "yes", NULL};
+
+static void stop(void)
+{
+    daemon_discard(&daemon_under_test);
+    disk_detach();
+}
+
+TestSuite(log_starts, .fini = stop, .timeout = 300);
+
+static redisContext *restart_killed(redisContext *client, const char *const *args)
+{
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+    daemon_start(&daemon_under_test, args);
+    return client_open(PORT);
+}
+
+/* ---- counts --------------------------------------------------------------------------------------------------------- */
+
+static void change_byte(const char *name, long at)
+{
+    char path[400];
+    unsigned char byte;
+    snprintf(path, sizeof(path), "%s/%s", daemon_under_test.data, name);
+    int fd = open(path, O_RDWR);
+    cr_assert_geq(fd, 0, "%s", path);
+    cr_assert_eq(pread(fd, &byte, 1, at), 1);
+    byte ^= 0x20;
+    cr_assert_eq(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+/* How far the file has bytes that are not zero. */
+static long end_of(const char *name)
+{
+    char path[400];
+    struct stat st;
+    long end = 0;
+    snprintf(path, sizeof(path), "%s/%s", daemon_under_test.data, name);
+    cr_assert_eq(stat(path, &st), 0, "%s", path);
+    unsigned char *bytes = malloc((size_t)st.st_size);
+    int fd = open(path, O_RDONLY);
+    cr_assert(bytes && fd >= 0 && pread(fd, bytes, (size_t)st.st_size, 0) == st.st_size);
+    close(fd);
+    for (long at = 0; at < st.st_size; at++)
+        end = bytes[at] ? at + 1 : end;
+    free(bytes);
+    return end;
+}
+
+/* A record was lost, so the counts that are given from then on have been given before. A save knows the new ones, while the
+ * log with the old ones is kept for a filter in quarantine: no item is counted twice, nor left out. */
+DAEMON_TEST(daemon_under_test, log_starts, counts_given_anew_are_not_counted_twice)
+{
+    daemon_start(&daemon_under_test, always);
+    redisContext *client = client_open(PORT);
+    expect(client, ":1", "BF.ADD kept x");
+    expect(client, ":1", "BF.ADD f 0");
+    expect(client, "+OK", "SAVE");
+    expect(client, ":1", "BF.ADD kept y");
+    for (int i = 1; i <= 40; i++)
+        expect(client, ":1", "BF.ADD f %d", i);
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+    change_byte("log/00000002.log", end_of("log/00000002.log") - 600);
+    change_byte("filters/kept/0-Filter.db", 8);
+
+    daemon_start(&daemon_under_test, accepting);
+    daemon_wait_output(&daemon_under_test, "saved 2 filters");
+    client = client_open(PORT);
+    cr_assert(strncmp(client_ask(client, "BF.EXISTS kept x"), "-ERR", 4) == 0);
+    expect(client, ":40", "BF.CARD f");
+    expect(client, ":1", "BF.ADD f 41");
+    expect(client, ":1", "BF.ADD f 42");
+    for (int again = 0; again < 3; again++) {
+        client = restart_killed(client, accepting);
+        expect(client, ":42", "BF.CARD f");
+        wait_for_reply(PORT, "+OK", "SAVE");
+    }
+
+    /* The one that was damaged gets back what came after it was saved. */
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+    change_byte("filters/kept/0-Filter.db", 8);
+    daemon_start(&daemon_under_test, accepting);
+    client = client_open(PORT);
+    expect(client, "[:1,:1]", "BF.MEXISTS kept x y");
+    expect(client, ":2", "BF.CARD kept");
+    expect(client, ":42", "BF.CARD f");
+    expect(client, ":1", "BF.ADD kept z");
+    for (int again = 0; again < 2; again++) {
+        wait_for_reply(PORT, "+OK", "SAVE");
+        client = restart_killed(client, always);
+        expect(client, ":3", "BF.CARD kept");
+        expect(client, ":42", "BF.CARD f");
+    }
+    redisFree(client);
+}

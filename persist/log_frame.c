@@ -146,10 +146,12 @@ size_t log_frame_head(const struct log_frame *frame, uint64_t salt, unsigned cha
 size_t log_frame_parse(const unsigned char *bytes, size_t len, uint64_t salt, uint64_t sequence,
                        struct log_frame *frame_out)
 {
-    const unsigned char *at = bytes + HEAD_FIXED, *end = bytes + len;
     uint64_t distance, size, seed = seed_of(salt, sequence);
 
-    if (len < HEAD_FIXED || bytes[4] != (unsigned char)sequence || bytes[5] != (unsigned char)(sequence >> 8))
+    if (len < HEAD_FIXED)
+        return 0;
+    const unsigned char *at = bytes + HEAD_FIXED, *end = bytes + len;
+    if (bytes[4] != (unsigned char)sequence || bytes[5] != (unsigned char)(sequence >> 8))
         return 0;
     if (!varint_get(&at, end, &distance) || distance == 0 || distance > sequence || !varint_get(&at, end, &size))
         return 0;

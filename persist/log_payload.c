@@ -95,7 +95,7 @@ int log_control_encode(struct log_bytes *bytes, const struct log_control *contro
         return rc;
     unsigned char *at = bytes->ptr + bytes->len;
     *at++ = (unsigned char)control->kind;
-    if (control->kind != LOG_CLEAR)
+    if (control->kind != LOG_CLEAR && control->kind != LOG_BREAK)
         at = varint_put(at, control->id);
     if (control->kind == LOG_CREATE || control->kind == LOG_LOADED || control->kind == LOG_RENAME)
         at = varint_put(at, control->replaced_id);
@@ -231,11 +231,11 @@ static void get_control(struct cursor *c, struct log_control *control)
 
     memset(control, 0, sizeof(*control));
     control->kind = (enum log_control_kind)kind;
-    if (kind < LOG_CREATE || kind > LOG_FORGET) {
+    if (kind < LOG_CREATE || kind > LOG_BREAK) {
         c->bad = true;
         return;
     }
-    if (kind != LOG_CLEAR) {
+    if (kind != LOG_CLEAR && kind != LOG_BREAK) {
         control->id = get_number(c);
         c->bad |= control->id == 0;
     }
@@ -320,7 +320,7 @@ static int decode_group(struct cursor *c, const struct log_visitor *visitor, str
 int log_payload_decode(const unsigned char *bytes, size_t len, bool has_controls, const struct log_visitor *visitor,
                        struct errbuf *err)
 {
-    struct cursor c = {.at = bytes, .end = bytes + len, .begin = bytes};
+    struct cursor c = {.at = bytes, .end = len ? bytes + len : bytes, .begin = bytes}; /* of none, `bytes` may be NULL */
     int rc = has_controls ? decode_controls(&c, visitor, err) : LOG_OK;
 
     while (rc == LOG_OK && c.at < c.end)

@@ -34,6 +34,8 @@ enum log_control_kind {
     LOG_CLEAR = 6,  /* all filters there are at this point are gone; no id */
     LOG_GROW = 7,   /* layer, shape */
     LOG_FORGET = 8, /* as LOG_DELETE, of a quarantined filter: its files are not to be deleted but moved to quarantine/ */
+    LOG_BREAK = 9,  /* something before it is not in the log; no id. What follows, to the end of the process that wrote it,
+                     * holds with a save that has this record, and not without */
 };
 
 /* Fields that the kind does not have are 0. */

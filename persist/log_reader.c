@@ -33,6 +33,7 @@ struct log_reader {
     size_t size;
     struct log_reader_summary summary;
     uint64_t expected; /* number of the next frame */
+    uint64_t start;    /* first segment of the process whose segments are being read */
 };
 
 struct bytes {
@@ -369,6 +370,9 @@ static int read_segment(struct log_reader *r, struct segment *segment, struct er
         if (rc != 0)
             return rc;
     }
+    if (r->start != segment->start && r->options.on_process)
+        r->options.on_process(r->options.ctx);
+    r->start = segment->start;
     r->expected = segment->first;
     if (segment->first - 1 > r->summary.synced)
         r->summary.synced = segment->first - 1;

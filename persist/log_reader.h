@@ -35,6 +35,7 @@ struct log_reader_options {
     void *progress_ctx;
     /* Control records, in order. Nonzero ends the reading and is returned. NULL: nobody asks. */
     int (*on_control)(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err);
+    void (*on_process)(void *ctx); /* what follows was written by another process than what came before; NULL: nobody asks */
     void *ctx;
 };
 

@@ -75,16 +75,16 @@ void cmd_wait(struct command_ctx *ctx)
 /* What is answered when the wait is over: nobody has anything. */
 #define NONE_LOCAL_NONE_REMOTE "*2\r\n:0\r\n:0\r\n"
 
-/* There are no replicas: it ends when everything up to now is on this disk, or cannot be. */
+/* There are no replicas: it ends when everything up to now is on this disk, or is not going to be by the log alone. */
 static void wait_for_log(struct command_job *job)
 {
     struct journal *journal = server_journal(job->server);
     struct errbuf err;
     rcu_reader_offline();
-    int status = journal ? journal_sync(journal, &err) : -1;
+    bool there = journal && journal_sync(journal, &err) == 0 && journal_is_whole(journal);
     rcu_reader_online();
     reply_array(&job->reply, 2);
-    reply_integer(&job->reply, status == 0);
+    reply_integer(&job->reply, there);
     reply_integer(&job->reply, 0);
 }
 

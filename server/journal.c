@@ -8,6 +8,7 @@
 
 #define URGENT_RECORDS (JOURNAL_RING_LIMIT / 8)
 #define CONTROL_SPARE  (64 * 1024) /* room for control records that is there before it is needed */
+#define BREAK_ROOM     256         /* of it, what is kept for saying that there is no more */
 
 /* ---- adds ------------------------------------------------------------------------------------------------------------ */
 
@@ -28,7 +29,7 @@ bool journal_records(const struct journal *j)
 
 bool journal_refuses(const struct journal *j)
 {
-    return atomic_load_explicit(&j->refuses, memory_order_relaxed);
+    return atomic_load_explicit(&j->refuses, memory_order_relaxed) || atomic_load_explicit(&j->incomplete, memory_order_relaxed);
 }
 
 static void wake(struct journal *j, bool urgent)
@@ -77,49 +78,66 @@ bool journal_is_full(struct journal *j, unsigned worker)
 
 /* ---- control records ------------------------------------------------------------------------------------------------- */
 
-static int note(struct journal *j, const struct log_control *control)
+/* The following are called under control_lock. */
+static int put_control(struct journal *j, const struct log_control *control)
 {
-    pthread_mutex_lock(&j->control_lock);
     int status = log_control_encode(&j->controls, control);
     if (status == 0)
         j->next_control++;
     atomic_store(&j->control_bytes, j->controls.len);
-    pthread_mutex_unlock(&j->control_lock);
     return status;
+}
+
+static void put_break(struct journal *j)
+{
+    j->owes_break = put_control(j, &(struct log_control){.kind = LOG_BREAK}) != 0;
+    if (!j->owes_break && !j->first_break)
+        j->first_break = j->next_control - 1;
+}
+
+/* Room for a LOG_BREAK is left behind whatever is noted. */
+static int note(struct journal *j, const struct log_control *control)
+{
+    int status = log_bytes_reserve(&j->controls, control->name_len + control->record_len + 2 * BREAK_ROOM);
+    if (status == 0 && j->owes_break)
+        put_break(j);
+    return status == 0 ? put_control(j, control) : status;
+}
+
+static void wake_if_idle(struct journal *j)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&j->sleep, memory_order_relaxed) == JOURNAL_IDLE)
+        wake(j, false);
 }
 
 void journal_note(struct journal *j, const struct log_control *control)
 {
     if (!journal_records(j))
         return;
+    pthread_mutex_lock(&j->control_lock);
     if (note(j, control) != 0) {
+        put_break(j);
+        j->breaks++;
         atomic_store(&j->incomplete, true);
-        atomic_store(&j->refuses, true);
     }
-    atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&j->sleep, memory_order_relaxed) == JOURNAL_IDLE)
-        wake(j, false);
+    pthread_mutex_unlock(&j->control_lock);
+    wake_if_idle(j);
 }
 
 static int on_grow(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape, struct errbuf *err)
 {
     struct journal *j = ((struct journal_ring *)ctx)->journal;
     struct log_control control = {.kind = LOG_GROW, .id = id, .layer = layer, .shape = *shape};
+    pthread_mutex_lock(&j->control_lock);
     int status = note(j, &control);
+    pthread_mutex_unlock(&j->control_lock);
     if (status)
         errbuf_set(err, "out of memory for the log");
     return status;
 }
 
 const struct bloom_journal_ops journal_ops = {.add = on_add, .grow = on_grow};
-
-uint64_t journal_control_number(struct journal *j)
-{
-    pthread_mutex_lock(&j->control_lock);
-    uint64_t number = j->next_control - 1;
-    pthread_mutex_unlock(&j->control_lock);
-    return number;
-}
 
 /* ---- switches -------------------------------------------------------------------------------------------------------- */
 
@@ -128,9 +146,33 @@ void journal_record(struct journal *j, bool on)
     atomic_store(&j->records, on);
 }
 
-void journal_awaits_save(struct journal *j)
+/* At one moment: what is recorded comes behind the break. A change that was made under the registry's mutex and is not recorded
+ * is in the walk of a save that begins from here on; so are the bits of adds that are not, since it waits for their loops. */
+void journal_switch(struct journal *j, bool on)
 {
+    pthread_mutex_lock(&j->control_lock);
+    if (on)
+        put_break(j);
+    j->breaks++;
     atomic_store(&j->awaits_save, true);
+    atomic_store(&j->records, on);
+    pthread_mutex_unlock(&j->control_lock);
+    wake_if_idle(j);
+}
+
+void journal_missed(struct journal *j)
+{
+    pthread_mutex_lock(&j->control_lock);
+    put_break(j);
+    j->breaks++;
+    atomic_store(&j->awaits_save, true);
+    pthread_mutex_unlock(&j->control_lock);
+    wake_if_idle(j);
+}
+
+bool journal_is_whole(const struct journal *j)
+{
+    return !atomic_load(&j->incomplete) && !atomic_load(&j->awaits_save);
 }
 
 void journal_set_policy(struct journal *j, enum journal_policy policy)
@@ -234,6 +276,23 @@ void journal_keep_end(struct journal *j, struct journal_keep *keep)
     pthread_mutex_unlock(&j->lock);
 }
 
+uint64_t journal_save_begins(struct journal *j)
+{
+    pthread_mutex_lock(&j->control_lock);
+    uint64_t begun = j->breaks;
+    j->first_break = 0;
+    pthread_mutex_unlock(&j->control_lock);
+    return begun;
+}
+
+uint64_t journal_saved_controls(struct journal *j)
+{
+    pthread_mutex_lock(&j->control_lock);
+    uint64_t number = (j->first_break ? j->first_break : j->next_control) - 1;
+    pthread_mutex_unlock(&j->control_lock);
+    return number;
+}
+
 int journal_rotate(struct journal *j, uint64_t *segment_out, struct errbuf *err)
 {
     int status = 0;
@@ -284,13 +343,17 @@ void journal_cut(struct journal *j, uint64_t segment)
     pthread_mutex_unlock(&j->lock);
 }
 
-void journal_made_up(struct journal *j)
+void journal_made_up(struct journal *j, uint64_t begun)
 {
-    pthread_mutex_lock(&j->lock);
-    atomic_store(&j->incomplete, false);
-    atomic_store(&j->awaits_save, false);
-    atomic_store(&j->refuses, j->failed);
-    pthread_mutex_unlock(&j->lock);
+    pthread_mutex_lock(&j->control_lock);
+    bool whole = j->breaks == begun; /* or something more has gone unrecorded meanwhile */
+    if (whole) {
+        atomic_store(&j->incomplete, false);
+        atomic_store(&j->awaits_save, false);
+    }
+    pthread_mutex_unlock(&j->control_lock);
+    if (whole)
+        wake(j, false); /* tickets are honoured again */
 }
 
 /* ---- information ----------------------------------------------------------------------------------------------------- */
@@ -395,6 +458,8 @@ int journal_create(struct journal **journal_out, const struct journal_start *sta
     int status = j->dir ? make_rings(j, start->nrings) : -ENOMEM;
     if (!status)
         status = log_bytes_reserve(&j->controls, CONTROL_SPARE);
+    if (!status)
+        status = log_bytes_reserve(&j->taken, CONTROL_SPARE);
     if (!status)
         status = log_writer_create(&options, &j->writer);
     if (!status)

@@ -9,6 +9,9 @@
  *     the round's number is made public; the rings' ends are noted; the registry's mutex is taken and given back, so that
  *     changes whose effect somebody has seen are in the queue; the queue is taken; then the records up to the noted ends
  *
+ * What the log cannot have (it was switched off, there was no memory) is made up for by a save, and marked by a LOG_BREAK:
+ * what follows one is of no use without a save that began later.
+ *
  * Whoever wants to know that something is on the disk takes a ticket: the number of the next round to begin. All that the
  * thread itself has done before, and all that it has seen of others, is in that round or an earlier one.
  *
@@ -67,12 +70,19 @@ void journal_destroy(struct journal *journal);
 
 /* ---- what is recorded ----------------------------------------------------------------------------------------------- */
 
-/* Whether things are to be recorded. After it has been switched on, whatever was there before must be saved: see saver.c. */
+/* Whether things are to be recorded from the start on: the log goes on from what was found. */
 void journal_record(struct journal *journal, bool on);
 bool journal_records(const struct journal *journal);
 
-/* It has been switched on at run time: what was there before is in no save and no log until journal_made_up(). */
-void journal_awaits_save(struct journal *journal);
+/* The same at run time. Either way the log needs a save that begins after this. Switched on, what is recorded is of no use
+ * without: a start does not look at it until that save has been committed. */
+void journal_switch(struct journal *journal, bool on);
+
+/* Something went by the log that it should have: the same is needed, though it records on. Where the change is made. */
+void journal_missed(struct journal *journal);
+
+/* Whether what is on the disk is all that should be: no save is needed for what the log has not got. */
+bool journal_is_whole(const struct journal *journal);
 
 void journal_set_policy(struct journal *journal, enum journal_policy policy);
 
@@ -82,11 +92,9 @@ struct journal_ring *journal_ring(struct journal *journal, unsigned worker);
 extern const struct bloom_journal_ops journal_ops;
 
 /* Notes a change, in the order of the calls. Called where the change is made, under its lock; takes a leaf lock. Without
- * memory the log is incomplete from then on: writes are refused until a save has made up for it. */
+ * memory the log is incomplete from then on: until a save has made up for it writes are refused, tickets are not honoured, and
+ * a start does not look at what is noted. */
 void journal_note(struct journal *journal, const struct log_control *control);
-
-/* The number of the last change noted. Under the registry's mutex. */
-uint64_t journal_control_number(struct journal *journal);
 
 /* ---- tickets -------------------------------------------------------------------------------------------------------- */
 
@@ -128,6 +136,12 @@ struct journal_keep {
 void journal_keep_begin(struct journal *journal, struct journal_keep *keep);
 void journal_keep_end(struct journal *journal, struct journal_keep *keep);
 
+/* A save begins, and nothing of it has been looked at. Returns what journal_made_up() is to be told. */
+uint64_t journal_save_begins(struct journal *journal);
+
+/* Changes up to the number returned are in the save that has begun, if it has all up to now. Under the registry's mutex. */
+uint64_t journal_saved_controls(struct journal *journal);
+
 /* Begins a new segment, for a save that starts now. 0 with its number (0: there is no log and never was), or -errno.
  * Blocks. */
 int journal_rotate(struct journal *journal, uint64_t *segment_out, struct errbuf *err) __attribute__((warn_unused_result));
@@ -138,8 +152,8 @@ uint64_t journal_first_needed(struct journal *journal, uint64_t segment);
 /* A save that keeps the segments from `segment` on has been committed: the others are deleted. Blocks. */
 void journal_cut(struct journal *journal, uint64_t segment);
 
-/* A save that began after something could not be noted, or was not, has been committed: the log is complete again. */
-void journal_made_up(struct journal *journal);
+/* The save for which journal_save_begins() has returned `begun` has been committed: what was not noted until then is in it. */
+void journal_made_up(struct journal *journal, uint64_t begun);
 
 /* ---- what is known -------------------------------------------------------------------------------------------------- */
 
@@ -147,7 +161,7 @@ struct journal_info {
     bool records;
     bool failed;                  /* refuses writes */
     bool incomplete;              /* something could not be noted: a save is needed */
-    bool awaits_save;             /* so it is because of journal_awaits_save(); nothing is refused meanwhile */
+    bool awaits_save;             /* so it is because of journal_switch(); nothing is refused meanwhile */
     struct errbuf reason;
     uint64_t current_bytes;       /* of the log now, as far as it is needed */
     uint64_t base_bytes;          /* of it when the last save was committed or at the start */

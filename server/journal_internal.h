@@ -39,8 +39,11 @@ struct journal {
     struct log_bytes controls;   /* encoded, not taken yet */
     uint64_t next_control;       /* the number of the next one */
     _Atomic size_t control_bytes; /* controls.len, for whoever does not take the lock */
-    _Atomic bool incomplete;
+    _Atomic bool incomplete;     /* these five: under control_lock, the two also read without */
     _Atomic bool awaits_save;
+    uint64_t breaks;             /* times that something went unrecorded */
+    uint64_t first_break;        /* number of the first LOG_BREAK since the last save began; 0: none */
+    bool owes_break;             /* there was no memory even for a LOG_BREAK: it comes before anything else */
 
     pthread_mutex_t lock;        /* of what follows */
     pthread_cond_t wake;         /* of the log thread */

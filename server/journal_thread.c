@@ -148,10 +148,11 @@ static int sync_now(struct journal *j, struct errbuf *err)
 static void announce(struct journal *j)
 {
     uint64_t done = atomic_load(&j->done);
+    bool honours = !atomic_load(&j->incomplete); /* after `done`: what could not be noted came before its ticket */
     for (unsigned i = 0; i < j->nslots; i++) {
         struct journal_slot *slot = &j->slots[i];
         uint64_t wanted = atomic_load(&slot->wanted);
-        if (wanted > slot->announced && slot->announced < done) {
+        if (honours && wanted > slot->announced && slot->announced < done) {
             slot->announced = done;
             j->start.announce(j->start.ctx, i, done);
         }
@@ -180,7 +181,7 @@ static void note_state(struct journal *j, int status, const struct errbuf *err)
         j->reason = *err;
     else
         j->reason.text[0] = '\0';
-    atomic_store(&j->refuses, j->failed || atomic_load(&j->incomplete));
+    atomic_store(&j->refuses, j->failed);
     pthread_cond_broadcast(&j->changed);
     pthread_mutex_unlock(&j->lock);
     if (was != j->failed)
@@ -233,15 +234,18 @@ static void run_round(struct journal *j, bool sync, bool rotates)
     announce(j);
 }
 
-/* A ticket that is not on the disk yet, or is and has not been announced. */
+/* A ticket that is not on the disk yet, or is and can be announced. */
 static bool somebody_waits(const struct journal *j)
 {
     uint64_t done = atomic_load(&j->done);
+    bool honours = !atomic_load(&j->incomplete);
     if (j->wanted > done)
         return true;
-    for (unsigned i = 0; i < j->nslots; i++)
-        if (atomic_load(&j->slots[i].wanted) > j->slots[i].announced)
+    for (unsigned i = 0; i < j->nslots; i++) {
+        uint64_t wanted = atomic_load(&j->slots[i].wanted);
+        if (wanted > done || (honours && wanted > j->slots[i].announced))
             return true;
+    }
     return false;
 }
 

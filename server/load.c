@@ -179,6 +179,7 @@ static int read_log(struct load *load)
         .progress = progress,
         .progress_ctx = load,
         .on_control = replay_control,
+        .on_process = replay_process,
         .ctx = load->replay,
     };
     int status = log_reader_open(&options, &load->log, &load->log_summary, &load->err);
@@ -206,6 +207,11 @@ static int replay_log(struct load *load)
                    " to filters that are gone, %" PRIu64 " to filters in quarantine",
                    read->segments, read->frames, read->bytes, sum->created, sum->adds, server_now_ms() - start, sum->counted,
                    sum->ignored, sum->quarantined);
+    if (status == 0 && sum->unjoined)
+        log_notice(&server->log,
+                   "log: %" PRIu64 " changes of filters are left out: it had been switched on, or could not take something, and the "
+                   "save that it needed then was not made",
+                   sum->unjoined);
     return status;
 }
 

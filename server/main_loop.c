@@ -137,14 +137,26 @@ static bool save_at_the_end(struct main_loop *ml, bool force, struct errbuf *err
     return force;
 }
 
+/* The log was switched on, or could not take something, and the save that makes it whole has not been made yet. */
+static bool log_needs_save(struct server *server)
+{
+    struct journal *journal = server_journal(server);
+    return journal && !journal_is_whole(journal);
+}
+
 /* The end without a save: then what the log has not got is lost. NOSAVE insists, as a signal to be killed would. */
 static bool log_at_the_end(struct main_loop *ml, const struct shutdown_request *request, struct errbuf *err)
 {
     struct journal *journal = server_journal(ml->server);
-    if (!journal || !journal_records(journal) || journal_sync(journal, err) == 0)
+    if (!journal || !journal_records(journal))
         return true;
+    if (journal_sync(journal, err) == 0) {
+        if (journal_is_whole(journal))
+            return true;
+        errbuf_set(err, "the save that it needs has not been made");
+    }
     bool ends = request->force || request->save == SHUTDOWN_NOSAVE;
-    log_warning(&ml->server->log, "the log cannot be written%s: %s",
+    log_warning(&ml->server->log, "the log is not whole%s: %s",
                 ends ? ", what it has not got is lost with this end" : "", err->text);
     return ends;
 }
@@ -156,7 +168,8 @@ static bool end(struct main_loop *ml, const struct shutdown_request *request, st
     rcu_reader_online();
     bool rules = server_config(server)->save.count > 0;
     rcu_reader_offline();
-    bool save = request->save == SHUTDOWN_SAVE || (request->save == SHUTDOWN_SAVE_BY_RULES && rules);
+    bool save = request->save == SHUTDOWN_SAVE ||
+                (request->save == SHUTDOWN_SAVE_BY_RULES && (rules || log_needs_save(server)));
     if (server_loading(server))
         save = false; /* nothing can have changed, and not everything is there */
     struct worker_gate gate = {.arrived = 0};

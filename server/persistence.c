@@ -85,8 +85,7 @@ void persistence_apply(struct server *server, const struct config *old, const st
         return;
     /* Switched on, the log is complete with the save that begins now; switched off, its records must not come back over
      * what changes from now on, so it goes with this save. */
-    journal_record(journal, now->appendonly);
-    journal_awaits_save(journal); /* either way: it is tried again until it has succeeded */
+    journal_switch(journal, now->appendonly); /* the save is tried again until it has succeeded */
     saver_start(server->saver, true);
     log_notice(&server->log, now->appendonly ? "appendonly is switched on; it holds from the end of the save that begins now"
                                              : "appendonly is switched off; the save that begins now replaces the log");
@@ -115,8 +114,8 @@ static void note_contents(struct journal *journal, const struct registry_effect 
 {
     const struct store_record *record = effect->payload;
     struct log_control control = {.kind = LOG_LOADED, .id = effect->id, .replaced_id = effect->replaced_id};
-    if (!record) { /* the log was switched on after it was asked: the save that follows that has the filter */
-        journal_note(journal, &(struct log_control){.kind = LOG_DELETE, .id = effect->replaced_id ? effect->replaced_id : effect->id});
+    if (!record) { /* the log was switched on after it was asked; the save that follows that may be over */
+        journal_missed(journal);
         return;
     }
     control.record = record->text;

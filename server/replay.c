@@ -38,6 +38,7 @@ struct replay {
     struct store *store;
     uint64_t control;
     bool accept_loss;
+    bool broken;           /* what this process has recorded from here on holds with a later save only */
     bool cleared;          /* filters without a history of their own are gone */
     struct id_map histories;
     pthread_mutex_t lock;  /* of targets, while filters are loaded */
@@ -182,6 +183,7 @@ static int note_change(struct replay *replay, struct history *h, const struct lo
     case LOG_FORGET:
         return end_filter(replay, control->id, STORE_GIVEN_UP);
     case LOG_CLEAR:
+    case LOG_BREAK:
         break;
     }
     return 0;
@@ -200,6 +202,15 @@ int replay_control(void *ctx, uint64_t number, const struct log_control *control
     /* A layer is noted before it can be seen: the save need not have it, though it has what was noted later. */
     if (number <= replay->control && control->kind != LOG_GROW)
         return 0;
+    if (control->kind == LOG_BREAK) {
+        replay->broken = true;
+        return 0;
+    }
+    /* An add or a layer says of its filter what is true whatever else has happened. */
+    if (replay->broken && control->kind != LOG_GROW) {
+        replay->summary.unjoined++;
+        return 0;
+    }
     if (control->kind == LOG_CLEAR) {
         clear(replay);
         return 0;
@@ -207,6 +218,12 @@ int replay_control(void *ctx, uint64_t number, const struct log_control *control
     struct history *h = history_of(replay, control->id);
     int status = h ? note_change(replay, h, control, err) : -ENOMEM;
     return status ? status : end_filter(replay, control->replaced_id, STORE_GONE);
+}
+
+/* It went on from what it had found, which is what has been read so far. */
+void replay_process(void *ctx)
+{
+    ((struct replay *)ctx)->broken = false;
 }
 
 /* ---- filters --------------------------------------------------------------------------------------------------------- */
@@ -263,7 +280,7 @@ static int create(struct replay *replay, const struct history *h, struct errbuf 
         bloom_class_release(class);
     }
     if (status == REGISTRY_EXISTS) {
-        /* The log was switched on while the daemon ran, and no save was made after that: it need not go with the one before. */
+        /* Not from what we have written: something of the log or of the save is missing. */
         errbuf_set(err, "there is another one with its name; the daemon can be started without it with --aof-load-damaged yes");
         if (replay->accept_loss) {
             log_warning(&replay->server->log, "filter %" PRIu64 " of the log is left out: there is another one with its name", h->id);

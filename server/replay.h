@@ -32,6 +32,9 @@ void replay_destroy(struct replay *replay); /* NULL is fine */
 /* For log_reader_options.on_control; ctx is the replay. 0, -ENOMEM, or LOG_DAMAGED for a record that makes no sense. */
 int replay_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err);
 
+/* For log_reader_options.on_process. */
+void replay_process(void *ctx);
+
 /* As store_loader.resolve. */
 enum store_fate replay_resolve(struct replay *replay, struct store_filter *info);
 
@@ -49,6 +52,7 @@ struct replay_summary {
     uint64_t counted;      /* of these, those that the save had not counted */
     uint64_t left_out;     /* filters whose name another one has: the next start must not meet them */
     uint64_t ignored;      /* adds to filters that are gone */
+    uint64_t unjoined;     /* control records that hold only with a save that has not been made (LOG_BREAK) */
     uint64_t quarantined;  /* adds to filters in quarantine: the log has to be kept for them */
 };
 

@@ -41,6 +41,7 @@ struct saver {
 
     /* of the running save */
     struct journal *journal; /* NULL: none */
+    uint64_t begun;          /* journal_save_begins() */
     uint64_t segment;        /* the log's, which began with it; 0: there is no log */
     uint64_t control;        /* control records up to this number are in it */
     int64_t paced_since_ms;  /* monotonic; with the rate that holds now */
@@ -121,7 +122,7 @@ static void source_wrote(void *ctx, uint64_t bytes)
 static void on_freeze(void *ctx)
 {
     struct saver *saver = ctx;
-    saver->control = saver->journal ? journal_control_number(saver->journal) : 0;
+    saver->control = saver->journal ? journal_saved_controls(saver->journal) : 0;
 }
 
 /* The files have been written. A count in them may include an item whose record is only on its way to the log: it must not
@@ -131,7 +132,7 @@ static int source_checkpoint(void *ctx, struct store_checkpoint *checkpoint_out,
     struct saver *saver = ctx;
     int status = 0;
     *checkpoint_out = (struct store_checkpoint){.log = 0, .control = saver->control};
-    if (saver->segment) {
+    if (saver->segment || (saver->journal && journal_records(saver->journal))) { /* it may have been switched on meanwhile */
         rcu_wait_for_readers(); /* who has taken a place has noted it */
         status = journal_sync(saver->journal, err);
         checkpoint_out->log = journal_first_needed(saver->journal, saver->segment);
@@ -146,6 +147,7 @@ static int begin_segment(struct saver *saver, struct errbuf *err)
 {
     saver->journal = server_journal(saver->server);
     saver->segment = saver->control = 0;
+    saver->begun = saver->journal ? journal_save_begins(saver->journal) : 0;
     int status = saver->journal ? journal_rotate(saver->journal, &saver->segment, err) : 0;
     rcu_wait_for_readers();
     return status;
@@ -177,17 +179,14 @@ static int save_once(struct saver *saver, struct errbuf *err)
 {
     struct server *server = saver->server;
     struct store_save_summary summary;
-    struct journal_info before = {.incomplete = false};
     int64_t start = server_now_ms();
     memset(&summary, 0, sizeof(summary));
-    if (server_journal(server))
-        journal_info(server_journal(server), &before);
     if (save_files(saver, &summary, err) != 0) {
         log_warning(&server->log, "saving failed: %s", err->text);
         return -EIO;
     }
-    if (saver->journal && (before.incomplete || before.awaits_save))
-        journal_made_up(saver->journal);
+    if (saver->journal)
+        journal_made_up(saver->journal, saver->begun);
     if (saver->segment)
         journal_cut(saver->journal, saver->segment);
     log_notice(&server->log, "saved %" PRIu64 " filters (%" PRIu64 " layers and %" PRIu64 " bytes written) in %" PRId64 " ms",

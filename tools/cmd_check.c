@@ -25,7 +25,7 @@ struct check {
     struct manifest_save save;
     uint64_t filters, layers, items, bytes;
     uint64_t damaged; /* files */
-    uint64_t creates, loads, deletes, renames, expiries, clears, grows;
+    uint64_t creates, loads, deletes, renames, expiries, clears, grows, breaks;
 };
 
 static void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -159,7 +159,7 @@ static int on_control(void *ctx, uint64_t number, const struct log_control *cont
     uint64_t *const counters[] = {
         [LOG_CREATE] = &check->creates, [LOG_LOADED] = &check->loads,    [LOG_DELETE] = &check->deletes,
         [LOG_RENAME] = &check->renames, [LOG_EXPIRY] = &check->expiries, [LOG_CLEAR] = &check->clears,
-        [LOG_GROW] = &check->grows,     [LOG_FORGET] = &check->deletes,
+        [LOG_GROW] = &check->grows,     [LOG_FORGET] = &check->deletes, [LOG_BREAK] = &check->breaks,
     };
 
     (void)number, (void)err;
@@ -201,6 +201,8 @@ static int check_log(struct check *check)
         printf("log: %" PRIu64 " filters created, %" PRIu64 " loaded, %" PRIu64 " deleted, %" PRIu64 " renamed, %" PRIu64
                " given another time, %" PRIu64 " times all deleted, %" PRIu64 " layers\n",
                check->creates, check->loads, check->deletes, check->renames, check->expiries, check->clears, check->grows);
+    if (check->breaks)
+        printf("log: %" PRIu64 " places where it was switched on, or went on after something it could not take\n", check->breaks);
     if (sum.torn_bytes)
         printf("log: a tail of %" PRIu64 " bytes had not been synced and will be cut by the next start\n", sum.torn_bytes);
     if (sum.damages)

@@ -114,3 +114,78 @@ DAEMON_TEST(daemon_under_test, log_starts, counts_given_anew_are_not_counted_twi
     }
     redisFree(client);
 }
+
+/* ---- switched on and off -------------------------------------------------------------------------------------------- */
+
+static void change_filters(redisContext *client, unsigned step)
+{
+    client_ask(client, "BF.RESERVE a 0.00000001 4 EXPANSION 2");
+    for (unsigned i = 0; i < 12; i++)
+        client_ask(client, "BF.ADD a %u:%u", step, i);
+    switch (rand() % 6) {
+    case 0:
+        client_ask(client, "RENAME a b");
+        break;
+    case 1:
+        client_ask(client, "DEL a");
+        break;
+    case 2:
+        client_ask(client, "BF.CLEAR a");
+        break;
+    case 3:
+        client_ask(client, "COPY a b REPLACE");
+        break;
+    default:
+        break;
+    }
+}
+
+/* The count is the number of items that are there. */
+static void expect_sound(redisContext *client, const char *name)
+{
+    unsigned present = 0;
+    for (unsigned step = 0; step < 40; step++)
+        for (unsigned i = 0; i < 12; i++)
+            present += strcmp(client_ask(client, "BF.EXISTS %s %u:%u", name, step, i), ":1") == 0;
+    long card = strtol(client_ask(client, "BF.CARD %s", name) + 1, NULL, 10);
+    cr_assert_eq(card, (long)present, "%s: %ld items counted, %u there", name, card, present);
+}
+
+/* The log is switched on and off, filters are renamed, copied, made anew, emptied and grow, and the daemon is killed, mostly
+ * while saves cannot be made. It starts by itself each time; what WAITAOF or SAVE has answered for is there, and no item is
+ * counted twice. */
+DAEMON_TEST(daemon_under_test, log_starts, switched_on_and_off_and_killed)
+{
+    const char *const off[] = {"--appendonly", "no", "--appendfsync", "always", NULL};
+    char path[400];
+    srand(20);
+    for (unsigned step = 0; step < 40; step++) {
+        daemon_start(&daemon_under_test, rand() % 2 ? off : always);
+        redisContext *client = client_open(PORT);
+        snprintf(path, sizeof(path), "%s/MANIFEST.new", daemon_under_test.data);
+        expect_sound(client, "a");
+        expect_sound(client, "b");
+        if (rand() % 3)
+            mkdir(path, 0700); /* no save from here on */
+        for (int i = 1 + rand() % 4; i > 0; i--) {
+            change_filters(client, step);
+            client_ask(client, "CONFIG SET appendonly %s", rand() % 2 ? "yes" : "no");
+            if (rand() % 2)
+                client_ask(client, "SAVE");
+        }
+        change_filters(client, step);
+        client_ask(client, "BF.ADD c %u", step);
+        bool kept = strncmp(client_ask(client, "WAITAOF 1 0 0"), "[:1", 3) == 0 || strcmp(client_ask(client, "SAVE"), "+OK") == 0;
+        redisFree(client);
+        daemon_kill(&daemon_under_test);
+        rmdir(path);
+        if (!kept)
+            continue;
+        daemon_start(&daemon_under_test, off);
+        client = client_open(PORT);
+        expect(client, ":1", "BF.EXISTS c %u", step);
+        redisFree(client);
+        daemon_kill(&daemon_under_test);
+    }
+    daemon_start(&daemon_under_test, always);
+}

@@ -53,9 +53,9 @@ static uint64_t some_number(struct rng *rng)
 
 static struct log_control some_control(struct rng *rng, const char *text)
 {
-    struct log_control c = {.kind = (enum log_control_kind)(1 + rng_below(rng, 8))};
+    struct log_control c = {.kind = (enum log_control_kind)(1 + rng_below(rng, 9))};
 
-    if (c.kind != LOG_CLEAR)
+    if (c.kind != LOG_CLEAR && c.kind != LOG_BREAK)
         c.id = some_number(rng) | 1;
     if (c.kind == LOG_CREATE || c.kind == LOG_LOADED || c.kind == LOG_RENAME)
         c.replaced_id = some_number(rng);

@@ -1,0 +1,211 @@
+/* What the journal says of what it could not take: to those who wait, to the saver, and to the next start. */
+#include <criterion/criterion.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "alloc_countdown.h"
+#include "journal.h"
+#include "log_reader.h"
+#include "tmpdir.h"
+
+static char dir[TMPDIR_SIZE];
+static struct journal *journal;
+static _Atomic uint64_t announced;
+
+static void on_barrier(void *ctx)
+{
+    (void)ctx;
+}
+
+static void on_announce(void *ctx, unsigned worker, uint64_t ticket)
+{
+    (void)ctx, (void)worker;
+    atomic_store(&announced, ticket);
+}
+
+static void on_room(void *ctx, unsigned worker)
+{
+    (void)ctx, (void)worker;
+}
+
+static void on_state(void *ctx, bool failed, const char *text)
+{
+    (void)ctx;
+    cr_assert(!failed, "%s", text);
+}
+
+static void setup(void)
+{
+    tmpdir_create(dir);
+    struct journal_start start = {
+        .dir = dir,
+        .next_segment = 1,
+        .next_sequence = 1,
+        .next_control = 1,
+        .salt = 77,
+        .nrings = 1,
+        .barrier = on_barrier,
+        .announce = on_announce,
+        .has_room = on_room,
+        .state = on_state,
+    };
+    cr_assert_eq(journal_create(&journal, &start), 0);
+    journal_set_policy(journal, JOURNAL_ALWAYS);
+}
+
+static void teardown(void)
+{
+    journal_destroy(journal);
+    tmpdir_remove(dir);
+}
+
+TestSuite(journal, .init = setup, .fini = teardown, .timeout = 60);
+
+/* A deletion, or something that is so long that it needs memory. */
+static void note(uint64_t id, bool large)
+{
+    static char name[65535];
+    memset(name, 'x', sizeof(name));
+    journal_note(journal, &(struct log_control){
+                              .kind = large ? LOG_RENAME : LOG_DELETE, .id = id, .name = name, .name_len = large ? sizeof(name) : 0});
+}
+
+static void sync_log(void)
+{
+    struct errbuf err = {""};
+    cr_assert_eq(journal_sync(journal, &err), 0, "%s", err.text);
+}
+
+/* So many of them. Meanwhile the log thread does nothing, so that it is not its allocation that fails. */
+static void note_without_memory(unsigned count)
+{
+    sync_log();
+    journal_hold(journal);
+    for (unsigned i = 0; i < count; i++) {
+        alloc_countdown_start(0);
+        note(5, true);
+        cr_assert(alloc_countdown_stop(), "it needed no memory");
+    }
+    journal_release(journal);
+}
+
+static void save(uint64_t begun)
+{
+    sync_log();
+    journal_made_up(journal, begun);
+}
+
+static void wait_for(uint64_t ticket)
+{
+    while (atomic_load(&announced) < ticket)
+        usleep(1000);
+}
+
+/* ---- what a start finds --------------------------------------------------------------------------------------------- */
+
+static char found[64]; /* a letter for each control record */
+
+static int on_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err)
+{
+    (void)ctx, (void)err;
+    cr_assert_eq(number, strlen(found) + 1);
+    found[number - 1] = control->kind == LOG_BREAK ? 'B' : (char)('0' + control->id);
+    return 0;
+}
+
+static void expect_log(const char *records)
+{
+    struct log_reader_options options = {.dir = dir, .on_control = on_control};
+    struct log_reader_summary sum;
+    struct log_reader *reader;
+    struct errbuf err = {""};
+    sync_log();
+    memset(found, 0, sizeof(found));
+    cr_assert_eq(log_reader_open(&options, &reader, &sum, &err), 0, "%s", err.text);
+    log_reader_close(reader);
+    cr_assert_str_eq(found, records);
+}
+
+/* ---- no memory ------------------------------------------------------------------------------------------------------ */
+
+/* Under `always` the reply to a change that could not be noted waits until a save has it; that is on the disk is not enough. */
+Test(journal, what_could_not_be_noted_is_not_promised)
+{
+    journal_record(journal, true);
+    note(1, false);
+    uint64_t first = journal_ticket(journal, 0);
+    wait_for(first);
+    note_without_memory(1);
+    cr_assert(journal_refuses(journal));
+    cr_assert(!journal_is_whole(journal));
+    uint64_t ticket = journal_ticket(journal, 0);
+    note(3, false);
+    for (int i = 0; i < 3; i++)
+        sync_log();
+    cr_assert_lt(atomic_load(&announced), ticket);
+    save(journal_save_begins(journal));
+    wait_for(ticket);
+    cr_assert(!journal_refuses(journal));
+    cr_assert(journal_is_whole(journal));
+    expect_log("1B3");
+}
+
+/* What could not be noted while a save was under way, maybe after it had looked, is made up for by the next. */
+Test(journal, a_save_under_way_makes_up_for_nothing)
+{
+    journal_record(journal, true);
+    note_without_memory(1);
+    uint64_t begun = journal_save_begins(journal);
+    note(2, false);
+    note_without_memory(1);
+    note(4, false);
+    cr_assert_eq(journal_saved_controls(journal), 2u, "what comes behind the second break needs another save");
+    save(begun);
+    cr_assert(journal_refuses(journal));
+    begun = journal_save_begins(journal);
+    cr_assert_eq(journal_saved_controls(journal), 4u);
+    save(begun);
+    cr_assert(!journal_refuses(journal));
+    expect_log("B2B4");
+}
+
+/* Time and again without memory: each time there is room for saying so. */
+Test(journal, there_is_always_room_for_a_break)
+{
+    journal_record(journal, true);
+    for (int i = 0; i < 4; i++)
+        note_without_memory(5);
+    note(7, false);
+    expect_log("BBBBBBBBBBBBBBBBBBBB7");
+}
+
+/* ---- switching ------------------------------------------------------------------------------------------------------ */
+
+Test(journal, switched_on_it_needs_a_save_that_begins_later)
+{
+    note(9, false);
+    uint64_t begun = journal_save_begins(journal);
+    journal_switch(journal, true);
+    note(1, false);
+    cr_assert_eq(journal_saved_controls(journal), 0u);
+    save(begun);
+    cr_assert(!journal_is_whole(journal));
+    cr_assert(!journal_refuses(journal), "it is no failure");
+    wait_for(journal_ticket(journal, 0));
+    journal_switch(journal, false);
+    note(9, false);
+    begun = journal_save_begins(journal);
+    cr_assert_eq(journal_saved_controls(journal), 2u);
+    save(begun);
+    cr_assert(journal_is_whole(journal));
+    journal_switch(journal, true);
+    note(2, false);
+    begun = journal_save_begins(journal);
+    journal_missed(journal);
+    save(begun);
+    cr_assert(!journal_is_whole(journal));
+    save(journal_save_begins(journal));
+    cr_assert(journal_is_whole(journal));
+    expect_log("B1B2B");
+}

@@ -13,8 +13,10 @@
 #include "log_varint.h"
 
 #define LOG_VERSION 2
+#define LOG_VERSION_WITHOUT_START 1 /* its header ends before `start`: read, no longer written */
 #define LONG_FRAME  128 /* payloads from this length on have the check of the length */
 #define HEADER_SUMMED 56 /* bytes of a segment's header that are under its checksum, which follows them */
+#define HEADER_SUMMED_WITHOUT_START 40
 #define HEAD_FIXED  6   /* checksum and the low half of the sequence number */
 
 static const char magic[8] = {'B', 'L', 'O', 'O', 'M', 'L', 'O', 'G'};
@@ -70,11 +72,14 @@ int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_he
         errbuf_set(err, "it does not begin as a log does");
         return LOG_DAMAGED;
     }
-    if (get32(bytes + 8) != LOG_VERSION) {
-        errbuf_set(err, "version %" PRIu32 " of the format is not known here", get32(bytes + 8));
+    uint32_t version = get32(bytes + 8);
+    if (version != LOG_VERSION && version != LOG_VERSION_WITHOUT_START) {
+        errbuf_set(err, "version %" PRIu32 " of the format is not known here", version);
         return LOG_DAMAGED;
     }
-    if (get64(bytes + HEADER_SUMMED) != XXH3_64bits(bytes, HEADER_SUMMED)) {
+    bool has_start = version != LOG_VERSION_WITHOUT_START;
+    size_t summed = has_start ? HEADER_SUMMED : HEADER_SUMMED_WITHOUT_START;
+    if (get64(bytes + summed) != XXH3_64bits(bytes, summed)) {
         errbuf_set(err, "the checksum of its header is wrong");
         return LOG_DAMAGED;
     }
@@ -82,7 +87,7 @@ int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_he
         errbuf_set(err, "its header has a number of 0");
         return LOG_DAMAGED;
     }
-    if (get64(bytes + 40) == 0 || get64(bytes + 40) > get64(bytes + 16)) {
+    if (has_start && (get64(bytes + 40) == 0 || get64(bytes + 40) > get64(bytes + 16))) {
         errbuf_set(err, "its header says that its process began with segment %" PRIu64, get64(bytes + 40));
         return LOG_DAMAGED;
     }
@@ -90,8 +95,8 @@ int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_he
         .number = get64(bytes + 16),
         .first = get64(bytes + 24),
         .salt = get64(bytes + 32),
-        .start = get64(bytes + 40),
-        .generation = get64(bytes + 48),
+        .start = has_start ? get64(bytes + 40) : 0,
+        .generation = has_start ? get64(bytes + 48) : 0,
     };
     return LOG_OK;
 }

@@ -26,7 +26,7 @@ struct log_header {
     uint64_t first;  /* sequence number of its first frame. All frames before it are on the disk, in earlier segments, and
                       * what an earlier segment has from this number on does not hold */
     uint64_t salt;
-    uint64_t start;  /* number of the first segment of the process that wrote it */
+    uint64_t start;  /* number of the first segment of the process that wrote it; 0: it does not say (version 1) */
     uint64_t generation; /* the highest that the store had given out when that process started (docs/FORMAT.md) */
 };
 

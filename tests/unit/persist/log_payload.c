@@ -257,6 +257,30 @@ Test(log_frame, frames_behind_garbage_are_found)
     }
 }
 
+/* What version 0.1.0 wrote first: a header without the last two fields. */
+Test(log_frame, a_header_of_version_1_is_read)
+{
+    static const unsigned char sum[8] = {0x01, 0x55, 0x86, 0x1c, 0x73, 0xa1, 0x6a, 0xb2};
+    unsigned char block[LOG_HEADER_BYTES] = "BLOOMLOG\1";
+    struct log_header header;
+    struct errbuf err = {""};
+
+    block[16] = 12;
+    block[24] = 345 & 255;
+    block[25] = 345 >> 8;
+    block[32] = 678 & 255;
+    block[33] = 678 >> 8;
+    memcpy(block + 40, sum, sizeof(sum));
+    cr_assert_eq(log_header_decode(block, &header, &err), LOG_OK, "%s", err.text);
+    cr_assert(header.number == 12 && header.first == 345 && header.salt == 678);
+    cr_assert(header.start == 0 && header.generation == 0, "it does not say");
+    for (size_t i = 0; i < 48; i++) {
+        block[i] ^= 1;
+        cr_assert_eq(log_header_decode(block, &header, &err), LOG_DAMAGED, "byte %zu", i);
+        block[i] ^= 1;
+    }
+}
+
 Test(log_frame, headers_and_names)
 {
     unsigned char block[LOG_HEADER_BYTES];

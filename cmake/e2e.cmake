@@ -2,17 +2,28 @@
 # never sanitized themselves, whatever the daemon is: Criterion cannot live with ThreadSanitizer, and a report must come
 # from the daemon alone.
 
-# bloomery_e2e_support(): the library e2e_support of the helpers in tests/support that need no room.
+# bloomery_e2e_support(): the library e2e_support of the helpers in tests/support that need no room; and e2e_power for power
+# failures, which knows the table of file operations by its header and links no room either.
 function(bloomery_e2e_support)
   set(BLOOMERY_SANITIZE "")
   set(support ${PROJECT_SOURCE_DIR}/tests/support)
   add_library(e2e_support STATIC
-    ${support}/client.c ${support}/compat.c ${support}/corpus.c ${support}/daemon.c ${support}/wire.c)
+    ${support}/client.c ${support}/compat.c ${support}/corpus.c ${support}/daemon.c ${support}/disk_control.c
+    ${support}/rng.c ${support}/tmpdir.c ${support}/wire.c)
+  add_library(disk_shim MODULE ${support}/disk_shim.c)
+  target_link_libraries(disk_shim PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
+  bloomery_target(disk_shim)
   target_include_directories(e2e_support PUBLIC ${support})
-  target_compile_definitions(e2e_support PRIVATE BLOOMERYD_PATH="$<TARGET_FILE:bloomeryd>")
+  target_compile_definitions(e2e_support PRIVATE
+    BLOOMERYD_PATH="$<TARGET_FILE:bloomeryd>" DISK_SHIM_PATH="$<TARGET_FILE:disk_shim>")
   target_link_libraries(e2e_support PUBLIC PkgConfig::CRITERION PkgConfig::HIREDIS Threads::Threads)
   bloomery_target(e2e_support)
-  add_dependencies(e2e_support bloomeryd)
+  add_dependencies(e2e_support bloomeryd disk_shim)
+
+  add_library(e2e_power STATIC ${support}/power.c ${support}/disk_trace.c ${support}/crash_fs.c)
+  target_include_directories(e2e_power PUBLIC ${support} ${PROJECT_SOURCE_DIR}/persist)
+  target_link_libraries(e2e_power PUBLIC e2e_support)
+  bloomery_target(e2e_power)
 endfunction()
 
 # bloomery_e2e_test(<name> SOURCES ... [LABEL label]): a Criterion program, labelled e2e.

@@ -1,11 +1,15 @@
-/* kill -9 of the daemon under load from several clients, at random moments, also during saves: what was answered is
- * there, every count is exactly that of the items that are, a transaction is there as a whole or not at all, and
- * `bloomery check` finds nothing wrong with what was left.
+/* The daemon ends at random moments under load from several clients, also during saves: what was answered is there as
+ * the policy says, every count is exactly that of the items that are, a transaction is there as a whole or not at all,
+ * and `bloomery check` finds nothing wrong with what was left.
  *
- * BLOOMERY_KILL_ROUNDS=<n> plays n rounds per policy instead of the few that a run of all tests has time for. */
+ * It ends by kill -9, after which the kernel has all that it was given; or by a power failure, after which the disk has
+ * what was synced and of the rest anything: each write and each change of a name may be there or not, and a write in
+ * part. For that the process is killed as well, and what it did to its files, up to some operation, is made into a
+ * directory as a disk might have it (disk_trace.h).
+ *
+ * BLOOMERY_KILL_ROUNDS=<n> plays n rounds of each test instead of those that a run of all tests has time for,
+ * BLOOMERY_KILL_SEED=<n> plays with the same random numbers again (the clients' timing remains). */
 #include <criterion/criterion.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,300 +18,242 @@
 #include "client.h"
 #include "daemon.h"
 #include "log_clients.h"
-#include "model.h"
+#include "power.h"
 #include "rng.h"
+#include "traffic.h"
 
-#define ROUNDS      7 /* per policy: 21 in a run of all tests */
-#define NCLIENTS    4
-#define NFILTERS    3
-#define MAX_SENT    60000 /* items of a client, from one FLUSHALL to the next */
-#define MAX_BATCH   24
-#define KEEP_ROUNDS 5    /* between FLUSHALLs */
-#define HORIZON_MS  2500 /* everysec: what may be lost, and what a slow machine needs */
+#define KEEP_ROUNDS 5 /* before it begins anew */
+#define SECOND_NS   INT64_C(1000000000)
+#define NEVER_NS    (INT64_MAX / 2)
 
 static struct daemon daemon_under_test;
+static struct daemon probe; /* started on what power failures before the end would have left */
+static struct power power;
+static struct rng rng;
 
 static void discard(void)
 {
     daemon_discard(&daemon_under_test);
+    daemon_discard(&probe);
+    power_detach(&power);
 }
 
 TestSuite(kill, .fini = discard, .timeout = 3000);
 
-enum answer { NOT_SENT, SENT, ANSWERED_0, ANSWERED_1, LOST };
+static uint64_t number_from(const char *variable, uint64_t otherwise)
+{
+    const char *text = getenv(variable);
 
-/* Item n of client c is "c:n"; it goes to filter n % NFILTERS. */
-struct client_thread {
-    pthread_t thread;
-    unsigned number;
-    struct rng rng;
-    unsigned sent;
-    unsigned char answers[MAX_SENT];
-    unsigned char in_exec[MAX_SENT]; /* item n begins a transaction of NFILTERS items */
-    int64_t answered_ms[MAX_SENT];
+    return text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+struct game {
+    const char *policy;
+    unsigned rounds;
+    unsigned min_ms, max_ms; /* of traffic in a round */
+    bool small_log;          /* it is cut all the time */
+    unsigned delay_ms;       /* of a sync; power failures only */
+    unsigned images;         /* power failures tried before the last */
+    struct traffic_options traffic;
 };
 
-static struct client_thread clients[NCLIENTS];
-static atomic_bool stopping;
-
-static void send_add(redisContext *context, struct client_thread *client, unsigned n)
+static const char *const *arguments(const struct game *game)
 {
-    redisAppendCommand(context, "BF.ADD k%u %u:%u", n % NFILTERS, client->number, n);
-    client->answers[n] = SENT;
+    static const char *args[] = {
+        "--threads", "3", "--appendfsync", NULL, NULL, "200kb", "--auto-aof-rewrite-percentage", "1", NULL};
+
+    args[3] = game->policy;
+    args[4] = game->small_log ? "--auto-aof-rewrite-min-size" : NULL;
+    return args;
 }
 
-static bool take_answer(redisContext *context, struct client_thread *client, unsigned n, const redisReply *from)
+/* Of a run that is to be ended: the traffic goes on for a random time, then the process is no more. Returns when. */
+static int64_t run_and_kill(const struct game *game, struct traffic *traffic)
 {
-    redisReply *reply = NULL;
-
-    if (!from) {
-        if (redisGetReply(context, (void **)&reply) != REDIS_OK)
-            return false;
-        from = reply;
-    }
-    if (from->type == REDIS_REPLY_INTEGER) {
-        client->answers[n] = from->integer ? ANSWERED_1 : ANSWERED_0;
-        client->answered_ms[n] = model_now_ms();
-    }
-    freeReplyObject(reply);
-    return true;
+    traffic_start(traffic, daemon_under_test.port);
+    usleep(1000 * (useconds_t)(game->min_ms +
+                               rng_below(&rng, game->max_ms - game->min_ms))); /* the moment is what is random */
+    int64_t killed_ns = traffic_now_ns();
+    daemon_kill(&daemon_under_test);
+    traffic_end(traffic);
+    return killed_ns;
 }
 
-/* A pipeline of adds. False when the daemon is gone. */
-static bool run_adds(redisContext *context, struct client_thread *client)
+static void expect_files_whole(const struct daemon *daemon, const char *what)
 {
-    unsigned from = client->sent, n = 1 + (unsigned)rng_below(&client->rng, MAX_BATCH);
+    const char *output;
 
-    client->sent += n;
-    for (unsigned i = 0; i < n; i++)
-        send_add(context, client, from + i);
-    for (unsigned i = 0; i < n; i++) {
-        if (!take_answer(context, client, from + i, NULL))
-            return false;
-    }
-    return true;
+    cr_assert_eq(check_tool(daemon, &output), 0, "%s: %s", what, output);
 }
 
-/* One add to each filter, all or none. */
-static bool run_exec(redisContext *context, struct client_thread *client)
+static struct traffic *begin(const struct game *game, uint64_t *rounds_out)
 {
-    unsigned from = client->sent;
-    redisReply *reply = NULL;
+    uint64_t seed = number_from("BLOOMERY_KILL_SEED", (uint64_t)traffic_now_ns());
 
-    client->sent += NFILTERS;
-    client->in_exec[from] = 1;
-    redisAppendCommand(context, "MULTI");
-    for (unsigned i = 0; i < NFILTERS; i++)
-        send_add(context, client, from + i);
-    redisAppendCommand(context, "EXEC");
-    for (unsigned i = 0; i < NFILTERS + 1; i++) {
-        if (redisGetReply(context, (void **)&reply) != REDIS_OK)
-            return false;
-        freeReplyObject(reply);
-        reply = NULL;
-    }
-    if (redisGetReply(context, (void **)&reply) != REDIS_OK)
-        return false;
-    bool ok = reply->type == REDIS_REPLY_ARRAY && reply->elements == NFILTERS;
-    for (unsigned i = 0; ok && i < NFILTERS; i++)
-        take_answer(context, client, from + i, reply->element[i]);
-    freeReplyObject(reply);
-    return ok;
-}
-
-static void *run_client(void *arg)
-{
-    struct client_thread *client = arg;
-    struct timeval patience = {.tv_sec = 30};
-    redisContext *context = redisConnectWithTimeout("127.0.0.1", daemon_under_test.port, patience);
-    bool alive = context && !context->err;
-
-    while (alive && !atomic_load(&stopping) && client->sent + MAX_BATCH < MAX_SENT)
-        alive = rng_below(&client->rng, 4) == 0 ? run_exec(context, client) : run_adds(context, client);
-    if (context)
-        redisFree(context);
-    return NULL;
-}
-
-/* Saves one after the other. */
-static void *run_saves(void *arg)
-{
-    redisContext *context = redisConnect("127.0.0.1", daemon_under_test.port);
-    redisReply *reply = NULL;
-
-    (void)arg;
-    while (context && !context->err && !atomic_load(&stopping)) {
-        redisAppendCommand(context, "BGSAVE");
-        if (redisGetReply(context, (void **)&reply) != REDIS_OK)
-            break;
-        freeReplyObject(reply);
-        usleep(3000);
-    }
-    if (context)
-        redisFree(context);
-    return NULL;
-}
-
-/* ---- what is there
- * ------------------------------------------------------------------------------------------------------------- */
-
-static void ask_presence(redisContext *context, const struct client_thread *client, bool *present)
-{
-    for (unsigned from = 0; from < client->sent; from += 5000) {
-        unsigned to = client->sent - from < 5000 ? client->sent : from + 5000;
-        for (unsigned n = from; n < to; n++)
-            redisAppendCommand(context, "BF.EXISTS k%u %u:%u", n % NFILTERS, client->number, n);
-        for (unsigned n = from; n < to; n++) {
-            redisReply *reply = NULL;
-            cr_assert_eq(redisGetReply(context, (void **)&reply), REDIS_OK);
-            cr_assert_eq(reply->type, REDIS_REPLY_INTEGER, "%s", reply->str ? reply->str : "?");
-            present[n] = reply->integer == 1;
-            freeReplyObject(reply);
-        }
-    }
-}
-
-/* What was answered later than the horizon may be lost, then for good. */
-static void check_client(redisContext *context, struct client_thread *client, int64_t horizon_ms, uint64_t *counts)
-{
-    static bool present[MAX_SENT];
-
-    ask_presence(context, client, present);
-    for (unsigned n = 0; n < client->sent; n++) {
-        bool answered = client->answers[n] == ANSWERED_0 || client->answers[n] == ANSWERED_1;
-
-        cr_assert(present[n] || !answered || client->answered_ms[n] > horizon_ms, "client %u, item %u of %u: lost",
-                  client->number, n, client->sent);
-        if (client->in_exec[n] && client->answers[n] != LOST) {
-            for (unsigned i = 1; i < NFILTERS; i++)
-                cr_assert_eq(present[n], present[n + i], "client %u, item %u: half a transaction", client->number, n);
-        }
-        counts[n % NFILTERS] += present[n] && client->answers[n] != ANSWERED_0;
-        if (client->answers[n] != ANSWERED_0)
-            client->answers[n] = present[n] ? ANSWERED_1 : LOST;
-    }
-}
-
-/* What the clients have been answered since the last FLUSHALL, and what was on its way. */
-static void print_round(unsigned round)
-{
-    unsigned answers[LOST + 1] = {0};
-
-    for (unsigned c = 0; c < NCLIENTS; c++) {
-        for (unsigned n = 0; n < clients[c].sent; n++)
-            answers[clients[c].answers[n]]++;
-    }
-    printf("round %u: %u answered 1, %u answered 0, %u unanswered, %u lost before\n", round, answers[ANSWERED_1],
-           answers[ANSWERED_0], answers[SENT], answers[LOST]);
-}
-
-static void check_all(int64_t horizon_ms)
-{
-    redisContext *context = client_open(daemon_under_test.port);
-    uint64_t counts[NFILTERS] = {0};
-
-    for (unsigned c = 0; c < NCLIENTS; c++)
-        check_client(context, &clients[c], horizon_ms, counts);
-    for (unsigned f = 0; f < NFILTERS; f++)
-        cr_assert_eq(client_number(context, "BF.CARD k%u", f), (long long)counts[f], "k%u", f);
-    redisFree(context);
-}
-
-static void start_over(void)
-{
-    redisContext *context = client_open(daemon_under_test.port);
-
-    expect(context, "+OK", "FLUSHALL");
-    for (unsigned f = 0; f < NFILTERS; f++)
-        expect(context, "+OK", "BF.RESERVE k%u 0.0000001 %u EXPANSION 2", f, 100 + 1000 * f);
-    /* So that this is not lost either. */
-    expect(context, "+OK", "SAVE");
-    redisFree(context);
-    for (unsigned c = 0; c < NCLIENTS; c++) {
-        clients[c].sent = 0;
-        memset(clients[c].answers, NOT_SENT, sizeof(clients[c].answers));
-        memset(clients[c].in_exec, 0, sizeof(clients[c].in_exec));
-    }
-}
-
-static void play(const char *policy, bool loses)
-{
-    const char *rounds_text = getenv("BLOOMERY_KILL_ROUNDS");
-    const char *args[] = {"--appendonly", "yes", "--appendfsync", policy, "--threads", "2", NULL};
-    unsigned rounds = rounds_text ? (unsigned)atoi(rounds_text) : ROUNDS;
-    uint64_t seed = (uint64_t)model_now_ms();
-    struct rng rng;
-
-    printf("appendfsync %s, %u rounds, seed %llu\n", policy, rounds, (unsigned long long)seed);
+    *rounds_out = number_from("BLOOMERY_KILL_ROUNDS", game->rounds);
+    printf("appendfsync %s, %llu rounds, seed %llu\n", game->policy, (unsigned long long)*rounds_out,
+           (unsigned long long)seed);
     rng_init(&rng, seed);
-    daemon_start(&daemon_under_test, args);
-    for (unsigned round = 0; round < rounds; round++) {
-        pthread_t saver;
+    return traffic_create(&game->traffic, rng_next(&rng));
+}
 
+/* ---- kill -9
+ * ----------------------------------------------------------------------------------------------------------- */
+
+static void play_kills(const struct game *game)
+{
+    uint64_t rounds;
+    struct traffic *traffic = begin(game, &rounds);
+    char what[64];
+
+    daemon_start(&daemon_under_test, arguments(game));
+    for (uint64_t round = 0; round < rounds; round++) {
         if (round % KEEP_ROUNDS == 0)
-            start_over();
-        atomic_store(&stopping, false);
-        for (unsigned c = 0; c < NCLIENTS; c++) {
-            clients[c].number = c;
-            rng_init(&clients[c].rng, rng_next(&rng));
-            cr_assert_eq(pthread_create(&clients[c].thread, NULL, run_client, &clients[c]), 0);
-        }
-        cr_assert_eq(pthread_create(&saver, NULL, run_saves, NULL), 0);
-        usleep((useconds_t)(1000 + rng_below(&rng, 250000))); /* the moment of the kill is what is random here */
-        int64_t killed_ms = model_now_ms();
-        daemon_kill(&daemon_under_test);
-        atomic_store(&stopping, true);
-        for (unsigned c = 0; c < NCLIENTS; c++)
-            pthread_join(clients[c].thread, NULL);
-        pthread_join(saver, NULL);
-        print_round(round);
-        const char *output;
-        cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "round %u: %s", round, output);
+            traffic_reset(traffic, daemon_under_test.port);
+        snprintf(what, sizeof(what), "round %llu", (unsigned long long)round);
+        int64_t killed_ns = run_and_kill(game, traffic);
+        expect_files_whole(&daemon_under_test, what);
         daemon_restart(&daemon_under_test);
-        check_all(loses ? killed_ms - HORIZON_MS : INT64_MAX);
+        traffic_adopt(traffic, daemon_under_test.port, killed_ns, what);
     }
+    free(traffic);
     daemon_deinit(&daemon_under_test);
 }
 
-Test(kill, always_loses_nothing_that_was_answered)
+Test(kill, always_loses_nothing)
 {
-    play("always", false);
+    play_kills(&(struct game){"always", 20, 1, 250, .traffic = {5, 0, 4, 0, true, KEEPER_SAVES, 0}});
 }
 
-Test(kill, everysec_loses_the_last_second_at_most)
+Test(kill, always_loses_nothing_of_single_adds)
 {
-    play("everysec", true);
+    play_kills(&(struct game){"always", 10, 20, 250, .traffic = {6, 1, 0, 0, false, KEEPER_REWRITES, 0}});
 }
 
-Test(kill, no_loses_what_the_process_had_in_memory_at_most)
+Test(kill, always_loses_nothing_of_pipelines_while_the_log_is_cut)
 {
-    play("no", true);
+    play_kills(
+        &(struct game){"always", 10, 20, 250, .small_log = true, .traffic = {6, 33, 0, 0, true, KEEPER_NONE, 0}});
 }
 
-/* Found by the model: the adds to a filter that was created and deleted since the save came back in the next one, which
- * had got the same id after the crash. */
-Test(kill, a_filter_created_after_a_crash_has_nothing_of_one_that_was_deleted_before_it)
+Test(kill, transactions_are_there_or_not)
 {
-    const char *const args[] = {"--appendonly", "yes", "--appendfsync", "always", NULL};
-    redisContext *context;
+    play_kills(&(struct game){"always", 10, 1, 250, .traffic = {6, 0, 1, 0, true, KEEPER_SAVES, 0}});
+}
 
-    daemon_start(&daemon_under_test, args);
-    context = client_open(daemon_under_test.port);
-    for (int i = 0; i < 50; i++)
-        expect(context, "[:1]", "BF.INSERT old CAPACITY 1000 ERROR 0.000001 ITEMS %d", i);
-    expect(context, ":1", "DEL old");
-    redisFree(context);
-    daemon_kill(&daemon_under_test);
-    daemon_restart(&daemon_under_test);
-    context = client_open(daemon_under_test.port);
-    expect(context, "+OK", "BF.RESERVE new 0.000001 1000");
-    expect(context, ":1", "BF.ADD new x");
-    redisFree(context);
-    daemon_kill(&daemon_under_test);
-    daemon_restart(&daemon_under_test);
-    context = client_open(daemon_under_test.port);
-    expect(context, ":1", "BF.CARD new");
-    expect(context, ":0", "BF.EXISTS new 7");
-    redisFree(context);
+/* What a process that is killed has lost is what it had not handed over yet: much less than a second. */
+Test(kill, everysec_loses_a_second_at_most)
+{
+    play_kills(&(struct game){"everysec", 20, 1, 250, .traffic = {5, 0, 4, 0, true, KEEPER_SAVES, 5 * SECOND_NS / 2}});
+}
+
+/* So it is without any syncs. */
+Test(kill, no_loses_a_moment_at_most)
+{
+    play_kills(&(struct game){"no", 20, 1, 250, .traffic = {5, 0, 4, 0, true, KEEPER_SAVES, 5 * SECOND_NS / 2}});
+}
+
+/* ---- power failures
+ * ---------------------------------------------------------------------------------------------------- */
+
+static int by_size(const void *a, const void *b)
+{
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Power failures at some moments since `since_ns`, each tried on a daemon of its own. */
+static void try_images(const struct game *game, const struct traffic *traffic, struct disk_trace *trace,
+                       int64_t since_ns, int64_t killed_ns, uint64_t round)
+{
+    size_t count = disk_trace_count(trace), first = 0, at[16];
+    char what[200];
+
+    cr_assert_leq(game->images, sizeof(at) / sizeof(*at));
+    while (first < count && disk_trace_began_ns(trace, first) < since_ns)
+        first++;
+    for (unsigned i = 0; i < game->images; i++)
+        at[i] = first + (size_t)rng_below(&rng, count - first + 1);
+    qsort(at, game->images, sizeof(*at), by_size);
+    daemon_prepare(&probe);
+    for (unsigned i = 0; i < game->images; i++) {
+        int64_t crash_ns = disk_trace_began_ns(trace, at[i]);
+
+        disk_trace_play(trace, at[i]);
+        crash_fs_destroy(power_image(&power, trace, &probe, rng_next(&rng)));
+        snprintf(what, sizeof(what), "round %llu, operation %zu of %zu, %s", (unsigned long long)round, at[i], count,
+                 power.what);
+        expect_files_whole(&probe, what);
+        daemon_start(&probe, arguments(game));
+        traffic_check(traffic, probe.port, crash_ns < killed_ns ? crash_ns : killed_ns, what);
+        daemon_kill(&probe);
+    }
+}
+
+static void play_power_failures(const struct game *game)
+{
+    uint64_t rounds;
+    struct traffic *traffic = begin(game, &rounds);
+    char what[200];
+
+    power_attach(&power, &daemon_under_test);
+    daemon_start(&daemon_under_test, arguments(game));
+    for (uint64_t round = 0; round < rounds; round++) {
+        bool anew = round % KEEP_ROUNDS == 0;
+
+        if (anew)
+            traffic_reset(traffic, daemon_under_test.port);
+        atomic_store(&disk->delay_ms, (int)game->delay_ms);
+        /* Where nothing is kept of what was before, nothing can be said of moments before. */
+        int64_t since_ns = anew ? traffic_now_ns() : 0, killed_ns = run_and_kill(game, traffic);
+        atomic_store(&disk->delay_ms, 0);
+        struct disk_trace *trace = power_trace(&power);
+        try_images(game, traffic, trace, since_ns, killed_ns, round);
+        power_end(&power, trace, &daemon_under_test, rng_next(&rng));
+        snprintf(what, sizeof(what), "round %llu, %s", (unsigned long long)round, power.what);
+        expect_files_whole(&daemon_under_test, what);
+        daemon_restart(&daemon_under_test);
+        traffic_adopt(traffic, daemon_under_test.port, killed_ns, what);
+    }
+    free(traffic);
     daemon_deinit(&daemon_under_test);
+}
+
+Test(kill, a_power_failure_under_always_loses_nothing)
+{
+    play_power_failures(&(struct game){"always", 12, 1, 120, .delay_ms = 1, .images = 3,
+                                       .traffic = {5, 0, 4, 0, true, KEEPER_SAVES, 0}});
+}
+
+Test(kill, a_power_failure_under_always_loses_nothing_while_the_log_is_cut)
+{
+    play_power_failures(&(struct game){"always", 8, 1, 120, .small_log = true, .images = 3,
+                                       .traffic = {5, 0, 4, 0, true, KEEPER_NONE, 0}});
+}
+
+/* With what a busy machine may need beyond the second. */
+Test(kill, a_power_failure_under_everysec_loses_a_second_at_most)
+{
+    play_power_failures(&(struct game){"everysec", 2, 3000, 4500, .images = 6,
+                                       .traffic = {4, 0, 4, 10000, true, KEEPER_NONE, 5 * SECOND_NS / 2}});
+}
+
+/* What was there before a save or a WAITAOF was asked for. */
+Test(kill, a_power_failure_under_everysec_loses_nothing_that_was_saved)
+{
+    play_power_failures(
+        &(struct game){"everysec", 5, 1, 200, .images = 3, .traffic = {4, 0, 4, 500, true, KEEPER_SAVES, NEVER_NS}});
+}
+
+Test(kill, a_power_failure_under_everysec_loses_nothing_that_was_waited_for)
+{
+    play_power_failures(
+        &(struct game){"everysec", 5, 1, 200, .images = 3, .traffic = {4, 0, 4, 500, true, KEEPER_WAITS, NEVER_NS}});
+}
+
+Test(kill, a_power_failure_under_no_loses_nothing_that_was_saved)
+{
+    play_power_failures(
+        &(struct game){"no", 5, 1, 200, .images = 3, .traffic = {4, 0, 4, 500, true, KEEPER_SAVES, NEVER_NS}});
 }

@@ -1,6 +1,7 @@
 /* The log with the real daemon: what survives its end, who waits for the disk, what happens when the disk fails, and every
  * state that a start may find. */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -211,8 +212,8 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_large_log_is_cut)
     cr_assert_geq(info_number(PORT, "aof_rewrites"), 1);
     daemon_kill(&daemon_under_test);
     daemon_restart(&daemon_under_test);
-    writers_check(w, PORT, 0);
-    writers_free(w);
+    writers_check(w, PORT);
+    free(w);
 }
 
 /* ---- waiting for the disk ------------------------------------------------------------------------------------------- */
@@ -222,12 +223,12 @@ DAEMON_TEST(daemon_under_test, log_daemon, one_sync_serves_many_clients)
 {
     disk_attach();
     daemon_start(&daemon_under_test, always);
-    disk_set("delay_ms=5");
+    atomic_store(&disk->delay_ms, 5);
     struct writers *w = calloc(1, sizeof(*w));
     w->limit = 40;
     writers_start(w, PORT, 50, 1);
     writers_join(w);
-    disk_set("");
+    disk_mend();
     long long syncs = info_number(PORT, "aof_syncs");
     cr_assert_gt(syncs, 0);
     cr_assert_lt(syncs * 4, 50 * 40, "%lld syncs for 2000 adds", syncs);
@@ -235,8 +236,8 @@ DAEMON_TEST(daemon_under_test, log_daemon, one_sync_serves_many_clients)
     daemon_restart(&daemon_under_test);
     for (int i = 0; i < 50; i++)
         cr_assert_eq(w->acked[i], 40);
-    writers_check(w, PORT, 0);
-    writers_free(w);
+    writers_check(w, PORT);
+    free(w);
 }
 
 /* An item takes at most 28 bytes of log. */
@@ -255,19 +256,20 @@ DAEMON_TEST(daemon_under_test, log_daemon, an_item_takes_few_bytes)
         cr_assert_leq(bytes, 28 * 8 * 3200, "%lld bytes", bytes);
         daemon_stop(&daemon_under_test);
         daemon_discard(&daemon_under_test);
-        writers_free(w);
+        free(w);
     }
 }
 
 /* ---- a disk that fails ---------------------------------------------------------------------------------------------- */
 
-static void survive_failure(const char *failure, const char *text)
+static void survive_failure(int write_error, int sync_error, const char *text)
 {
     disk_attach();
     daemon_start(&daemon_under_test, always);
     redisContext *client = client_open(PORT), *other = client_open(PORT);
     expect(client, ":1", "BF.ADD f before");
-    disk_set(failure);
+    atomic_store(&disk->write_error, write_error);
+    atomic_store(&disk->sync_error, sync_error);
     /* It was taken in before the failure was known: it waits, and is answered when the disk is back. */
     redisAppendCommand(client, "BF.ADD f during");
     int done = 0;
@@ -285,7 +287,7 @@ static void survive_failure(const char *failure, const char *text)
     expect(other, "+PONG", "PING");
     for (int i = 0; i < 3; i++)
         cr_assert(strncmp(client_ask(other, "BF.ADD f refused"), "-MISCONF", 8) == 0);
-    disk_set("");
+    disk_mend();
     wait_for_reply(PORT, ":", "BF.ADD f after");
     redisReply *late;
     cr_assert_eq(redisGetReply(client, (void **)&late), REDIS_OK);
@@ -305,12 +307,12 @@ static void survive_failure(const char *failure, const char *text)
 
 DAEMON_TEST(daemon_under_test, log_daemon, a_full_disk_refuses_writes_and_loses_nothing)
 {
-    survive_failure("write=28", "No space left on device");
+    survive_failure(ENOSPC, 0, "No space left on device");
 }
 
 DAEMON_TEST(daemon_under_test, log_daemon, a_failing_sync_refuses_writes_and_loses_nothing)
 {
-    survive_failure("sync=5", "Input/output error");
+    survive_failure(0, EIO, "Input/output error");
 }
 
 /* Without a save rule the log is all there is: the daemon does not end with what it could not write. */
@@ -321,7 +323,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, the_end_waits_for_a_log_that_fails)
     redisContext *client = client_open(PORT);
     expect(client, ":1", "BF.ADD f before");
     expect(client, "[:1,:0]", "WAITAOF 1 0 0");
-    disk_set("write=28");
+    atomic_store(&disk->write_error, ENOSPC);
     expect(client, ":1", "BF.ADD f during");
     wait_for_reply(PORT, "-MISCONF", "BF.ADD g x");
     const char *reply = client_ask(client, "SHUTDOWN");
@@ -329,7 +331,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, the_end_waits_for_a_log_that_fails)
     cr_assert_eq(kill(daemon_under_test.pid, SIGTERM), 0);
     daemon_wait_output(&daemon_under_test, "not stopping, to lose nothing");
     expect(client, "[:1,:1]", "BF.MEXISTS f before during");
-    disk_set("");
+    disk_mend();
     wait_for_reply(PORT, "[:1", "WAITAOF 1 0 0");
     client = restart_killed(client);
     expect(client, "[:1,:1]", "BF.MEXISTS f before during");
@@ -352,7 +354,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, changes_wait_for_a_slow_disk)
     }
     expect(client, "+OK", "BF.RESERVE f 0.01 10");
     expect(client, "+OK", "RENAME f %s", names[0]);
-    disk_set("delay_ms=500");
+    atomic_store(&disk->delay_ms, 500);
     double until = seconds_now() + 120;
     while (info_number(PORT, "aof_delayed_fsync") == 0) {
         cr_assert_lt(seconds_now(), until, "nobody has waited");
@@ -365,7 +367,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, changes_wait_for_a_slow_disk)
             freeReplyObject(reply);
         }
     }
-    disk_set("");
+    disk_mend();
     wait_for_reply(PORT, "[:1", "WAITAOF 1 0 0");
     client = restart_killed(client);
     expect(client, ":1", "EXISTS %s", names[0]);
@@ -521,7 +523,7 @@ static void *ask_while_it_loads(void *arg)
         snprintf(while_loading[i], sizeof(while_loading[i]), "%s", client_ask(client, commands[i]));
     if (client)
         redisFree(client);
-    disk_set("");
+    disk_mend();
     return NULL;
 }
 
@@ -531,7 +533,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, clients_are_told_while_it_loads)
     pthread_t asker;
     disk_attach();
     make_log();
-    disk_set("hold_reads=1");
+    atomic_store(&disk->hold_reads, 1);
     daemon_under_test.port = 0;
     cr_assert_eq(pthread_create(&asker, NULL, ask_while_it_loads, NULL), 0);
     daemon_restart(&daemon_under_test);

@@ -1,5 +1,5 @@
-/* Random commands against the daemon and a model of exact sets, with restarts and kill -9 between: nothing that was
- * answered is absent afterwards, counts are equal, false positives are within the rate.
+/* Random commands against the daemon and a model of exact sets, with restarts, kill -9 and power failures between:
+ * nothing that was answered is absent afterwards, counts are equal, false positives are within the rate.
  *
  * BLOOMERY_MODEL_ROUNDS=<n> plays n rounds instead of the few that a run of all tests has time for,
  * BLOOMERY_MODEL_SEED=<n> plays one again. */
@@ -10,6 +10,7 @@
 #include "client.h"
 #include "daemon.h"
 #include "model.h"
+#include "power.h"
 
 #define ROUNDS     6
 #define MAX_STEPS  400  /* of a round */
@@ -17,9 +18,11 @@
 
 static struct daemon daemon_under_test;
 static struct model model;
+static struct power power;
 
 static void discard(void)
 {
+    power_detach(&power);
     daemon_discard(&daemon_under_test);
 }
 
@@ -34,7 +37,30 @@ static uint64_t number_from(const char *variable, uint64_t otherwise)
     return text ? strtoull(text, NULL, 10) : otherwise;
 }
 
-static void play(const char *const *args, uint64_t ci_rounds, enum loss loss_of_kill, enum loss loss_of_stop)
+/* The daemon ends: as a kill or a stop, one of which is kept in the model's history. True: it was killed. */
+static bool end(bool power_fails)
+{
+    char *history = model.history[model.changes % MODEL_HISTORY];
+
+    if (rng_below(&model.rng, 3) == 0) {
+        model.when = "after a stop";
+        daemon_stop(&daemon_under_test);
+    } else {
+        model.when = "after a kill";
+        daemon_kill(&daemon_under_test);
+    }
+    bool killed = model.when[8] == 'k';
+    snprintf(history, 64, "%s", killed ? "kill -9" : "stop");
+    if (power_fails) {
+        power_fail(&power, &daemon_under_test, rng_next(&model.rng));
+        snprintf(history, 64, "%s", power.what);
+    }
+    model.changes++;
+    return killed;
+}
+
+static void play(const char *const *args, uint64_t ci_rounds, enum loss loss_of_kill, enum loss loss_of_stop,
+                 bool power_fails)
 {
     uint64_t rounds = number_from("BLOOMERY_MODEL_ROUNDS", ci_rounds);
     uint64_t first = number_from("BLOOMERY_MODEL_SEED", (uint64_t)model_now_ms());
@@ -42,6 +68,8 @@ static void play(const char *const *args, uint64_t ci_rounds, enum loss loss_of_
 
     model_init(&model, first);
     model.without_log = loss_of_kill == LOSES_ALL_SINCE_SAVE;
+    if (power_fails)
+        power_attach(&power, &daemon_under_test);
     daemon_start(&daemon_under_test, args);
     for (uint64_t round = 0; round < rounds; round++) {
         client = client_open(daemon_under_test.port);
@@ -54,16 +82,8 @@ static void play(const char *const *args, uint64_t ci_rounds, enum loss loss_of_
 
         enum loss loss = loss_of_kill;
         int64_t killed_ms = model_now_ms();
-        if (rng_below(&model.rng, 3) > 0) {
-            model.when = "after a kill";
-            snprintf(model.history[model.changes++ % MODEL_HISTORY], 64, "kill -9");
-            daemon_kill(&daemon_under_test);
-        } else {
-            model.when = "after a stop";
-            snprintf(model.history[model.changes++ % MODEL_HISTORY], 64, "stop");
-            daemon_stop(&daemon_under_test);
+        if (!end(power_fails))
             loss = loss_of_stop;
-        }
         daemon_restart(&daemon_under_test);
         client = client_open(daemon_under_test.port);
         if (loss == LOSES_ALL_SINCE_SAVE)
@@ -83,26 +103,26 @@ static void play(const char *const *args, uint64_t ci_rounds, enum loss loss_of_
 Test(model, without_a_log_the_last_save_comes_back)
 {
     static const char *const args[] = {"--appendonly", "no", "--threads", "2", NULL};
-    play(args, ROUNDS, LOSES_ALL_SINCE_SAVE, LOSES_ALL_SINCE_SAVE);
+    play(args, ROUNDS, LOSES_ALL_SINCE_SAVE, LOSES_ALL_SINCE_SAVE, false);
 }
 
 Test(model, with_appendfsync_always_nothing_is_lost)
 {
     static const char *const args[] = {"--appendonly", "yes", "--appendfsync", "always", "--threads", "2", NULL};
-    play(args, ROUNDS, LOSES_NOTHING, LOSES_NOTHING);
+    play(args, ROUNDS, LOSES_NOTHING, LOSES_NOTHING, false);
 }
 
 Test(model, with_appendfsync_everysec_the_last_second_is_lost_at_most)
 {
     static const char *const args[] = {"--appendonly", "yes", "--appendfsync", "everysec", "--threads", "2", NULL};
-    play(args, ROUNDS, LOSES_THE_LAST, LOSES_NOTHING);
+    play(args, ROUNDS, LOSES_THE_LAST, LOSES_NOTHING, false);
 }
 
 /* What the kernel has is not lost by the end of the process. */
 Test(model, with_appendfsync_no_the_last_moment_is_lost_at_most)
 {
     static const char *const args[] = {"--appendonly", "yes", "--appendfsync", "no", "--threads", "2", NULL};
-    play(args, ROUNDS, LOSES_THE_LAST, LOSES_NOTHING);
+    play(args, ROUNDS, LOSES_THE_LAST, LOSES_NOTHING, false);
 }
 
 /* Saves because of the log come all the time. */
@@ -119,5 +139,39 @@ Test(model, a_log_that_is_cut_all_the_time_loses_nothing)
                                        "--auto-aof-rewrite-percentage",
                                        "1",
                                        NULL};
-    play(args, ROUNDS / 2, LOSES_NOTHING, LOSES_NOTHING);
+    play(args, ROUNDS / 2, LOSES_NOTHING, LOSES_NOTHING, false);
+}
+
+Test(model, without_a_log_the_last_save_survives_a_power_failure)
+{
+    static const char *const args[] = {"--appendonly", "no", "--threads", "2", NULL};
+    play(args, ROUNDS, LOSES_ALL_SINCE_SAVE, LOSES_ALL_SINCE_SAVE, true);
+}
+
+Test(model, with_appendfsync_always_everything_survives_a_power_failure)
+{
+    static const char *const args[] = {"--appendonly", "yes", "--appendfsync", "always", "--threads", "2", NULL};
+    play(args, 2 * ROUNDS, LOSES_NOTHING, LOSES_NOTHING, true);
+}
+
+Test(model, with_appendfsync_everysec_the_last_second_is_lost_by_a_power_failure_at_most)
+{
+    static const char *const args[] = {"--appendonly", "yes", "--appendfsync", "everysec", "--threads", "2", NULL};
+    play(args, 2 * ROUNDS, LOSES_THE_LAST, LOSES_NOTHING, true);
+}
+
+Test(model, a_log_that_is_cut_all_the_time_survives_a_power_failure)
+{
+    static const char *const args[] = {"--appendonly",
+                                       "yes",
+                                       "--appendfsync",
+                                       "always",
+                                       "--threads",
+                                       "1",
+                                       "--auto-aof-rewrite-min-size",
+                                       "4096",
+                                       "--auto-aof-rewrite-percentage",
+                                       "1",
+                                       NULL};
+    play(args, ROUNDS, LOSES_NOTHING, LOSES_NOTHING, true);
 }

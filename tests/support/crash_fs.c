@@ -2,7 +2,8 @@
  *
  * Inodes are files or directories; a name is (directory, text) and stands for an inode. There are two tables of names: as
  * they are now, and as they are on disk. A change of a name is applied to the first at once and put on a list; a sync of
- * its directory applies it to the second. A file likewise has its bytes now and its bytes on disk. */
+ * its directory applies it to the second. A file likewise has its bytes now and its bytes on disk, and the range in which
+ * they may differ. */
 #include "fault_fs.h"
 
 #include <errno.h>
@@ -10,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_NAMES  512
-#define MAX_INODES 512
+#define MAX_NAMES  2048
 #define MAX_FDS    64
 #define MAX_CHANGES 4096
 #define SECTOR     512
+#define PAGE       4096
 
 struct bytes {
     unsigned char *ptr;
@@ -22,9 +23,12 @@ struct bytes {
 };
 
 struct inode {
+    bool used;
     bool directory;
+    bool lost; /* a sync has failed: nothing says any more that a later one writes what it should have written */
     struct bytes now;
     struct bytes disk;
+    size_t dirty_from, dirty_to;
 };
 
 struct name {
@@ -57,8 +61,9 @@ struct crash_fs {
     struct fsops ops;
     struct names now;
     struct names disk;
-    struct inode inodes[MAX_INODES];
+    struct inode *inodes;
     int ninodes;
+    int nfree; /* unused among them, at most */
     int fds[MAX_FDS]; /* inode, -1: free */
     int lock_fd;
     struct change changes[MAX_CHANGES];
@@ -206,11 +211,53 @@ static void free_change(struct change *change)
     free(change->to.text);
 }
 
+/* Frees the inodes that nobody can reach any more. */
+static void collect(struct crash_fs *fs)
+{
+    char *reached = calloc((size_t)fs->ninodes + 1, 1);
+
+    demand(reached != NULL, "out of memory");
+    reached[ROOT] = 1;
+    for (size_t i = 0; i < fs->now.count; i++)
+        reached[fs->now.at[i].inode] = reached[fs->now.at[i].dir] = 1;
+    for (size_t i = 0; i < fs->disk.count; i++)
+        reached[fs->disk.at[i].inode] = reached[fs->disk.at[i].dir] = 1;
+    for (size_t i = 0; i < fs->nchanges; i++)
+        reached[fs->changes[i].inode] = reached[fs->changes[i].from.dir] = reached[fs->changes[i].to.dir] = 1;
+    for (int i = 0; i < MAX_FDS; i++)
+        reached[fs->fds[i] >= 0 ? fs->fds[i] : ROOT] = 1;
+    fs->nfree = 0;
+    for (int i = 0; i < fs->ninodes; i++) {
+        if (reached[i])
+            continue;
+        free(fs->inodes[i].now.ptr);
+        free(fs->inodes[i].disk.ptr);
+        fs->inodes[i] = (struct inode){.used = false};
+        fs->nfree++;
+    }
+    free(reached);
+}
+
 static int new_inode(struct crash_fs *fs, bool directory)
 {
-    demand(fs->ninodes < MAX_INODES, "too many inodes");
-    fs->inodes[fs->ninodes] = (struct inode){.directory = directory};
-    return fs->ninodes++;
+    int at = 0;
+
+    if (fs->nfree == 0) {
+        collect(fs);
+        if (fs->nfree <= fs->ninodes / 2) { /* so that collecting pays */
+            int more = fs->ninodes + 64;
+            fs->inodes = realloc(fs->inodes, (size_t)(fs->ninodes + more) * sizeof(*fs->inodes));
+            demand(fs->inodes != NULL, "out of memory");
+            memset(fs->inodes + fs->ninodes, 0, (size_t)more * sizeof(*fs->inodes));
+            fs->ninodes += more;
+            fs->nfree += more;
+        }
+    }
+    while (fs->inodes[at].used)
+        at++;
+    fs->nfree--;
+    fs->inodes[at] = (struct inode){.used = true, .directory = directory};
+    return at;
 }
 
 static bool is_parent(const char *path)
@@ -239,6 +286,46 @@ static int take_fd(struct crash_fs *fs, int inode)
     return fd;
 }
 
+static void resize(struct bytes *bytes, size_t len)
+{
+    unsigned char *ptr = realloc(bytes->ptr, len + 1);
+
+    demand(ptr != NULL, "out of memory");
+    if (len > bytes->len)
+        memset(ptr + bytes->len, 0, len - bytes->len);
+    *bytes = (struct bytes){ptr, len};
+}
+
+static void touch(struct inode *inode, size_t from, size_t to)
+{
+    bool clean = inode->dirty_from >= inode->dirty_to;
+
+    inode->dirty_from = clean || from < inode->dirty_from ? from : inode->dirty_from;
+    inode->dirty_to = clean || to > inode->dirty_to ? to : inode->dirty_to;
+}
+
+static void set_size(struct inode *inode, size_t len)
+{
+    size_t was = inode->now.len;
+
+    resize(&inode->now, len);
+    touch(inode, was < len ? was : len, was < len ? len : was);
+}
+
+/* What is now is on disk. */
+static void settle(struct inode *inode)
+{
+    size_t to = inode->dirty_to < inode->now.len ? inode->dirty_to : inode->now.len;
+
+    if (inode->lost)
+        return;
+    if (inode->disk.len != inode->now.len)
+        resize(&inode->disk, inode->now.len);
+    if (inode->dirty_from < to)
+        memcpy(inode->disk.ptr + inode->dirty_from, inode->now.ptr + inode->dirty_from, to - inode->dirty_from);
+    inode->dirty_from = inode->dirty_to = 0;
+}
+
 static int crash_open(void *ctx, const char *path, unsigned flags, int *fd_out)
 {
     struct crash_fs *fs = ctx;
@@ -255,7 +342,7 @@ static int crash_open(void *ctx, const char *path, unsigned flags, int *fd_out)
         name = find(&fs->now, path);
     }
     if (flags & FS_TRUNCATE)
-        fs->inodes[name->inode].now.len = 0;
+        set_size(&fs->inodes[name->inode], 0);
     *fd_out = take_fd(fs, name->inode);
     return 0;
 }
@@ -283,24 +370,16 @@ static int crash_pread(void *ctx, int fd, void *buf, size_t len, uint64_t offset
     return 0;
 }
 
-static void resize(struct bytes *bytes, size_t len)
-{
-    unsigned char *ptr = realloc(bytes->ptr, len + 1);
-
-    demand(ptr != NULL, "out of memory");
-    if (len > bytes->len)
-        memset(ptr + bytes->len, 0, len - bytes->len);
-    *bytes = (struct bytes){ptr, len};
-}
-
 static int crash_pwrite(void *ctx, int fd, const void *buf, size_t len, uint64_t offset, size_t *n_out)
 {
-    struct bytes *now = &by_fd(ctx, fd)->now;
+    struct inode *inode = by_fd(ctx, fd);
 
-    if (offset + len > now->len)
-        resize(now, (size_t)offset + len);
-    if (len > 0)
-        memcpy(now->ptr + offset, buf, len);
+    if (offset + len > inode->now.len)
+        set_size(inode, (size_t)offset + len);
+    if (len > 0) {
+        memcpy(inode->now.ptr + offset, buf, len);
+        touch(inode, (size_t)offset, (size_t)offset + len);
+    }
     *n_out = len;
     return 0;
 }
@@ -317,15 +396,13 @@ static int crash_size(void *ctx, int fd, uint64_t *size_out)
 
 static int crash_truncate(void *ctx, int fd, uint64_t size)
 {
-    resize(&by_fd(ctx, fd)->now, (size_t)size);
+    set_size(by_fd(ctx, fd), (size_t)size);
     return 0;
 }
 
 static int crash_sync(void *ctx, int fd)
 {
-    struct inode *inode = by_fd(ctx, fd);
-
-    copy_bytes(&inode->disk, &inode->now);
+    settle(by_fd(ctx, fd));
     return 0;
 }
 
@@ -457,8 +534,10 @@ static int crash_sync_all(void *ctx, int fd)
         free_change(&fs->changes[i]);
     }
     fs->nchanges = 0;
-    for (int i = 0; i < fs->ninodes; i++)
-        copy_bytes(&fs->inodes[i].disk, &fs->inodes[i].now);
+    for (int i = 0; i < fs->ninodes; i++) {
+        if (fs->inodes[i].used)
+            settle(&fs->inodes[i]);
+    }
     return 0;
 }
 
@@ -522,7 +601,13 @@ void crash_fs_destroy(struct crash_fs *fs)
         free(fs->inodes[i].now.ptr);
         free(fs->inodes[i].disk.ptr);
     }
+    free(fs->inodes);
     free(fs);
+}
+
+void crash_fs_sync_failed(struct crash_fs *fs, int fd)
+{
+    by_fd(fs, fd)->lost = true;
 }
 
 const struct fsops *crash_fs_ops(struct crash_fs *fs)
@@ -541,21 +626,21 @@ static uint64_t next_random(uint64_t *state)
     return x ^ (x >> 31);
 }
 
-/* Any sector may have reached the disk or not; the size may be the old one, the new one, or any multiple of a sector
+/* Any sector (or page) may have reached the disk or not; the size may be the old one, the new one, or any multiple of a sector
  * between; what was never written reads as zeros. */
 static void tear(struct bytes *out, const struct inode *inode, uint64_t *random)
 {
     size_t small = inode->now.len < inode->disk.len ? inode->now.len : inode->disk.len;
     size_t large = inode->now.len < inode->disk.len ? inode->disk.len : inode->now.len;
-    size_t choice = (size_t)(next_random(random) % 4);
-    size_t len = choice == 0 ? inode->disk.len : choice == 1 ? small + (large - small) / 2 / SECTOR * SECTOR : inode->now.len;
+    size_t choice = (size_t)(next_random(random) % 4), unit = next_random(random) % 2 ? SECTOR : PAGE;
+    size_t len = choice == 0 ? inode->disk.len : choice == 1 ? small + (large - small) / 2 / unit * unit : inode->now.len;
 
     resize(out, 0);
     resize(out, len);
     memset(out->ptr, 0, len);
-    for (size_t at = 0; at < len; at += SECTOR) {
+    for (size_t at = 0; at < len; at += unit) {
         const struct bytes *from = next_random(random) % 2 ? &inode->now : &inode->disk;
-        size_t n = len - at < SECTOR ? len - at : SECTOR;
+        size_t n = len - at < unit ? len - at : unit;
         if (at >= from->len)
             continue;
         n = from->len - at < n ? from->len - at : n;
@@ -577,11 +662,18 @@ struct crash_fs *crash_fs_after(const struct crash_fs *fs, enum crash_mode mode,
     }
     for (size_t i = 0; i < after->disk.count; i++)
         set_name(&after->now, after->disk.at[i].dir, after->disk.at[i].text, after->disk.at[i].inode);
+    free(after->inodes);
+    after->inodes = calloc((size_t)fs->ninodes, sizeof(*after->inodes));
+    demand(after->inodes != NULL, "out of memory");
     after->ninodes = fs->ninodes;
+    after->nfree = 0;
     for (int i = 0; i < fs->ninodes; i++) {
         const struct inode *inode = &fs->inodes[i];
 
+        after->inodes[i].used = inode->used;
         after->inodes[i].directory = inode->directory;
+        if (!inode->used)
+            continue;
         if (mode == CRASH_RANDOM && next_random(&seed) % 3 == 0)
             tear(&after->inodes[i].now, inode, &seed);
         else if (data || (mode == CRASH_RANDOM && next_random(&seed) % 2))
@@ -590,5 +682,6 @@ struct crash_fs *crash_fs_after(const struct crash_fs *fs, enum crash_mode mode,
             copy_bytes(&after->inodes[i].now, &inode->disk);
         copy_bytes(&after->inodes[i].disk, &after->inodes[i].now);
     }
+    collect(after);
     return after;
 }

@@ -156,10 +156,12 @@ static const char *find_report(const struct daemon *daemon)
 
 /* ---- starting ---- */
 
-static void make_directory(struct daemon *daemon)
+void daemon_prepare(struct daemon *daemon)
 {
     const char *tmp = getenv("TMPDIR");
 
+    if (daemon->dir[0] != '\0')
+        return;
     snprintf(daemon->dir, sizeof(daemon->dir), "%s/bloomery-e2e-XXXXXX",
              tmp != NULL && strlen(tmp) < 200 ? tmp : "/tmp");
     cr_assert_not_null(mkdtemp(daemon->dir), "%s: %s", daemon->dir, strerror(errno));
@@ -175,15 +177,13 @@ static void free_args(struct daemon *daemon)
     }
 }
 
-/* Starts the process. True when it is ready; false when it ended because its port was taken. */
-static bool try_start(struct daemon *daemon)
+static void run(struct daemon *daemon)
 {
     char port[16], *argv[80] = {NULL};
     const char *fixed[] = {BLOOMERYD_PATH, "--port", port, "--bind", "127.0.0.1", "--dir", daemon->data, "--save", ""};
     size_t n = sizeof(fixed) / sizeof(fixed[0]);
-    int null = open("/dev/null", O_RDONLY | O_CLOEXEC), status;
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     int errors = open(daemon->errors, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    long deadline = now_ms() + PATIENCE_MS;
 
     cr_assert(null >= 0 && errors >= 0);
     daemon->log_start = file_size(daemon->log);
@@ -197,6 +197,15 @@ static bool try_start(struct daemon *daemon)
     daemon->pid = spawn(argv, null, errors);
     close(null);
     close(errors);
+}
+
+/* Starts the process. True when it is ready; false when it ended because its port was taken. */
+static bool try_start(struct daemon *daemon)
+{
+    long deadline = now_ms() + PATIENCE_MS;
+    int status;
+
+    run(daemon);
     while (strstr(daemon_output(daemon), READY_TEXT) == NULL) {
         if (wait_exit(daemon->pid, 2, &status)) {
             daemon->pid = 0;
@@ -231,8 +240,7 @@ static void start(struct daemon *daemon)
 void daemon_start(struct daemon *daemon, const char *const *args)
 {
     cr_assert_eq(daemon->pid, 0, "the daemon runs already");
-    if (daemon->dir[0] == '\0')
-        make_directory(daemon);
+    daemon_prepare(daemon);
     free_args(daemon);
     snprintf(daemon->log, sizeof(daemon->log), "%s", daemon->errors);
     for (size_t i = 0; args != NULL && args[i] != NULL; i++) {
@@ -243,6 +251,13 @@ void daemon_start(struct daemon *daemon, const char *const *args)
             snprintf(daemon->log, sizeof(daemon->log), "%s", args[i]);
     }
     start(daemon);
+}
+
+void daemon_launch(struct daemon *daemon)
+{
+    cr_assert_eq(daemon->pid, 0, "the daemon runs already");
+    daemon->port = free_port();
+    run(daemon);
 }
 
 void daemon_restart(struct daemon *daemon)

@@ -34,6 +34,12 @@ struct daemon {
  * removes. */
 void daemon_start(struct daemon *daemon, const char *const *args);
 
+/* Makes its own directory, for what the test puts into it before the first start. The data directory is not made. */
+void daemon_prepare(struct daemon *daemon);
+
+/* Starts it as daemon_restart() does and waits for nothing: for a test that kills it before it is ready. */
+void daemon_launch(struct daemon *daemon);
+
 /* Starts it again with the arguments of the last start. */
 void daemon_restart(struct daemon *daemon);
 

@@ -1,0 +1,93 @@
+/* traffic: clients that write until the daemon is gone, remember what was sent and what was answered when, and can say
+ * of what a daemon holds afterwards whether it may be what is left.
+ *
+ * Adders add items of their own to a few growing filters, in pipelines and transactions. The mover leads one filter
+ * after the other through its life: reserved, filled, renamed, grown, copied, cleared, deleted. The keeper asks for
+ * saves, or for the log to be synced, one after the other; what was answered before one began is there when it has
+ * ended, whatever the policy.
+ *
+ * Failures fail the test. Thread: the test's own, apart from the threads that it starts. */
+#ifndef BLOOMERY_TEST_TRAFFIC_H
+#define BLOOMERY_TEST_TRAFFIC_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon.h"
+#include "rng.h"
+
+#define TRAFFIC_ADDERS  6
+#define TRAFFIC_FILTERS 3
+#define TRAFFIC_ITEMS   40000 /* of an adder */
+#define TRAFFIC_MOVES   40000
+#define TRAFFIC_KEEPS   4096
+
+enum traffic_keeper {
+    KEEPER_NONE,
+    KEEPER_SAVES,
+    KEEPER_WAITS,    /* WAITAOF */
+    KEEPER_REWRITES, /* BGREWRITEAOF; nothing is known when it ends */
+};
+
+struct traffic_options {
+    unsigned adders;       /* at most TRAFFIC_ADDERS */
+    unsigned pipeline;     /* items of one; 0: any number up to 24 */
+    unsigned transactions; /* one pipeline in so many is one add to each filter in a transaction; 0: none */
+    unsigned pause_us;     /* between pipelines */
+    bool moves;
+    enum traffic_keeper keeper;
+    int64_t grace_ns; /* what was answered so long before a crash must survive it. 0: all, and in order */
+};
+
+enum traffic_answer { NOT_SENT, SENT, ANSWERED_0, ANSWERED_1, LOST };
+
+/* Item n of adder a is "a:n"; it goes to filter n % TRAFFIC_FILTERS. */
+struct traffic_adder {
+    struct traffic *all;
+    pthread_t thread;
+    unsigned number;
+    struct rng rng;
+    unsigned sent;
+    unsigned char answers[TRAFFIC_ITEMS];
+    unsigned char in_exec[TRAFFIC_ITEMS]; /* item n begins a transaction of TRAFFIC_FILTERS items */
+    int64_t answered_ns[TRAFFIC_ITEMS];
+};
+
+struct traffic {
+    struct traffic_options options;
+    int port;
+    _Atomic bool stopping;
+    struct traffic_adder adders[TRAFFIC_ADDERS];
+    pthread_t mover, keeper;
+    unsigned moves; /* steps sent, over all lives */
+    int64_t moved_ns[TRAFFIC_MOVES];
+    unsigned keeps;
+    struct {
+        int64_t began_ns, ended_ns;
+    } kept[TRAFFIC_KEEPS];
+};
+
+struct traffic *traffic_create(const struct traffic_options *options, uint64_t seed);
+
+/* Begins anew, with FLUSHALL and empty filters, all of it saved. */
+void traffic_reset(struct traffic *traffic, int port);
+
+/* Until traffic_end(), or until the daemon is gone. */
+void traffic_start(struct traffic *traffic, int port);
+void traffic_end(struct traffic *traffic);
+
+/* Whatever a crash at `crash_ns` has left: what was answered by then (less the grace), or before a save or sync began
+ * that had ended by then, is there; counts are those of what is there; transactions are there as a whole or not at all.
+ * `what` is for messages. */
+void traffic_check(const struct traffic *traffic, int port, int64_t crash_ns, const char *what);
+
+/* The same, and what is not there is forgotten: from now on what this daemon has is what it must have. */
+void traffic_adopt(struct traffic *traffic, int port, int64_t crash_ns, const char *what);
+
+/* Items answered by then, to see that a test had something to lose. */
+unsigned traffic_answered(const struct traffic *traffic, int64_t by_ns);
+
+int64_t traffic_now_ns(void); /* CLOCK_MONOTONIC */
+
+#endif

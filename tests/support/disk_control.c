@@ -1,0 +1,68 @@
+#include "disk_control.h"
+
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct disk *disk;
+
+static char control_path[64];
+
+void disk_attach(void)
+{
+    const char *options = getenv("ASAN_OPTIONS");
+    char asan[1024];
+
+    if (disk)
+        return;
+    snprintf(control_path, sizeof(control_path), "/tmp/bloomery-disk-%ld", (long)getpid());
+    int fd = open(control_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    cr_assert(fd >= 0 && ftruncate(fd, sizeof(*disk)) == 0, "%s", control_path);
+    disk = mmap(NULL, sizeof(*disk), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    cr_assert_neq(disk, MAP_FAILED);
+    snprintf(asan, sizeof(asan), "%s%sverify_asan_link_order=0", options ? options : "", options ? ":" : "");
+    setenv("ASAN_OPTIONS", asan, 1);
+    setenv("BLOOMERY_DISK", control_path, 1);
+    setenv("LD_PRELOAD", DISK_SHIM_PATH, 1);
+}
+
+void disk_detach(void)
+{
+    if (!disk)
+        return;
+    unsetenv("LD_PRELOAD");
+    unsetenv("BLOOMERY_DISK");
+    unlink(control_path);
+    munmap(disk, sizeof(*disk));
+    disk = NULL;
+}
+
+void disk_mend(void)
+{
+    atomic_store(&disk->delay_ms, 0);
+    atomic_store(&disk->sync_error, 0);
+    atomic_store(&disk->write_error, 0);
+    atomic_store(&disk->hold_reads, 0);
+    atomic_store(&disk->read_ms, 0);
+    atomic_store(&disk->fail_in, 0);
+}
+
+void disk_fail(long in, enum disk_fault fault, int error)
+{
+    atomic_store(&disk->fault, (int)fault);
+    atomic_store(&disk->error, error);
+    atomic_store(&disk->hits, 0);
+    atomic_store(&disk->fail_in, in);
+}
+
+void disk_record_in(const char *path)
+{
+    snprintf(disk->trace, sizeof(disk->trace), "%s", path ? path : "");
+    if (path)
+        unlink(path);
+}

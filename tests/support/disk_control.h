@@ -1,0 +1,25 @@
+/* disk_control: the test's end of disk.h. The daemons (and nothing else) that are started between disk_attach() and
+ * disk_detach() have the disk. Thread: one at a time; the fields of `disk` at any time from any. */
+#ifndef BLOOMERY_TEST_DISK_CONTROL_H
+#define BLOOMERY_TEST_DISK_CONTROL_H
+
+#include <stdbool.h>
+
+#include "disk.h"
+
+/* NULL while none is attached. Idempotent both. */
+extern struct disk *disk;
+void disk_attach(void);
+void disk_detach(void);
+
+/* All well again, but for the trace. */
+void disk_mend(void);
+
+/* The `in`-th operation from now on will fail. */
+void disk_fail(long in, enum disk_fault fault, int error);
+
+/* Operations of daemons that are started from now on are recorded in this file, which is emptied; NULL: they are not.
+ */
+void disk_record_in(const char *path);
+
+#endif

@@ -24,13 +24,12 @@ struct bloom_item {
     size_t len;
 };
 
-/* Fields are internal. 6 KB, of which a batch of n items for a filter with hash count k touches n * 16 bytes, and n * k * 8
- * more when it was started on a filter beyond the cache. */
+/* Fields are internal. */
 struct bloom_batch {
-    const void *layer; /* the one that bits were derived for; NULL: none were */
-    size_t n;
+    uint32_t n;
+    uint32_t present; /* items that a test has found */
+    bool tested;
     uint64_t h1[BLOOM_BATCH], h2[BLOOM_BATCH];
-    uint64_t bit[BLOOM_MAX_K + 3][BLOOM_BATCH];
 };
 
 /* Hashes n items (0..BLOOM_BATCH) for this filter. If it is beyond the cache, their bits' lines are fetched as well. */
@@ -41,8 +40,9 @@ void bloom_batch_start(struct bloom_batch *batch, const struct bloom_filter *fil
  * to or has grown since. Bits from n on are clear. */
 uint32_t bloom_batch_query(const struct bloom_batch *batch, const struct bloom_filter *filter);
 
-/* Adds item i (below n): the answer of bloom_filter_add_journaled() as of now. `journal` and `err` may be NULL. */
-enum bloom_add bloom_batch_add(const struct bloom_batch *batch, size_t i, struct bloom_filter *filter,
+/* Adds item i (below n): the answer of bloom_filter_add_journaled() as of now. `journal` and `err` may be NULL. The first
+ * add of a batch tests all of its items. */
+enum bloom_add bloom_batch_add(struct bloom_batch *batch, size_t i, struct bloom_filter *filter,
                                const struct bloom_journal *journal, struct errbuf *err);
 
 /* Whether the filter's words are more than stay in a cache, so that it pays to have time between start and query. */

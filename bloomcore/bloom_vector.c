@@ -1,48 +1,336 @@
-/* Eight members of an item's progression at once, one in each lane: base + lane * increment, its absolute value u, and
- * the remainder u mod bits by a reciprocal in double precision.
+/* Two ways to use eight lanes: for one item, a lane is a member of its progression; for many, a lane is an item, and the
+ * members come one after the other.
  *
- * Exactness. With the reciprocal r and three roundings of relative size 2^-53 (u and the reciprocal to doubles, their
- * product), the estimated quotient is off by less than u / bits * 4 * 2^-53 <= 2^63 / bits * 2^-51 = 2^12 / bits, which
- * is at most 1 for bits >= 4096. So the truncated quotient is the true one or one beside it, and the remainder needs
- * one correction in either direction. */
+ * The remainder u mod bits of the absolute value u is taken by a reciprocal in double precision. Exactness: with the
+ * reciprocal r and three roundings of relative size 2^-53 (u and the reciprocal to doubles, their product), the estimated
+ * quotient is off by less than u / bits * 4 * 2^-53 <= 2^63 / bits * 2^-51 = 2^12 / bits, which is at most 1 for bits >=
+ * 4096. So the truncated quotient is the true one or one beside it, and the remainder needs one correction in either
+ * direction. */
 #include "bloom_vector.h"
+
+#include "check.h"
 
 #if defined(__x86_64__)
 
 #include <immintrin.h>
 
+#define TARGET __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,bmi2")))
+#define INLINE static inline __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,bmi2"), always_inline))
+#define LANES  8u
+
 static bool have_instructions(void)
 {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("bmi2");
 }
 
-__attribute__((target("avx512f,avx512dq"))) void
-bloom_vector_bits(const struct bloom_geometry *geometry, struct bloom_hash hash, uint64_t bit[BLOOM_PROBE_BITS])
+INLINE __m512i same(uint64_t x)
+{
+    return _mm512_set1_epi64((long long)x);
+}
+
+/* ---- bits ---------------------------------------------------------------------------------------------------------- */
+
+struct modulus {
+    __m512i bits;
+    __m512d reciprocal;
+};
+
+INLINE struct modulus modulus_of(const struct bloom_geometry *geometry)
+{
+    /* magic / 2^(64 + shift) is 1 / bits, to 63 bits. */
+    uint64_t power = (uint64_t)(1023 - 64 - geometry->shift) << 52;
+
+    return (struct modulus){
+        .bits = same(geometry->bits),
+        .reciprocal = _mm512_mul_pd(_mm512_cvtepu64_pd(same(geometry->magic)), _mm512_castsi512_pd(same(power))),
+    };
+}
+
+/* |x| mod bits. What is negative or too large by one multiple of bits is, as an unsigned number, larger than what is right. */
+INLINE __m512i reduce(__m512i x, const struct modulus *modulus)
+{
+    __m512i u = _mm512_abs_epi64(x);
+    __m512i quotient = _mm512_cvttpd_epu64(_mm512_mul_pd(_mm512_cvtepu64_pd(u), modulus->reciprocal));
+    __m512i rest = _mm512_sub_epi64(u, _mm512_mullo_epi64(quotient, modulus->bits));
+
+    rest = _mm512_min_epu64(rest, _mm512_add_epi64(rest, modulus->bits));
+    return _mm512_min_epu64(rest, _mm512_sub_epi64(rest, modulus->bits));
+}
+
+TARGET void bloom_vector_bits(const struct bloom_geometry *geometry, struct bloom_hash hash,
+                              uint64_t bit[BLOOM_PROBE_BITS])
 {
     bool h1_first = geometry->variant == BLOOM_KA;
     uint64_t base = h1_first ? hash.h1 : hash.h2, step = h1_first ? hash.h2 : hash.h1;
+    const struct modulus modulus = modulus_of(geometry);
     const __m512i lanes = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
-    __m512i x = _mm512_add_epi64(_mm512_set1_epi64((long long)base),
-                                 _mm512_mullo_epi64(lanes, _mm512_set1_epi64((long long)step)));
-    const __m512i bits = _mm512_set1_epi64((long long)geometry->bits), zero = _mm512_setzero_si512();
-    /* magic / 2^(64 + shift) is 1 / bits, to 63 bits. */
-    uint64_t power = (uint64_t)(1023 - 64 - geometry->shift) << 52;
-    const __m512d reciprocal = _mm512_mul_pd(_mm512_cvtepu64_pd(_mm512_set1_epi64((long long)geometry->magic)),
-                                             _mm512_castsi512_pd(_mm512_set1_epi64((long long)power)));
-    const __m512i eight_steps = _mm512_set1_epi64((long long)(step * 8));
+    const __m512i eight_steps = same(step * LANES);
+    __m512i x = _mm512_add_epi64(same(base), _mm512_mullo_epi64(lanes, same(step)));
 
-    for (unsigned i = 0, k = geometry->k; i < k; i += 8) {
-        __m512i u = _mm512_abs_epi64(x);
-        __m512i quotient = _mm512_cvttpd_epu64(_mm512_mul_pd(_mm512_cvtepu64_pd(u), reciprocal));
-        __m512i rest = _mm512_sub_epi64(u, _mm512_mullo_epi64(quotient, bits));
-        rest = _mm512_mask_add_epi64(rest, _mm512_cmplt_epi64_mask(rest, zero), rest, bits);
-        rest = _mm512_mask_sub_epi64(rest, _mm512_cmpge_epi64_mask(rest, bits), rest, bits);
-        _mm512_storeu_si512((void *)(bit + i), rest);
+    for (unsigned i = 0, k = geometry->k; i < k; i += LANES) {
+        _mm512_storeu_si512((void *)(bit + i), reduce(x, &modulus));
         x = _mm512_add_epi64(x, eight_steps);
     }
 }
 
-#else
+/* ---- hashes: murmur3.c, with a lane for each item ------------------------------------------------------------------- */
+
+INLINE __m512i multiply(__m512i x, uint64_t by)
+{
+    return _mm512_mullo_epi64(x, same(by));
+}
+
+INLINE __m512i mix(__m512i k, uint64_t c1, int rotation, uint64_t c2)
+{
+    return multiply(_mm512_rolv_epi64(multiply(k, c1), same((uint64_t)rotation)), c2);
+}
+
+#define C1 UINT64_C(0x87c37b91114253d5)
+#define C2 UINT64_C(0x4cf5ad432745937f)
+
+INLINE __m512i mix_k1(__m512i k)
+{
+    return mix(k, C1, 31, C2);
+}
+
+INLINE __m512i mix_k2(__m512i k)
+{
+    return mix(k, C2, 33, C1);
+}
+
+INLINE __m512i fmix(__m512i x)
+{
+    x = _mm512_xor_si512(x, _mm512_srli_epi64(x, 33));
+    x = multiply(x, UINT64_C(0xff51afd7ed558ccd));
+    x = _mm512_xor_si512(x, _mm512_srli_epi64(x, 33));
+    x = multiply(x, UINT64_C(0xc4ceb9fe1a85ec53));
+    return _mm512_xor_si512(x, _mm512_srli_epi64(x, 33));
+}
+
+/* (h rotated + other) * 5 + constant */
+INLINE __m512i stir(__m512i h, int rotation, __m512i other, uint64_t constant)
+{
+    h = _mm512_add_epi64(_mm512_rolv_epi64(h, same((uint64_t)rotation)), other);
+    return _mm512_add_epi64(_mm512_add_epi64(h, _mm512_slli_epi64(h, 2)), same(constant));
+}
+
+/* As widen_signed() of murmur3.c. */
+INLINE __m512i widen_signed(__m512i word)
+{
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi64(word, 7), same(UINT64_C(0x0101010101010101)));
+
+    odd = _mm512_slli_epi64(odd, 8);
+    odd = _mm512_xor_si512(odd, _mm512_slli_epi64(odd, 8));
+    odd = _mm512_xor_si512(odd, _mm512_slli_epi64(odd, 16));
+    odd = _mm512_xor_si512(odd, _mm512_slli_epi64(odd, 32));
+    return _mm512_xor_si512(word, _mm512_sub_epi64(_mm512_slli_epi64(odd, 8), odd));
+}
+
+/* The even and the odd items' 16 bytes each, to the first and the second words of all, in order. */
+INLINE void split(const __m128i part[LANES], __m512i *first_out, __m512i *second_out)
+{
+    __m512i even = _mm512_castsi128_si512(part[0]), odd = _mm512_castsi128_si512(part[1]);
+
+    even = _mm512_inserti64x2(_mm512_inserti64x2(_mm512_inserti64x2(even, part[2], 1), part[4], 2), part[6], 3);
+    odd = _mm512_inserti64x2(_mm512_inserti64x2(_mm512_inserti64x2(odd, part[3], 1), part[5], 2), part[7], 3);
+    *first_out = _mm512_unpacklo_epi64(even, odd);
+    *second_out = _mm512_unpackhi_epi64(even, odd);
+}
+
+/* 16 bytes of each item from `offset` on. */
+INLINE void load_whole(const struct bloom_item *items, size_t offset, __m512i *first_out, __m512i *second_out)
+{
+    __m128i part[LANES];
+
+    for (unsigned i = 0; i < LANES; i++)
+        part[i] = _mm_loadu_si128((const void *)(items[i].ptr + offset));
+    split(part, first_out, second_out);
+}
+
+/* The first len[i] (0..16) bytes of each item from offset[i] on, then zeros; no other bytes are touched. */
+INLINE void load_part(const struct bloom_item *items, const size_t offset[LANES], const size_t len[LANES],
+                      __m512i *first_out, __m512i *second_out)
+{
+    __m128i part[LANES];
+
+    for (unsigned i = 0; i < LANES; i++)
+        part[i] = _mm_maskz_loadu_epi8((__mmask16)((1u << len[i]) - 1), items[i].ptr + offset[i]);
+    split(part, first_out, second_out);
+}
+
+struct lanes {
+    __m512i h1, h2;
+};
+
+INLINE struct lanes take_block(struct lanes h, __m512i k1, __m512i k2)
+{
+    h.h1 = stir(_mm512_xor_si512(h.h1, mix_k1(k1)), 27, h.h2, 0x52dce729);
+    h.h2 = stir(_mm512_xor_si512(h.h2, mix_k2(k2)), 31, h.h1, 0x38495ab5);
+    return h;
+}
+
+/* The blocks that not all items have. */
+INLINE struct lanes take_uneven_blocks(struct lanes h, const struct bloom_item *items, size_t offset, __m512i blocks)
+{
+    for (;; offset += 16) {
+        __mmask8 have = _mm512_cmpgt_epu64_mask(blocks, same(offset / 16));
+        size_t at[LANES], len[LANES];
+        __m512i k1, k2;
+
+        if (!have)
+            return h;
+        for (unsigned i = 0; i < LANES; i++) {
+            at[i] = have >> i & 1 ? offset : 0;
+            len[i] = have >> i & 1 ? 16 : 0;
+        }
+        load_part(items, at, len, &k1, &k2);
+        struct lanes next = take_block(h, k1, k2);
+        h.h1 = _mm512_mask_mov_epi64(h.h1, have, next.h1);
+        h.h2 = _mm512_mask_mov_epi64(h.h2, have, next.h2);
+    }
+}
+
+INLINE struct lanes take_tails(struct lanes h, const struct bloom_item *items)
+{
+    size_t at[LANES], len[LANES];
+    __m512i k1, k2;
+
+    for (unsigned i = 0; i < LANES; i++) {
+        at[i] = items[i].len & ~(size_t)15;
+        len[i] = items[i].len & 15;
+    }
+    load_part(items, at, len, &k1, &k2);
+    h.h1 = _mm512_xor_si512(h.h1, mix_k1(widen_signed(k1))); /* of an item without a tail: 0, which changes nothing */
+    h.h2 = _mm512_xor_si512(h.h2, mix_k2(widen_signed(k2)));
+    return h;
+}
+
+INLINE struct lanes finalize(struct lanes h, __m512i len)
+{
+    h.h1 = _mm512_xor_si512(h.h1, len);
+    h.h2 = _mm512_xor_si512(h.h2, len);
+    h.h1 = _mm512_add_epi64(h.h1, h.h2);
+    h.h2 = fmix(_mm512_add_epi64(h.h2, h.h1));
+    h.h1 = _mm512_add_epi64(fmix(h.h1), h.h2);
+    h.h2 = _mm512_add_epi64(h.h2, h.h1);
+    return h;
+}
+
+INLINE struct lanes hash(const struct bloom_item *items)
+{
+    const __m512i odd = _mm512_set_epi64(15, 13, 11, 9, 7, 5, 3, 1); /* the lengths in the array of pointers and lengths */
+    __m512i len = _mm512_permutex2var_epi64(_mm512_loadu_si512(items), odd, _mm512_loadu_si512(items + LANES / 2));
+    __m512i blocks = _mm512_srli_epi64(len, 4);
+    struct lanes h = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+    size_t even_blocks = _mm512_reduce_min_epu64(blocks), offset = 0;
+
+    for (; offset < even_blocks * 16; offset += 16) {
+        __m512i k1, k2;
+
+        load_whole(items, offset, &k1, &k2);
+        h = take_block(h, k1, k2);
+    }
+    h = take_uneven_blocks(h, items, offset, blocks);
+    if (_mm512_test_epi64_mask(len, same(15)))
+        h = take_tails(h, items);
+    return finalize(h, len);
+}
+
+_Static_assert(sizeof(struct bloom_item) == 16 && offsetof(struct bloom_item, len) == 8, "as hash() loads it");
+
+TARGET void bloom_vector_hash(const struct bloom_item *items, size_t n, uint64_t h1[BLOOM_BATCH],
+                              uint64_t h2[BLOOM_BATCH])
+{
+    for (size_t i = 0; i < n; i += LANES) {
+        struct bloom_item last[LANES];
+        const struct bloom_item *eight = items + i;
+
+        if (n - i < LANES) {
+            for (size_t j = 0; j < LANES; j++)
+                last[j] = items[i + j < n ? i + j : n - 1];
+            eight = last;
+        }
+        struct lanes h = hash(eight);
+        _mm512_storeu_si512((void *)(h1 + i), h.h1);
+        _mm512_storeu_si512((void *)(h2 + i), h.h2);
+    }
+}
+
+/* ---- many items in one layer ----------------------------------------------------------------------------------------- */
+
+/* After so many bits of each item, the items that still have all of them move together: of absent items in a layer that is
+ * half full a quarter is left, and its last bits take one vector instead of four. */
+#define FIRST_BITS 2
+
+/* Those of `alive` that have the bit. */
+INLINE __mmask8 test(const _Atomic uint64_t *words, __m512i bit, __mmask8 alive)
+{
+    __m512i word = _mm512_i64gather_epi64(_mm512_srli_epi64(bit, 6), (const void *)words, 8);
+
+    return _mm512_mask_test_epi64_mask(alive, word, _mm512_sllv_epi64(same(1), _mm512_and_si512(bit, same(63))));
+}
+
+TARGET uint32_t bloom_vector_query(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
+                                   const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], uint32_t wanted)
+{
+    const struct modulus modulus = modulus_of(geometry);
+    const uint64_t *base = geometry->variant == BLOOM_KA ? h1 : h2, *steps = geometry->variant == BLOOM_KA ? h2 : h1;
+    unsigned k = geometry->k, first = k < FIRST_BITS ? k : FIRST_BITS, left = 0;
+    uint64_t at[BLOOM_BATCH + LANES], step[BLOOM_BATCH + LANES]; /* whole vectors are written */
+    uint32_t survivors = 0, present = 0;
+
+    for (unsigned i = 0; i < BLOOM_BATCH; i += LANES) {
+        __mmask8 alive = (__mmask8)(wanted >> i);
+
+        if (!alive)
+            continue;
+        __m512i x = _mm512_loadu_si512(base + i), dx = _mm512_loadu_si512(steps + i);
+        for (unsigned j = 0; j < first; j++) {
+            alive = test(words, reduce(x, &modulus), alive);
+            x = _mm512_add_epi64(x, dx);
+        }
+        _mm512_storeu_si512((void *)(at + left), _mm512_maskz_compress_epi64(alive, x));
+        _mm512_storeu_si512((void *)(step + left), _mm512_maskz_compress_epi64(alive, dx));
+        left += (unsigned)__builtin_popcount(alive);
+        survivors |= (uint32_t)alive << i;
+    }
+    for (unsigned i = 0; i < left; i += LANES) {
+        __mmask8 alive = left - i >= LANES ? 0xff : (__mmask8)((1u << (left - i)) - 1);
+        __m512i x = _mm512_maskz_loadu_epi64(alive, at + i), dx = _mm512_maskz_loadu_epi64(alive, step + i);
+
+        for (unsigned j = first; j < k && alive; j++) {
+            alive = test(words, reduce(x, &modulus), alive);
+            x = _mm512_add_epi64(x, dx);
+        }
+        present |= (uint32_t)alive << i;
+    }
+    return _pdep_u32(present, survivors);
+}
+
+TARGET void bloom_vector_prefetch(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
+                                  const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n,
+                                  unsigned count)
+{
+    const struct modulus modulus = modulus_of(geometry);
+    const uint64_t *base = geometry->variant == BLOOM_KA ? h1 : h2, *steps = geometry->variant == BLOOM_KA ? h2 : h1;
+
+    for (size_t i = 0; i < n; i += LANES) {
+        __m512i x = _mm512_loadu_si512(base + i), dx = _mm512_loadu_si512(steps + i);
+        size_t items = n - i < LANES ? n - i : LANES;
+
+        for (unsigned j = 0; j < count; j++) {
+            uint64_t word[LANES];
+
+            _mm512_storeu_si512((void *)word, _mm512_srli_epi64(reduce(x, &modulus), 6));
+            for (size_t lane = 0; lane < items; lane++)
+                __builtin_prefetch((const void *)&words[word[lane]], 0, 2);
+            x = _mm512_add_epi64(x, dx);
+        }
+    }
+}
+
+#else /* bloom_vector_enabled is never set, and nothing of this called */
 
 static bool have_instructions(void)
 {
@@ -51,10 +339,29 @@ static bool have_instructions(void)
 
 void bloom_vector_bits(const struct bloom_geometry *geometry, struct bloom_hash hash, uint64_t bit[BLOOM_PROBE_BITS])
 {
-    struct bloom_walk walk = bloom_walk_start(geometry, hash);
+    (void)geometry, (void)hash, (void)bit;
+    CHECK(bloom_vector_enabled);
+}
 
-    for (unsigned i = 0, k = geometry->k; i < k; i++)
-        bit[i] = bloom_walk_next(&walk);
+void bloom_vector_hash(const struct bloom_item *items, size_t n, uint64_t h1[BLOOM_BATCH], uint64_t h2[BLOOM_BATCH])
+{
+    (void)items, (void)n, (void)h1, (void)h2;
+    CHECK(bloom_vector_enabled);
+}
+
+uint32_t bloom_vector_query(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
+                            const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], uint32_t wanted)
+{
+    (void)words, (void)geometry, (void)h1, (void)h2, (void)wanted;
+    CHECK(bloom_vector_enabled);
+    return 0;
+}
+
+void bloom_vector_prefetch(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
+                           const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n, unsigned count)
+{
+    (void)words, (void)geometry, (void)h1, (void)h2, (void)n, (void)count;
+    CHECK(bloom_vector_enabled);
 }
 
 #endif

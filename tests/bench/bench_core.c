@@ -1,9 +1,10 @@
-/* What one core does with hash, indexes and queries, without a network: so that a regression of the core is seen.
+/* What one core does with hash, indexes, queries and adds, without a network: so that a regression of the core is seen.
  *
  * For filters of 1.2 MB, 12 MB and 1.2 GB (k = 7, half full): a naive loop with remainders and early exit, the
- * library's query one by one, and its probe in batches of 32, without and with vector code, for keys that are all present and all absent (but for
- * false positives), beside the memory's own rate of independent random reads. Prints nanoseconds per key, the best and
- * the median of several rounds whose variants are interleaved, and the ratio to the naive loop.
+ * library's query one by one, and in batches of 32, without and with vector code, for keys that are all present and all
+ * absent (but for false positives); adds, for keys that are all new and all present; beside the memory's own rate of
+ * independent random reads. Prints nanoseconds per key, the best and the median of several rounds whose variants are
+ * interleaved, and the ratio to the first variant.
  *
  * bench_core [rounds [max-megabytes]]: default 5 rounds, all sizes. */
 #include <inttypes.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "bloom_batch.h"
 #include "bloom_filter.h"
 #include "bloom_vector.h"
 #include "rng.h"
@@ -19,10 +21,11 @@
 #define K       7
 #define KEYS    (1u << 20) /* more than any branch predictor learns by heart */
 #define KEY_LEN 16
-#define BATCH   32
 #define ROUNDS_MAX 100
 
 static unsigned char (*keys)[KEY_LEN];
+static struct bloom_item *items;
+static struct rng rng;
 static volatile uint64_t sink;
 
 static double cpu_ns(void)
@@ -69,16 +72,22 @@ static uint64_t query(const struct bench *bench)
     return present;
 }
 
+static unsigned count_ones(uint32_t x)
+{
+    unsigned n = 0;
+    for (; x; x &= x - 1)
+        n++;
+    return n;
+}
+
 static uint64_t batched(const struct bench *bench)
 {
-    struct bloom_probe probes[BATCH];
+    struct bloom_batch batch;
     uint64_t present = 0;
 
-    for (uint32_t i = 0; i < KEYS; i += BATCH) {
-        for (uint32_t j = 0; j < BATCH; j++)
-            bloom_probe_start(&probes[j], bench->filter, murmur3_hash(keys[i + j], KEY_LEN));
-        for (uint32_t j = 0; j < BATCH; j++)
-            present += bloom_probe_query(&probes[j], bench->filter);
+    for (uint32_t i = 0; i < KEYS; i += BLOOM_BATCH) {
+        bloom_batch_start(&batch, bench->filter, &items[i], BLOOM_BATCH);
+        present += count_ones(bloom_batch_query(&batch, bench->filter));
     }
     return present;
 }
@@ -91,6 +100,36 @@ static uint64_t batched_scalar(const struct bench *bench)
     return present;
 }
 
+static uint64_t add(const struct bench *bench)
+{
+    uint64_t added = 0;
+
+    for (uint32_t i = 0; i < KEYS; i++)
+        added += bloom_filter_add(bench->filter, murmur3_hash(keys[i], KEY_LEN), NULL) == BLOOM_ADDED;
+    return added;
+}
+
+static uint64_t add_batched(const struct bench *bench)
+{
+    struct bloom_batch batch;
+    uint64_t added = 0;
+
+    for (uint32_t i = 0; i < KEYS; i += BLOOM_BATCH) {
+        bloom_batch_start(&batch, bench->filter, &items[i], BLOOM_BATCH);
+        for (size_t j = 0; j < BLOOM_BATCH; j++)
+            added += bloom_batch_add(&batch, j, bench->filter, NULL, NULL) == BLOOM_ADDED;
+    }
+    return added;
+}
+
+static uint64_t add_batched_scalar(const struct bench *bench)
+{
+    bloom_vector_enable(false);
+    uint64_t added = add_batched(bench);
+    bloom_vector_enable(true);
+    return added;
+}
+
 static uint64_t hash_only(const struct bench *bench)
 {
     uint64_t x = 0;
@@ -101,26 +140,43 @@ static uint64_t hash_only(const struct bench *bench)
     return x;
 }
 
+static uint64_t hash_batched(const struct bench *bench)
+{
+    uint64_t x = 0, h1[BLOOM_BATCH], h2[BLOOM_BATCH];
+
+    if (!bloom_vector_enabled)
+        return hash_only(bench);
+    for (uint32_t i = 0; i < KEYS; i += BLOOM_BATCH) {
+        bloom_vector_hash(&items[i], BLOOM_BATCH, h1, h2);
+        x ^= h1[0];
+    }
+    return x;
+}
+
 /* K independent reads per key, as many as a query has. */
 static uint64_t random_reads(const struct bench *bench)
 {
     uint64_t x = 0, nwords = bench->view.shape.nwords;
-    struct rng rng;
+    struct rng where;
 
-    rng_init(&rng, 1);
+    rng_init(&where, 1);
     for (uint32_t i = 0; i < KEYS * K; i++)
-        x += atomic_load_explicit(&bench->view.words[rng_below(&rng, nwords)], memory_order_relaxed);
+        x += atomic_load_explicit(&bench->view.words[rng_below(&where, nwords)], memory_order_relaxed);
     return x;
 }
 
-static const struct {
+struct variant {
     const char *name;
     uint64_t (*run)(const struct bench *bench);
-} variants[] = {
-    {"hash", hash_only}, {"7 random reads", random_reads}, {"naive", naive}, {"query", query},
-    {"probe x32", batched_scalar}, {"vector x32", batched}};
+};
 
-#define NVARIANTS (sizeof(variants) / sizeof(*variants))
+static const struct variant queries[] = {
+    {"naive", naive},           {"hash", hash_only},           {"hash x8", hash_batched}, {"7 random reads", random_reads},
+    {"query", query},           {"batch, scalar", batched_scalar}, {"batch", batched}};
+static const struct variant adds[] = {
+    {"add", add}, {"batch, scalar", add_batched_scalar}, {"batch", add_batched}};
+
+#define NVARIANTS_MAX 8
 
 static int by_value(const void *a, const void *b)
 {
@@ -129,24 +185,50 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void report(const struct bench *bench, const char *size, const char *kind, unsigned rounds)
+static void new_keys(void)
 {
-    static double times[NVARIANTS][ROUNDS_MAX];
+    rng_fill(&rng, keys, (size_t)KEYS * KEY_LEN);
+}
+
+/* Half of the bits set. */
+static void fill(const struct bench *bench)
+{
+    for (uint64_t i = 0; i < bench->view.shape.nwords; i++)
+        atomic_store_explicit(&bench->view.words[i], rng_next(&rng), memory_order_relaxed);
+}
+
+/* `before`: what is done before each run; NULL: nothing. */
+static void report(const struct bench *bench, const char *size, const char *kind, unsigned rounds,
+                   const struct variant *variants, size_t nvariants, void (*before)(const struct bench *bench))
+{
+    static double times[NVARIANTS_MAX][ROUNDS_MAX];
 
     for (unsigned round = 0; round < rounds; round++) {
-        for (size_t v = 0; v < NVARIANTS; v++) {
+        for (size_t v = 0; v < nvariants; v++) {
+            if (before)
+                before(bench);
             double start = cpu_ns();
             sink = variants[v].run(bench);
             times[v][round] = (cpu_ns() - start) / KEYS;
         }
     }
-    for (size_t v = 0; v < NVARIANTS; v++)
+    for (size_t v = 0; v < nvariants; v++)
         qsort(times[v], rounds, sizeof(double), by_value);
-    for (size_t v = 0; v < NVARIANTS; v++)
-        printf("%-7s %-8s %-15s %9.2f %9.2f %9.2f\n", size, kind, variants[v].name, times[v][0], times[v][rounds / 2],
-               times[2][0] / times[v][0]);
+    for (size_t v = 0; v < nvariants; v++)
+        printf("%-7s %-14s %-15s %9.2f %9.2f %9.2f\n", size, kind, variants[v].name, times[v][0], times[v][rounds / 2],
+               times[0][0] / times[v][0]);
     fflush(stdout);
 }
+
+/* So that the keys of the next run are new, to a filter that is half full again: a large one is hardly fuller. */
+static void prepare_adds(const struct bench *bench)
+{
+    new_keys();
+    if (bench->view.shape.nwords * 8 < 100000000)
+        fill(bench);
+}
+
+#define COUNT(array) (sizeof(array) / sizeof(*(array)))
 
 static struct bloom_filter *filter_of(struct bloom_pool *pool, uint64_t bytes)
 {
@@ -169,16 +251,15 @@ static struct bloom_filter *filter_of(struct bloom_pool *pool, uint64_t bytes)
 static void bench_size(struct bloom_pool *pool, const char *name, uint64_t bytes, unsigned rounds)
 {
     struct bench bench = {.filter = filter_of(pool, bytes)};
-    struct rng rng;
 
-    rng_init(&rng, bytes);
     bloom_filter_layer(bench.filter, 0, &bench.view);
-    for (uint64_t i = 0; i < bench.view.shape.nwords; i++)
-        atomic_store_explicit(&bench.view.words[i], rng_next(&rng), memory_order_relaxed);
-    report(&bench, name, "absent", rounds);
-    for (uint32_t i = 0; i < KEYS; i++)
-        bloom_filter_add(bench.filter, murmur3_hash(keys[i], KEY_LEN), NULL);
-    report(&bench, name, "present", rounds);
+    fill(&bench);
+    new_keys();
+    report(&bench, name, "query absent", rounds, queries, COUNT(queries), NULL);
+    add(&bench);
+    report(&bench, name, "query present", rounds, queries, COUNT(queries), NULL);
+    report(&bench, name, "add present", rounds, adds, COUNT(adds), NULL);
+    report(&bench, name, "add new", rounds, adds, COUNT(adds), prepare_adds);
     bloom_filter_deinit(bench.filter);
     free(bench.filter);
 }
@@ -192,23 +273,25 @@ int main(int argc, char **argv)
     unsigned rounds = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 5;
     uint64_t max_bytes = argc > 2 ? strtoull(argv[2], NULL, 10) * 1000000 : UINT64_MAX;
     struct bloom_pool *pool;
-    struct rng rng;
 
     if (rounds < 1 || rounds > ROUNDS_MAX) {
         fprintf(stderr, "usage: bench_core [rounds 1..%d [max-megabytes]]\n", ROUNDS_MAX);
         return 2;
     }
     keys = malloc((size_t)KEYS * KEY_LEN);
-    if (!keys || bloom_pool_create(&pool) != 0)
+    items = malloc(KEYS * sizeof(*items));
+    if (!keys || !items || bloom_pool_create(&pool) != 0)
         return 1;
     rng_init(&rng, 1);
-    rng_fill(&rng, keys, (size_t)KEYS * KEY_LEN);
-    printf("%-7s %-8s %-15s %9s %9s %9s\n", "filter", "keys", "variant", "best ns", "median ns", "x naive");
+    for (uint32_t i = 0; i < KEYS; i++)
+        items[i] = (struct bloom_item){(char *)keys[i], KEY_LEN};
+    printf("%-7s %-14s %-15s %9s %9s %9s\n", "filter", "keys", "variant", "best ns", "median ns", "x naive");
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         if (sizes[i].bytes <= max_bytes)
             bench_size(pool, sizes[i].name, sizes[i].bytes, rounds);
     }
     bloom_pool_destroy(pool);
+    free(items);
     free(keys);
     return 0;
 }

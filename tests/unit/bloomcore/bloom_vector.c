@@ -1,6 +1,10 @@
 /* The vector code against the scalar code that defines it. */
 #include <criterion/criterion.h>
 
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
 #include "bloom_vector.h"
 #include "rng.h"
 
@@ -82,6 +86,134 @@ Test(bloom_vector, equals_the_scalar_code_at_the_edges)
         for (uint64_t edge = 0; edge < 4; edge++)
             for (uint64_t step = 0; step < 4; step++)
                 compare(&geometry, (struct bloom_hash){.h1 = step - 1, .h2 = (UINT64_C(1) << 63) + edge - 2});
+    }
+}
+
+/* ---- hashes ------------------------------------------------------------------------------------------------------ */
+
+static void compare_hashes(const struct bloom_item *items, size_t n)
+{
+    uint64_t h1[BLOOM_BATCH], h2[BLOOM_BATCH];
+
+    bloom_vector_hash(items, n, h1, h2);
+    for (size_t i = 0; i < n; i++) {
+        struct bloom_hash wanted = murmur3_hash(items[i].ptr, items[i].len);
+
+        cr_assert(h1[i] == wanted.h1 && h2[i] == wanted.h2, "item %zu of %zu, %zu bytes: %llx %llx, %llx %llx is right",
+                  i, n, items[i].len, (unsigned long long)h1[i], (unsigned long long)h2[i],
+                  (unsigned long long)wanted.h1, (unsigned long long)wanted.h2);
+    }
+}
+
+#define LONGEST 300
+
+Test(bloom_vector, hashes_as_the_scalar_code_for_all_lengths_alike_and_mixed)
+{
+    static char bytes[LONGEST + 100];
+    struct bloom_item items[BLOOM_BATCH];
+    struct rng rng;
+
+    rng_init(&rng, 3);
+    rng_fill(&rng, bytes, sizeof(bytes));
+    for (size_t len = 0; len <= LONGEST; len++) {
+        for (size_t n = 1; n <= BLOOM_BATCH; n++) {
+            for (size_t i = 0; i < n; i++)
+                items[i] = (struct bloom_item){bytes + rng_below(&rng, 100), len};
+            compare_hashes(items, n);
+            for (size_t i = 0; i < n; i++)
+                items[i].len = rng_below(&rng, len + 1);
+            compare_hashes(items, n);
+        }
+    }
+}
+
+/* All bytes of one value: those of 0x80 and above are widened with their sign. */
+Test(bloom_vector, hashes_as_the_scalar_code_for_every_value_of_a_byte)
+{
+    char bytes[256][32];
+    struct bloom_item items[BLOOM_BATCH];
+
+    for (int value = 0; value < 256; value++)
+        memset(bytes[value], value, sizeof(bytes[value]));
+    for (size_t len = 0; len <= 32; len++) {
+        for (size_t first = 0; first < 256; first += BLOOM_BATCH) {
+            for (size_t i = 0; i < BLOOM_BATCH; i++)
+                items[i] = (struct bloom_item){bytes[first + i], len};
+            compare_hashes(items, BLOOM_BATCH);
+        }
+    }
+}
+
+/* Items that begin and end where memory does. */
+Test(bloom_vector, hashing_touches_no_byte_outside_of_the_items)
+{
+    enum { PAGE = 4096 };
+    char *pages = mmap(NULL, 3 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct bloom_item items[BLOOM_BATCH];
+    struct rng rng;
+
+    cr_assert_neq((void *)pages, MAP_FAILED);
+    cr_assert_eq(mprotect(pages + PAGE, PAGE, PROT_READ | PROT_WRITE), 0);
+    rng_init(&rng, 4);
+    rng_fill(&rng, pages + PAGE, PAGE);
+    for (unsigned round = 0; round < 20000; round++) {
+        size_t n = 1 + rng_below(&rng, BLOOM_BATCH), alike = rng_below(&rng, 70);
+        for (size_t i = 0; i < n; i++) {
+            size_t len = round % 2 ? alike : rng_below(&rng, 70);
+            items[i] = (struct bloom_item){rng_below(&rng, 2) ? pages + PAGE : pages + 2 * PAGE - len, len};
+        }
+        if (round % 10 == 0)
+            items[rng_below(&rng, n)] = (struct bloom_item){NULL, 0};
+        compare_hashes(items, n);
+    }
+    munmap(pages, 3 * PAGE);
+}
+
+/* ---- queries ----------------------------------------------------------------------------------------------------- */
+
+/* Layers of all fills; some of the items wanted, the others not asked for. */
+Test(bloom_vector, finds_what_the_scalar_code_finds)
+{
+    struct rng rng;
+
+    rng_init(&rng, 5);
+    for (unsigned round = 0; round < 2000; round++) {
+        uint64_t nwords = BLOOM_VECTOR_MIN_BITS / 64 + rng_below(&rng, 2000);
+        unsigned k = 1 + (unsigned)rng_below(&rng, BLOOM_MAX_K), fill = (unsigned)rng_below(&rng, 5);
+        struct bloom_geometry geometry = geometry_of(nwords, k, (unsigned)rng_below(&rng, 3));
+        _Atomic uint64_t *words = malloc(nwords * 8);
+        uint64_t h1[BLOOM_BATCH], h2[BLOOM_BATCH];
+        uint32_t wanted = round % 3 ? (uint32_t)rng_next(&rng) : UINT32_MAX, present = 0;
+
+        for (uint64_t i = 0; i < nwords; i++)
+            atomic_init(&words[i], fill == 0   ? 0
+                                   : fill == 1 ? rng_next(&rng) & rng_next(&rng)
+                                   : fill == 2 ? rng_next(&rng)
+                                   : fill == 3 ? rng_next(&rng) | rng_next(&rng) | rng_next(&rng) | rng_next(&rng)
+                                               : UINT64_MAX);
+        for (unsigned i = 0; i < BLOOM_BATCH; i++) {
+            h1[i] = rng_next(&rng);
+            h2[i] = rng_next(&rng);
+            struct bloom_walk walk = bloom_walk_start(&geometry, (struct bloom_hash){h1[i], h2[i]});
+            bool add = rng_below(&rng, 3) == 0;
+            for (unsigned j = 0; j < k; j++) {
+                uint64_t bit = bloom_walk_next(&walk);
+                if (add)
+                    words[bit / 64] |= UINT64_C(1) << bit % 64;
+            }
+        }
+        for (unsigned i = 0; i < BLOOM_BATCH; i++) {
+            struct bloom_walk walk = bloom_walk_start(&geometry, (struct bloom_hash){h1[i], h2[i]});
+            bool all = wanted >> i & 1;
+            for (unsigned j = 0; j < k; j++) {
+                uint64_t bit = bloom_walk_next(&walk);
+                all = all && (words[bit / 64] >> bit % 64 & 1);
+            }
+            present |= (uint32_t)all << i;
+        }
+        bloom_vector_prefetch(words, &geometry, h1, h2, 1 + rng_below(&rng, BLOOM_BATCH), k);
+        cr_assert_eq(bloom_vector_query(words, &geometry, h1, h2, wanted), present, "round %u", round);
+        free((void *)words);
     }
 }
 

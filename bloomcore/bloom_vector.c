@@ -20,6 +20,7 @@
 
 static bool have_instructions(void)
 {
+    __builtin_cpu_init(); /* this may be asked before the compiler's own constructor has run */
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("bmi2");
 }

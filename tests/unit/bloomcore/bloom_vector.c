@@ -31,6 +31,14 @@ static struct bloom_geometry geometry_of(uint64_t nwords, unsigned k, unsigned v
     return geometry;
 }
 
+/* Whatever the order in which a program's constructors run. */
+Test(bloom_vector_start, is_on_from_the_start_where_the_processor_has_it)
+{
+    bool on = bloom_vector_enabled;
+
+    cr_expect_eq(on, bloom_vector_enable(true));
+}
+
 static void set_up(void)
 {
     if (!bloom_vector_enable(true))

@@ -14,6 +14,8 @@
 
 /* ---- what is polled for ------------------------------------------------------------------------------------------ */
 
+static void poll_for(struct conn *conn, int events);
+
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
     struct conn *conn = poll->data;
@@ -26,8 +28,23 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         window_flush(conn->worker); /* its own replies may still be on their way there */
         conn_flush(conn);
     }
-    if ((events & UV_READABLE) && !conn->closing && !conn->held && !conn->eof && conn_may_run(conn))
+    if (!(events & UV_READABLE) || conn->closing)
+        return;
+    if (!conn->held && !conn->eof && conn_may_run(conn))
         conn_read(conn);
+    else
+        poll_for(conn, conn->events & ~UV_READABLE);
+}
+
+static void poll_for(struct conn *conn, int events)
+{
+    if (events == conn->events)
+        return;
+    conn->events = events;
+    if (events)
+        uv_poll_start(&conn->poll, events, on_poll);
+    else
+        uv_poll_stop(&conn->poll);
 }
 
 static bool over_high_water(const struct conn *conn)
@@ -41,6 +58,17 @@ bool conn_may_run(const struct conn *conn)
     return !conn->waits && !conn->session.close_after_reply && !over_high_water(conn);
 }
 
+/* Who waits has mostly nothing to say until it has its reply, and leaving the poll set and coming back costs more than the
+ * reply: it is polled on, and on_poll() ends that if it does say something. */
+static int wants_to_read(const struct conn *conn, bool may_run)
+{
+    if (conn->held || conn->eof || conn->session.close_after_reply)
+        return 0;
+    if (may_run)
+        return UV_READABLE;
+    return conn->waits ? conn->events & UV_READABLE : 0;
+}
+
 void conn_update(struct conn *conn)
 {
     if (conn->closing)
@@ -49,14 +77,7 @@ void conn_update(struct conn *conn)
     if (may_run && conn->held)
         worker_give_turn(conn->worker, conn);
     bool may_send = buf_len(&conn->out) && !(conn->waits & CONN_WAITS_DURABLE);
-    int events = (may_run && !conn->held && !conn->eof ? UV_READABLE : 0) | (may_send ? UV_WRITABLE : 0);
-    if (events == conn->events)
-        return;
-    conn->events = events;
-    if (events)
-        uv_poll_start(&conn->poll, events, on_poll);
-    else
-        uv_poll_stop(&conn->poll);
+    poll_for(conn, wants_to_read(conn, may_run) | (may_send ? UV_WRITABLE : 0));
 }
 
 /* ---- waiting ----------------------------------------------------------------------------------------------------- */
@@ -68,16 +89,14 @@ void conn_wait(struct conn *conn, enum conn_wait why)
     conn_will_reply(conn); /* the end of the iteration looks at what is polled for */
 }
 
-/* An end that was put off while the connection waited is due now: the flush sees to it. */
+/* The flush at the end of the iteration sees to all that is due now: replies, a turn, an end that was put off. */
 void conn_ready(struct conn *conn, enum conn_wait why)
 {
     if (!(conn->waits & (unsigned)why))
         return;
     conn->waits &= ~(unsigned)why;
-    if (conn->closing)
-        return;
-    conn_will_reply(conn);
-    conn_update(conn);
+    if (!conn->closing)
+        conn_will_reply(conn);
 }
 
 /* ---- closing ----------------------------------------------------------------------------------------------------- */

@@ -70,7 +70,7 @@ struct conn {
     bool closing;
     bool held;                     /* there is input that could be run but for waits, replies not taken, or its turn */
     bool eof;                      /* the client has sent its last byte */
-    bool wrote;                    /* has run a write command in this iteration: see worker_durability */
+    bool wrote;                    /* has run a write command in this iteration: its replies wait for a ticket */
     uint64_t ticket;               /* of CONN_WAITS_DURABLE */
 
     struct resp_parser parser;

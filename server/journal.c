@@ -32,12 +32,13 @@ bool journal_refuses(const struct journal *j)
     return atomic_load_explicit(&j->refuses, memory_order_relaxed) || atomic_load_explicit(&j->incomplete, memory_order_relaxed);
 }
 
+/* Signalled behind the lock, which the log thread needs when it wakes. */
 static void wake(struct journal *j, bool urgent)
 {
     pthread_mutex_lock(&j->lock);
     j->urgent |= urgent;
-    pthread_cond_signal(&j->wake);
     pthread_mutex_unlock(&j->lock);
+    pthread_cond_signal(&j->wake);
 }
 
 /* The log thread says that it sleeps and then looks once more at what there is; here it is the other way round. */

@@ -126,7 +126,7 @@ int worker_post_gate(struct worker *worker, struct worker_gate *gate)
 
 static void release_durable(struct worker *worker)
 {
-    uint64_t done = atomic_load_explicit(&worker->durable, memory_order_acquire);
+    uint64_t done = atomic_load(&worker->durable);
     while (!conn_list_empty(&worker->not_durable)) {
         struct conn *conn = CONN_OF(worker->not_durable.next, durable);
         if (conn->ticket > done)
@@ -137,9 +137,12 @@ static void release_durable(struct worker *worker)
     }
 }
 
+/* The worker says that it is about to sleep and then looks at `durable`; here it is the other way round. */
 void worker_post_durable(struct worker *worker, uint64_t ticket)
 {
-    atomic_store_explicit(&worker->durable, ticket, memory_order_release);
+    atomic_store(&worker->durable, ticket);
+    if (!atomic_load(&worker->sleeps))
+        return;
     pthread_mutex_lock(&worker->mail_lock);
     if (!worker->deaf)
         uv_async_send(&worker->wake);
@@ -228,6 +231,7 @@ void worker_enter(struct worker *worker)
         return;
     rcu_reader_online();
     worker->online = true;
+    atomic_store_explicit(&worker->sleeps, false, memory_order_relaxed);
     worker->now_ms = (int64_t)uv_now(&worker->loop);
 
     const struct config *config = server_config(worker->server);
@@ -278,18 +282,26 @@ void worker_hold_paused(struct worker *worker, struct conn *conn)
     conn_list_append(&worker->pause_waiters, &conn->waiter);
 }
 
-/* Replies to writes stay until what they promise is on disk. */
-static void hold_until_durable(struct worker *worker, struct conn *conn)
+/* Replies to writes stay until what they promise is on disk. All of an iteration share a ticket. It is taken before any
+ * reply leaves, so that the disk is at work while those leave that it has served. */
+static void hold_until_durable(struct worker *worker)
 {
     struct journal *journal = server_journal(worker->server);
-    conn->wrote = false;
-    uint64_t ticket = journal ? journal_ticket(journal, worker->index) : 0;
-    if (!ticket || ticket <= atomic_load_explicit(&worker->durable, memory_order_acquire))
-        return;
-    conn->ticket = ticket;
-    conn_list_remove(&conn->durable);
-    conn_list_append(&worker->not_durable, &conn->durable);
-    conn_wait(conn, CONN_WAITS_DURABLE);
+    uint64_t ticket = 0;
+    for (struct conn_link *link = worker->with_replies.next; link != &worker->with_replies; link = link->next) {
+        struct conn *conn = CONN_OF(link, with_replies);
+        if (!conn->wrote)
+            continue;
+        conn->wrote = false;
+        if (ticket == 0)
+            ticket = journal ? journal_ticket(journal, worker->index) : 0;
+        if (ticket == 0 || ticket <= atomic_load_explicit(&worker->durable, memory_order_acquire))
+            continue;
+        conn->ticket = ticket;
+        conn_list_remove(&conn->durable);
+        conn_list_append(&worker->not_durable, &conn->durable);
+        conn_wait(conn, CONN_WAITS_DURABLE);
+    }
 }
 
 void worker_finish(struct worker *worker)
@@ -298,10 +310,9 @@ void worker_finish(struct worker *worker)
         return;
     window_flush(worker);
     monitor_flush(worker);
+    hold_until_durable(worker);
     while (!conn_list_empty(&worker->with_replies)) {
         struct conn *conn = CONN_OF(worker->with_replies.next, with_replies);
-        if (conn->wrote)
-            hold_until_durable(worker, conn);
         conn_list_remove(&conn->with_replies);
         conn_flush(conn);
     }
@@ -348,12 +359,20 @@ static void on_turns(uv_idle_t *handle)
 
 static void on_before_poll(uv_prepare_t *handle)
 {
-    worker_finish(handle->data);
+    struct worker *worker = handle->data;
+    do {
+        worker_finish(worker);
+        atomic_store(&worker->sleeps, true);
+        release_durable(worker);
+    } while (worker->online);
 }
 
+/* What the disk has done during the iteration needs no other one. */
 static void on_after_poll(uv_check_t *handle)
 {
-    worker_finish(handle->data);
+    struct worker *worker = handle->data;
+    release_durable(worker);
+    worker_finish(worker);
 }
 
 /* Closes clients that have said nothing for longer than `timeout`; reads on from those that wait for us to. */

@@ -57,6 +57,7 @@ struct worker {
     bool deaf;                    /* under mail_lock: `wake` is closed */
     _Atomic bool has_room;        /* worker_post_room() has been called */
     _Atomic uint64_t durable;     /* the highest ticket of worker_post_durable() */
+    _Atomic bool sleeps;          /* it will not look at `durable` by itself */
 
     struct worker_message push_mail; /* posted when there are messages for clients of this worker (push.h) */
     struct worker_message room_mail; /* posted when those who publish may go on */
@@ -128,7 +129,7 @@ void worker_post_message(struct worker *worker, struct worker_message *message);
 int worker_post(struct worker *worker, void (*run)(struct worker *worker, void *arg), void *arg);
 
 /* Says that everything up to this ticket is on disk: replies that waited for it leave (journal.h). Tickets
- * only rise. Never fails; cheap when the worker has not looked since the last call. */
+ * only rise. Never fails; wakes the worker only if it sleeps. */
 void worker_post_durable(struct worker *worker, uint64_t ticket);
 
 /* Says that there is room in the log again: connections that waited for it have their turn. Never fails. */

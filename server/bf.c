@@ -164,11 +164,10 @@ static enum bloom_add add_noted(struct bf_call *call, const struct bloom_probe *
     struct add_note note = {.id = call->entry->id, .ring = call->ring};
     struct bloom_journal journal = {&ops, &note, note.id};
     enum bloom_add result = bloom_probe_add_journaled(probe, filter, &journal, err);
-    if (result != BLOOM_ADDED)
-        return result;
-    if (note.grew)
+    /* Who made the layer may find its item added by somebody else meanwhile, and yet nobody else knows of the layer. */
+    if (note.grew && result != BLOOM_NO_ROOM)
         notify_event(call->server->notify, NOTIFY_MODULE, "bloom.grow", call->name);
-    if (bloom_filter_params(filter)->expansion == 0 && note.ordinal == bloom_filter_capacity(filter))
+    if (result == BLOOM_ADDED && bloom_filter_params(filter)->expansion == 0 && note.ordinal == bloom_filter_capacity(filter))
         notify_event(call->server->notify, NOTIFY_MODULE, "bloom.full", call->name);
     return result;
 }

@@ -150,6 +150,50 @@ DAEMON_TEST(the_daemon, events, growth_and_fullness)
     wire_close(&client);
 }
 
+/* Of three clients with the same items, who makes a layer often finds that its item has been added by another one. */
+DAEMON_TEST(the_daemon, events, growth_by_who_comes_too_late)
+{
+    enum { FILTERS = 100, ITEMS = 100 };
+    struct wire client = connect_wire(), sub = connect_wire(), others[3];
+    char *text = malloc(FILTERS * ITEMS * 40), *at = text;
+    for (int f = 0; f < FILTERS; f++) {
+        char reserve[64];
+        snprintf(reserve, sizeof(reserve), "BF.RESERVE late:%d 0.000001 10 EXPANSION 1", f);
+        expect_ask(&client, reserve, "+OK");
+        for (int i = 0; i < ITEMS; i++)
+            at += sprintf(at, "BF.ADD late:%d item:%d\r\n", f, i);
+    }
+    expect_ask(&client, "CONFIG SET notify-keyspace-events Ed", "+OK");
+    expect_ask(&sub, "SUBSCRIBE __keyevent@0__:bloom.grow", "[\"subscribe\",\"__keyevent@0__:bloom.grow\",:1]");
+    for (int i = 0; i < 3; i++) {
+        others[i] = connect_wire();
+        cr_assert(wire_send_text(&others[i], text));
+    }
+    for (int i = 0; i < 3; i++) {
+        for (int n = 0; n < FILTERS * ITEMS; n++)
+            wire_text(&others[i]);
+        wire_close(&others[i]);
+    }
+    free(text);
+
+    unsigned expected = 0, seen = 0;
+    for (int f = 0; f < FILTERS; f++) {
+        char info[64];
+        snprintf(info, sizeof(info), "BF.INFO late:%d FILTERS", f);
+        expected += (unsigned)atoi(wire_ask(&client, info) + 2) - 1;
+    }
+    cr_assert_gt(expected, FILTERS * 8);
+    /* The events come in order: after those of the growth, one of another filter. */
+    expect_ask(&client, "BF.RESERVE end 0.01 1 EXPANSION 1", "+OK");
+    wire_ask(&client, "BF.MADD end 1 2");
+    const char *end = "[\"message\",\"__keyevent@0__:bloom.grow\",\"end\"]";
+    while (strcmp(wire_text(&sub), end) != 0)
+        seen++;
+    cr_assert_eq(seen, expected);
+    wire_close(&sub);
+    wire_close(&client);
+}
+
 /* Each letter has its events and its channels, and nothing else. */
 DAEMON_TEST(the_daemon, events, the_setting_decides)
 {

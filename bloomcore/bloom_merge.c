@@ -93,6 +93,7 @@ void bloom_filter_or(struct bloom_filter *dst, const struct bloom_filter *src, u
         bloom_filter_layer(src, i, &from);
         CHECK(from.shape.nwords == to.shape.nwords && from.shape.k == to.shape.k);
         or_words(to.words, from.words, from.shape.nwords);
+        atomic_thread_fence(memory_order_acquire); /* an add takes its place, then sets its bits */
         bloom_filter_layer(src, i, &from); /* the count once more, after the bits: it is not below what they hold */
         counts->sum[i] += from.items;
         if (from.items > counts->most[i])

@@ -33,6 +33,7 @@ bool bloom_twins_begin(struct bloom_pool *pool, const struct bloom_twins *twins)
         }
     }
     if (slot) {
+        atomic_thread_fence(memory_order_release); /* whoever sees what follows sees that the place was free: pass_on() */
         atomic_store_explicit(&slot->added, twins->added, memory_order_relaxed);
         atomic_store_explicit(&slot->ctx, twins->ctx, memory_order_relaxed);
         atomic_store_explicit(&slot->younger_id, twins->younger_id, memory_order_relaxed);
@@ -104,17 +105,23 @@ void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_
     struct bloom_filter *older = atomic_load_explicit(&twin->older, memory_order_acquire);
     struct bloom_filter *younger = atomic_load_explicit(&twin->younger, memory_order_acquire);
     void (*added)(void *) = atomic_load_explicit(&twin->added, memory_order_relaxed);
+    void *ctx = atomic_load_explicit(&twin->ctx, memory_order_relaxed);
+    uint64_t younger_id = atomic_load_explicit(&twin->younger_id, memory_order_relaxed);
 
+    /* The pair may have been parted, and its place taken by another one, while this was read. */
+    atomic_thread_fence(memory_order_acquire);
+    if (atomic_load_explicit(&twin->older, memory_order_relaxed) != older)
+        return;
     if (younger && filter == older) {
         struct bloom_journal own;
 
         if (journal) {
             own = *journal;
-            own.id = atomic_load_explicit(&twin->younger_id, memory_order_relaxed);
+            own.id = younger_id;
         }
         add_to_younger(younger, hash, journal ? &own : NULL);
         if (added)
-            added(atomic_load_explicit(&twin->ctx, memory_order_relaxed));
+            added(ctx);
     } else if (older && filter == younger) {
         struct bloom_layer *newest = bloom_filter_newest(older);
         uint64_t bit[BLOOM_PROBE_BITS];

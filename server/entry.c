@@ -40,8 +40,10 @@ const char *entry_quarantine_reason(struct entry *entry)
     return entry_kind(entry) == ENTRY_QUARANTINED ? entry_body(entry) : NULL;
 }
 
-/* The saver clears the flag and then reads bits; an add sets bits and then reads the flag. Both sides are sequentially
- * consistent, so that either the saver sees the bits or the flag is seen cleared and set again: no change is forgotten. */
+/* The saver clears the flag and then reads bits; an add sets bits and then reads the flag. One of them sees the other: the
+ * saver the bits, or the add the cleared flag, which it sets again. No change is forgotten. The add's accesses are
+ * sequentially consistent; the saver's loads of bits are relaxed, and on ARM could be done before its clearing is visible,
+ * if it were not for the fence (here, and in registry_walk_next()). */
 void entry_mark_dirty(struct entry *entry)
 {
     if (!(atomic_load(&entry->state) & ENTRY_DIRTY))
@@ -51,6 +53,7 @@ void entry_mark_dirty(struct entry *entry)
 void entry_mark_clean(struct entry *entry)
 {
     atomic_fetch_and(&entry->state, ~ENTRY_DIRTY);
+    atomic_thread_fence(memory_order_seq_cst);
 }
 
 int64_t entry_idle_ms(const struct entry *entry, int64_t now_ms)

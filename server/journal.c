@@ -69,6 +69,7 @@ bool journal_is_full(struct journal *j, unsigned worker)
         return false;
     if (!atomic_exchange(&slot->full, true))
         atomic_fetch_add_explicit(&j->delayed, 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst); /* announce() has the other one */
     if (!is_full(j, slot)) { /* it was emptied just now */
         atomic_store(&slot->full, false);
         return false;

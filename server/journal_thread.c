@@ -149,6 +149,8 @@ static void announce(struct journal *j)
 {
     uint64_t done = atomic_load(&j->done);
     bool honours = !atomic_load(&j->incomplete); /* after `done`: what could not be noted came before its ticket */
+    /* Room has been made, then it is looked who waits for it; a writer says that it waits, then looks for room. */
+    atomic_thread_fence(memory_order_seq_cst);
     for (unsigned i = 0; i < j->nslots; i++) {
         struct journal_slot *slot = &j->slots[i];
         uint64_t wanted = atomic_load(&slot->wanted);

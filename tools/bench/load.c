@@ -1,6 +1,7 @@
 #include "load.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -193,6 +194,17 @@ static int send_due(struct worker *worker, uint64_t now)
     return 0;
 }
 
+/* Without epoll_pwait2() (before Linux 5.11) ppoll() knows times as short. */
+static int wait_for_events(int epoll, struct epoll_event *events, const struct timespec *wait)
+{
+    int n = epoll_pwait2(epoll, events, EVENTS, wait, NULL);
+    if (n >= 0 || errno != ENOSYS)
+        return n;
+    struct pollfd ready = {.fd = epoll, .events = POLLIN};
+    n = ppoll(&ready, 1, wait, NULL);
+    return n > 0 ? epoll_wait(epoll, events, EVENTS, 0) : n;
+}
+
 static int turn(struct worker *worker)
 {
     struct epoll_event events[EVENTS];
@@ -208,7 +220,7 @@ static int turn(struct worker *worker)
         if (left == 0) /* all connections are full: their replies come first */
             wait.tv_nsec = 1000000;
     }
-    int n = epoll_pwait2(worker->epoll, events, EVENTS, &wait, NULL);
+    int n = wait_for_events(worker->epoll, events, &wait);
     if (n < 0 && errno != EINTR)
         return fail(worker, -errno, "epoll");
     for (int i = 0; i < n; i++) {

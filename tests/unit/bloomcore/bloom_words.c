@@ -43,12 +43,13 @@ static long kilobytes(const void *address, const char *field)
     return sum;
 }
 
+/* Whether it can be done here, and be seen: emulators show no huge pages, and where small ones have 64 KiB 2 MiB is none. */
 static bool collapse_works(void)
 {
     char *raw = mmap(NULL, 4 * MB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     char *page = raw + (-(uintptr_t)raw & (2 * MB - 1));
     madvise(page, 2 * MB, MADV_HUGEPAGE);
-    bool works = madvise(page, 2 * MB, 25) == 0;
+    bool works = madvise(page, 2 * MB, 25) == 0 && kilobytes(page, "AnonHugePages") >= 2048;
     munmap(raw, 4 * MB);
     return works;
 }
@@ -58,7 +59,7 @@ Test(bloom_words, creating_and_the_first_touches_cost_small_pages_only)
     _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS);
     cr_assert_not_null(words);
     cr_expect_eq((uintptr_t)words % (2 * MB), 0);
-    cr_expect_lt(kilobytes((const void *)words, "Rss"), 64);
+    cr_expect_leq(kilobytes((const void *)words, "Rss"), 64);
     for (unsigned i = 0; i < 10; i++)
         words[i * (WORDS / 10)] = 1;
     cr_expect_lt(kilobytes((const void *)words, "Rss"), 10 * 64 + 64);
@@ -69,7 +70,7 @@ Test(bloom_words, an_unused_mapping_is_left_alone)
 {
     _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS);
     cr_expect_eq(bloom_maps_settle(&maps), BLOOM_SETTLED_NOTHING);
-    cr_expect_lt(kilobytes((const void *)words, "Rss"), 64);
+    cr_expect_leq(kilobytes((const void *)words, "Rss"), 64);
     words[100] = 1;
     cr_expect_eq(bloom_maps_settle(&maps), BLOOM_SETTLED_POPULATED);
     bloom_words_free(&maps, words, WORDS);

@@ -250,8 +250,8 @@ static void write_random_text(struct reply *r, FILE *expected)
     random_bytes[len < sizeof(random_bytes) ? len : len - 1] = '\0';
     (error ? reply_error : reply_status)(r, random_bytes);
     fputc(error ? '-' : '+', expected);
-    for (const char *p = random_bytes; *p != '\0'; p++)
-        fputc((*p >= 0 && *p < 0x20) || *p == 0x7f ? ' ' : *p, expected);
+    for (const unsigned char *p = (const unsigned char *)random_bytes; *p != '\0'; p++)
+        fputc(*p < 0x20 || *p == 0x7f ? ' ' : *p, expected);
 }
 
 static void write_random_leaf(struct reply *r, FILE *expected)

@@ -420,7 +420,7 @@ static void assert_parses_without_looking_back(char *stream, size_t len, size_t 
 
     session_init(&s, default_limits, 0);
     for (size_t have = 0; status == RESP_NEED_MORE && have < len;) {
-        cr_assert_eq(mprotect(stream, have, PROT_NONE), 0);
+        cr_assert(have == 0 || mprotect(stream, have, PROT_NONE) == 0);
         have = have + page < len ? have + page : len;
         status = next(&s, stream, have);
     }

@@ -2,9 +2,12 @@
  * OLD body has the eight bytes of every word reversed. The header is big-endian in both. */
 #include "filterdb.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "check.h"
+
+#define RUN_WORDS 64 /* looked at together when decoding: less than a page, so that no page is touched for nothing */
 
 static void put_be32(unsigned char *out, uint32_t value)
 {
@@ -85,15 +88,34 @@ void filterdb_encode_words(enum bloom_variant variant, const _Atomic uint64_t *w
     }
 }
 
-void filterdb_decode_words(enum bloom_variant variant, const unsigned char *bytes, size_t nwords, _Atomic uint64_t *words)
+static bool all_zero(const unsigned char *bytes, size_t nwords)
+{
+    uint64_t any = 0;
+
+    for (size_t i = 0; i < nwords; i++) {
+        uint64_t word;
+        memcpy(&word, bytes + 8 * i, 8);
+        any |= word;
+    }
+    return any == 0;
+}
+
+static void decode_run(enum bloom_variant variant, const unsigned char *bytes, size_t nwords, _Atomic uint64_t *words)
 {
     for (size_t i = 0; i < nwords; i++) {
         uint64_t word;
         memcpy(&word, bytes + 8 * i, 8);
-        if (variant != BLOOM_NA)
-            word = __builtin_bswap64(word);
-        if (word != 0) /* fresh words are zero already, and not yet in memory: a sparse filter stays small */
-            atomic_store_explicit(&words[i], word, memory_order_relaxed);
+        atomic_store_explicit(&words[i], variant == BLOOM_NA ? word : __builtin_bswap64(word), memory_order_relaxed);
+    }
+}
+
+void filterdb_decode_words(enum bloom_variant variant, const unsigned char *bytes, size_t nwords, _Atomic uint64_t *words)
+{
+    for (size_t i = 0; i < nwords; i += RUN_WORDS) {
+        size_t n = nwords - i < RUN_WORDS ? nwords - i : RUN_WORDS;
+        /* Fresh words are zero already, and not yet in memory: a sparse filter stays small. */
+        if (!all_zero(bytes + 8 * i, n))
+            decode_run(variant, bytes + 8 * i, n, words + i);
     }
 }
 

@@ -36,8 +36,8 @@ int filterdb_decode_header(const unsigned char *bytes, uint64_t file_size, enum 
                            struct bloom_shape *shape_out, struct errbuf *err);
 
 /* Words to file bytes and back, 8 * nwords bytes, in the variant's order. The words may be added to by other threads at
- * the same time: encode reads each one once. Decode wants fresh words, all zero, and leaves alone those that stay zero, so that
- * the memory of a sparse filter is not touched. `bytes` needs no alignment. */
+ * the same time: encode reads each one once. Decode wants fresh words, all zero, which nobody reads yet, and leaves alone runs
+ * that stay zero, so that the memory of a sparse filter is not touched. `bytes` needs no alignment. */
 void filterdb_encode_words(enum bloom_variant variant, const _Atomic uint64_t *words, size_t nwords, unsigned char *bytes);
 void filterdb_decode_words(enum bloom_variant variant, const unsigned char *bytes, size_t nwords, _Atomic uint64_t *words);
 

@@ -4,22 +4,30 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum state { IDLE, SUBMITTED, DONE, STOPPED };
+#include "check.h"
 
-struct io_helper {
-    const struct fsops *fs;
-    pthread_t thread;
-    pthread_mutex_t mutex;
-    pthread_cond_t changed;
-    enum state state;
+struct slot {
     struct io_job job;
+    bool done;
     int rc;
 };
 
-int io_job_run(const struct fsops *fs, const struct io_job *job)
+struct io_helper {
+    const struct fsops *fs;
+    pthread_t threads[IO_HELPER_THREADS];
+    unsigned nthreads;
+    pthread_mutex_t mutex; /* guards what follows */
+    pthread_cond_t work;   /* a job has been handed over, or stop */
+    pthread_cond_t done;
+    bool stop;
+    struct slot slots[IO_HELPER_JOBS]; /* by number modulo their number */
+    uint64_t submitted;                /* jobs so far */
+    uint64_t begun;
+    uint64_t waited;
+};
+
+static int read_job(const struct fsops *fs, const struct io_job *job)
 {
-    if (job->write)
-        return fs_write_all(fs, job->fd, job->buf, job->len, job->offset);
     for (size_t done = 0; done < job->need;) {
         size_t n = 0;
         int rc = fs->pread(fs->ctx, job->fd, (char *)job->buf + done, job->len - done, job->offset + done, &n);
@@ -33,22 +41,32 @@ int io_job_run(const struct fsops *fs, const struct io_job *job)
     return 0;
 }
 
+int io_job_run(const struct fsops *fs, const struct io_job *job)
+{
+    int rc = job->write ? fs_write_all(fs, job->fd, job->buf, job->len, job->offset) : read_job(fs, job);
+
+    if (rc == 0 && job->then)
+        job->then(job->ctx, job);
+    return rc;
+}
+
 static void *helper_main(void *arg)
 {
     struct io_helper *helper = arg;
 
     pthread_mutex_lock(&helper->mutex);
-    while (helper->state != STOPPED) {
-        if (helper->state != SUBMITTED) {
-            pthread_cond_wait(&helper->changed, &helper->mutex);
+    while (!helper->stop) {
+        if (helper->begun == helper->submitted) {
+            pthread_cond_wait(&helper->work, &helper->mutex);
             continue;
         }
+        struct slot *slot = &helper->slots[helper->begun++ % IO_HELPER_JOBS];
         pthread_mutex_unlock(&helper->mutex);
-        int rc = io_job_run(helper->fs, &helper->job);
+        int rc = io_job_run(helper->fs, &slot->job);
         pthread_mutex_lock(&helper->mutex);
-        helper->rc = rc;
-        helper->state = DONE;
-        pthread_cond_broadcast(&helper->changed);
+        slot->rc = rc;
+        slot->done = true;
+        pthread_cond_signal(&helper->done);
     }
     pthread_mutex_unlock(&helper->mutex);
     return NULL;
@@ -62,50 +80,62 @@ int io_helper_start(struct io_helper **helper_out, const struct fsops *fs)
         return -ENOMEM;
     helper->fs = fs;
     pthread_mutex_init(&helper->mutex, NULL);
-    pthread_cond_init(&helper->changed, NULL);
-    int rc = pthread_create(&helper->thread, NULL, helper_main, helper);
-    if (rc != 0) {
-        pthread_cond_destroy(&helper->changed);
-        pthread_mutex_destroy(&helper->mutex);
-        free(helper);
-        return -rc;
-    }
+    pthread_cond_init(&helper->work, NULL);
+    pthread_cond_init(&helper->done, NULL);
     *helper_out = helper;
     return 0;
 }
 
-static void set_state(struct io_helper *helper, enum state state)
+void io_helper_want(struct io_helper *helper, unsigned nthreads)
 {
-    pthread_mutex_lock(&helper->mutex);
-    helper->state = state;
-    pthread_cond_broadcast(&helper->changed);
-    pthread_mutex_unlock(&helper->mutex);
+    CHECK(nthreads <= IO_HELPER_THREADS);
+    while (helper->nthreads < nthreads &&
+           pthread_create(&helper->threads[helper->nthreads], NULL, helper_main, helper) == 0)
+        helper->nthreads++;
 }
 
 void io_helper_stop(struct io_helper *helper)
 {
     if (!helper)
         return;
-    set_state(helper, STOPPED);
-    pthread_join(helper->thread, NULL);
-    pthread_cond_destroy(&helper->changed);
+    pthread_mutex_lock(&helper->mutex);
+    helper->stop = true;
+    pthread_cond_broadcast(&helper->work);
+    pthread_mutex_unlock(&helper->mutex);
+    for (unsigned i = 0; i < helper->nthreads; i++)
+        pthread_join(helper->threads[i], NULL);
+    pthread_cond_destroy(&helper->done);
+    pthread_cond_destroy(&helper->work);
     pthread_mutex_destroy(&helper->mutex);
     free(helper);
 }
 
 void io_helper_submit(struct io_helper *helper, const struct io_job *job)
 {
-    helper->job = *job; /* nothing is under way */
-    set_state(helper, SUBMITTED);
+    struct slot *slot = &helper->slots[helper->submitted % IO_HELPER_JOBS];
+
+    CHECK(helper->submitted - helper->waited < IO_HELPER_JOBS);
+    *slot = (struct slot){.job = *job}; /* nobody looks at it before the number is raised */
+    if (helper->nthreads == 0)
+        *slot = (struct slot){.done = true, .rc = io_job_run(helper->fs, job)};
+    pthread_mutex_lock(&helper->mutex);
+    helper->submitted++;
+    if (helper->nthreads == 0)
+        helper->begun++;
+    else
+        pthread_cond_signal(&helper->work);
+    pthread_mutex_unlock(&helper->mutex);
 }
 
 int io_helper_wait(struct io_helper *helper)
 {
+    struct slot *slot = &helper->slots[helper->waited % IO_HELPER_JOBS];
+
+    CHECK(helper->waited < helper->submitted);
     pthread_mutex_lock(&helper->mutex);
-    while (helper->state == SUBMITTED)
-        pthread_cond_wait(&helper->changed, &helper->mutex);
-    helper->state = IDLE;
-    int rc = helper->rc;
+    while (!slot->done)
+        pthread_cond_wait(&helper->done, &helper->mutex);
+    helper->waited++;
     pthread_mutex_unlock(&helper->mutex);
-    return rc;
+    return slot->rc;
 }

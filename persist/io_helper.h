@@ -1,6 +1,8 @@
-/* io_helper: a thread that does one read or write at a time while its owner computes. Internal to persist.
+/* io_helper: threads that read and write pieces of files while their owner computes. Internal to persist.
  *
- * Lifetime: start to stop. Thread: one owner; between submit and wait the owner leaves the buffer and the file alone. */
+ * Jobs are begun in the order in which they are handed over, and waited for in that order.
+ *
+ * Lifetime: start to stop. Thread: one owner; between submit and the wait for it the owner leaves the buffer alone. */
 #ifndef BLOOMERY_IO_HELPER_H
 #define BLOOMERY_IO_HELPER_H
 
@@ -10,22 +12,31 @@
 
 #include "fsops.h"
 
+#define IO_HELPER_JOBS    16 /* handed over and not yet waited for */
+#define IO_HELPER_THREADS 4
+
 struct io_job {
     bool write;
     int fd;
     void *buf;
-    size_t len;      /* bytes to be written; when reading, at least `need` and at most `len` */
+    size_t len; /* bytes to be written; when reading, at least `need` and at most `len` */
     size_t need;
     uint64_t offset;
+    void (*then)(void *ctx, const struct io_job *job); /* in the same thread, after success; may be NULL */
+    void *ctx;
 };
 
 struct io_helper;
 
-int io_helper_start(struct io_helper **helper_out, const struct fsops *fs); /* 0, -ENOMEM or -EAGAIN */
-void io_helper_stop(struct io_helper *helper);                             /* NULL is fine; nothing may be under way */
+/* Without any thread at first: jobs are then done while they are handed over. 0 or -ENOMEM. */
+int io_helper_start(struct io_helper **helper_out, const struct fsops *fs);
+void io_helper_stop(struct io_helper *helper); /* NULL is fine; nothing may be under way */
+
+/* Has so many threads from now on (at most IO_HELPER_THREADS), or as many as can be had. */
+void io_helper_want(struct io_helper *helper, unsigned nthreads);
 
 void io_helper_submit(struct io_helper *helper, const struct io_job *job);
-int io_helper_wait(struct io_helper *helper); /* what io_job_run() returned */
+int io_helper_wait(struct io_helper *helper); /* for the oldest one: what io_job_run() returned */
 
 /* The same at once. 0 or -errno: -EIO when the file ends before. */
 int io_job_run(const struct fsops *fs, const struct io_job *job);

@@ -14,17 +14,25 @@
 #include "errbuf.h"
 #include "fsops.h"
 
-#define LAYER_IO_BYTES   (1u << 20) /* a piece: what is written or read at once, while another is being computed */
-#define LAYER_DIRECT_MIN (1u << 20) /* files from this size on bypass the page cache */
-#define LAYER_HELP_MIN   (8u << 20) /* files from this size on are computed and written (read) by two threads */
+#define LAYER_SMALL_BYTES (1u << 20)  /* files below this size are one piece, and go through the page cache */
+#define LAYER_PIECE_BYTES (2u << 20)  /* of larger files; what is written or read at once */
+#define LAYER_MAX_PIECES  8           /* more do not help */
+#define LAYER_HELP_MIN    (8u << 20)  /* from this size on they are computed and written (read) by two threads */
+#define LAYER_SHARE_MIN   (64u << 20) /* and read by five */
+
+/* What a layer_io takes at least, and what it can use, in bytes. */
+#define LAYER_IO_MIN_MEMORY (LAYER_SMALL_BYTES + 2 * LAYER_PIECE_BYTES)
+#define LAYER_IO_MAX_MEMORY (LAYER_SMALL_BYTES + LAYER_MAX_PIECES * LAYER_PIECE_BYTES)
 
 struct layer_io {
     const struct fsops *fs;
-    void (*wrote)(void *ctx, uint64_t bytes); /* may be NULL */
+    void (*wrote)(void *ctx, uint64_t bytes); /* a piece has been handed on to be written; may be NULL */
     void *wrote_ctx;
-    unsigned char *buf[2]; /* LAYER_IO_BYTES each, aligned to FS_BLOCK */
+    unsigned char *small; /* LAYER_SMALL_BYTES, aligned to FS_BLOCK */
+    unsigned char *ring;  /* `npieces` pieces on huge pages; NULL until a large file needs them */
+    unsigned npieces;
     XXH3_state_t *hash;
-    struct io_helper *helper; /* NULL until a large file needs it, and when there can be none */
+    struct io_helper *helper; /* NULL until a large file needs it */
 };
 
 enum layer_status {
@@ -32,8 +40,9 @@ enum layer_status {
     LAYER_UNUSABLE = 1, /* the file is not what it should be; the errbuf says how */
 };
 
-/* 0 or -ENOMEM. Memory: two pieces, of which a small file touches only what it needs. */
-int layer_io_init(struct layer_io *io, const struct fsops *fs);
+/* 0 or -ENOMEM. Never takes more than `memory` bytes for buffers, or LAYER_IO_MIN_MEMORY if that is more. Small files touch
+ * only what they need of the first of them. */
+int layer_io_init(struct layer_io *io, const struct fsops *fs, uint64_t memory);
 void layer_io_deinit(struct layer_io *io);
 
 /* Writes the layer to `path`, replacing what is there; syncs it if `sync`. Others may add meanwhile. 0 or -errno; after an

@@ -27,7 +27,8 @@
 #include "errbuf.h"
 #include "fsops.h"
 
-#define STORE_MAX_NAME 65535 /* bytes of a filter's name */
+#define STORE_MAX_NAME   65535             /* bytes of a filter's name */
+#define STORE_MIN_MEMORY (UINT64_C(8) << 20) /* of a save */
 
 enum store_status {
     STORE_OK = 0,
@@ -164,8 +165,9 @@ struct store_source {
     /* Asked after next() has returned 0, before anything becomes valid: may make the log durable. 0, or -errno with a
      * text: the save fails. NULL: the checkpoint of the save before holds on. */
     int (*checkpoint)(void *ctx, struct store_checkpoint *checkpoint_out, struct errbuf *err);
-    void (*wrote)(void *ctx, uint64_t bytes);            /* after every piece written, may sleep to pace; NULL: nobody asks */
+    void (*wrote)(void *ctx, uint64_t bytes); /* for every piece handed to the disk; may sleep to pace. NULL: nobody asks */
     void *ctx;
+    uint64_t memory; /* what buffers may take, in bytes; less than STORE_MIN_MEMORY counts as that much */
     bool keep_unlisted;
 };
 
@@ -187,7 +189,7 @@ struct store_save_summary {
  *
  * Adds may go on: what is saved of a filter contains every item whose add had returned when the filter was yielded. A
  * layer's item count is read after its bits and never below what they hold: it may count items that were added while they
- * were written. Memory whatever the filters' size: two pieces of 1 MB, and 40 bytes per filter. */
+ * were written. Memory, whatever the filters' size: the source's `memory` at the most, and 40 bytes per filter. */
 int store_save(struct store *store, const struct store_source *source, struct store_save_summary *summary_out,
                struct errbuf *err) __attribute__((warn_unused_result));
 

@@ -6,6 +6,8 @@
 
 #include "store_internal.h"
 
+#define LOAD_MEMORY LAYER_IO_MAX_MEMORY /* per thread */
+
 struct loading {
     struct store *store;
     struct bloom_pool *pool;
@@ -318,7 +320,7 @@ static int thread_init(struct load_thread *thread, struct loading *loading)
     thread->loading = loading;
     int rc = record_reader_init(&thread->reader, loading->store->fs, loading->store->manifest_fd);
 
-    return rc != 0 ? rc : layer_io_init(&thread->io, loading->store->fs);
+    return rc != 0 ? rc : layer_io_init(&thread->io, loading->store->fs, LOAD_MEMORY);
 }
 
 static void add_counts(struct store_load_summary *sum, const struct store_load_summary *counts)

@@ -10,6 +10,8 @@
 #include "check.h"
 #include "store_internal.h"
 
+#define OTHER_BUFFERS ((uint64_t)1 << 20) /* of the records, and of what is read and written of them at once */
+
 int save_record(struct save *save, const struct index_entry *entry, const struct manifest_filter **filter_out,
                 struct errbuf *err)
 {
@@ -494,6 +496,7 @@ static int open_spool(struct save *save, struct errbuf *err)
 static int save_init(struct save *save, struct errbuf *err)
 {
     struct store *store = save->store;
+    uint64_t memory = save->source->memory > STORE_MIN_MEMORY ? save->source->memory : STORE_MIN_MEMORY;
     int rc = open_spool(save, err);
 
     if (rc != 0)
@@ -509,7 +512,7 @@ static int save_init(struct save *save, struct errbuf *err)
     if (rc == 0)
         rc = record_writer_init(&save->spool, save->fs, save->spool_fd);
     if (rc == 0)
-        rc = layer_io_init(&save->io, save->fs);
+        rc = layer_io_init(&save->io, save->fs, memory - OTHER_BUFFERS);
     if (rc == 0)
         rc = index_map(&store->index);
     if (rc == 0)

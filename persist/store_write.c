@@ -180,7 +180,7 @@ static int write_layers(struct store *store, const struct store_item *item, stru
                         uint64_t generation, struct errbuf *err)
 {
     struct layer_io io;
-    int rc = layer_io_init(&io, store->fs);
+    int rc = layer_io_init(&io, store->fs, LAYER_IO_MIN_MEMORY);
 
     if (rc != 0) {
         errbuf_set(err, "out of memory");

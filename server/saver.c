@@ -90,12 +90,21 @@ static uint64_t source_next_id(void *ctx)
     return registry_next_id(server->registry);
 }
 
+/* This thread is no reader of settings otherwise. */
 static uint64_t rate_limit(struct server *server)
 {
-    server_config_lock(server); /* this thread is no reader of settings otherwise */
+    server_config_lock(server);
     uint64_t rate = server_config(server)->save_rate_limit;
     server_config_unlock(server);
     return rate;
+}
+
+static uint64_t memory_limit(struct server *server)
+{
+    server_config_lock(server);
+    uint64_t memory = server_config(server)->save_memory;
+    server_config_unlock(server);
+    return memory;
 }
 
 /* After each piece: waits until as much may have been written. A new rate holds from the next look on. */
@@ -163,6 +172,7 @@ static int save_files(struct saver *saver, struct store_save_summary *summary, s
         .checkpoint = source_checkpoint,
         .wrote = source_wrote,
         .ctx = saver,
+        .memory = memory_limit(server),
     };
     saver->paced_rate = 0;
     int status = begin_segment(saver, err);

@@ -534,6 +534,50 @@ DAEMON_TEST(daemon_under_test, persistence, foreign_file_is_not_overwritten)
     redisFree(client);
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* which take memory of their own for it */
+
+static long status_kb(const char *field)
+{
+    char path[64], line[256];
+    long value = -1;
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)daemon_under_test.pid);
+    FILE *file = fopen(path, "r");
+    cr_assert_not_null(file);
+    while (value < 0 && fgets(line, sizeof(line), file)) {
+        if (strncmp(line, field, strlen(field)) == 0)
+            value = strtol(line + strlen(field), NULL, 10);
+    }
+    fclose(file);
+    cr_assert_geq(value, 0, "%s", field);
+    return value;
+}
+
+/* The filter is nine times as large as what the save may take. It is loaded from its file first, so that its own memory grows no
+ * more. */
+DAEMON_TEST(daemon_under_test, persistence, a_save_takes_no_more_memory_than_it_may)
+{
+    redisContext *client = client_open(PORT);
+    char path[64];
+    expect(client, "+OK", "BF.RESERVE large 0.01 60000000");
+    add_range(client, "large", 0, 1000);
+    expect(client, "+OK", "SAVE");
+    redisFree(client);
+    daemon_stop(&daemon_under_test);
+    daemon_restart(&daemon_under_test);
+    client = client_open(PORT);
+    expect(client, "+OK", "CONFIG SET save-memory 8mb");
+    expect(client, ":1", "BF.ADD large once-more");
+    snprintf(path, sizeof(path), "/proc/%d/clear_refs", (int)daemon_under_test.pid);
+    FILE *file = fopen(path, "w");
+    cr_assert(file && fputs("5", file) >= 0 && fclose(file) == 0); /* the peak begins anew */
+    long before = status_kb("VmRSS:");
+    expect(client, "+OK", "SAVE");
+    cr_expect_lt(status_kb("VmHWM:") - before, (8 + 2) * 1024);
+    redisFree(client);
+}
+
+#endif
+
 /* At the slowest rate a save of two megabytes would take half an hour: it does not while it is held to it, and ends when the
  * limit goes, or when the process is to end. */
 DAEMON_TEST(daemon_under_test, persistence, a_save_is_held_to_its_rate_until_somebody_is_in_a_hurry)

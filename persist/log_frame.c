@@ -118,6 +118,23 @@ uint64_t log_segment_number(const char *name)
     return strcmp(name, again) == 0 ? number : 0;
 }
 
+void log_draft_name(uint64_t number, char name_out[LOG_SEGMENT_NAME])
+{
+    snprintf(name_out, LOG_SEGMENT_NAME, "%08" PRIu64 ".log.new", number);
+}
+
+uint64_t log_draft_number(const char *name)
+{
+    char again[LOG_SEGMENT_NAME];
+    uint64_t number;
+
+    if (name[0] < '0' || name[0] > '9' || strlen(name) >= LOG_SEGMENT_NAME)
+        return 0;
+    number = strtoull(name, NULL, 10);
+    log_draft_name(number, again);
+    return strcmp(name, again) == 0 ? number : 0;
+}
+
 /* ---- frames --------------------------------------------------------------------------------------------------------- */
 
 static uint64_t seed_of(uint64_t salt, uint64_t sequence)

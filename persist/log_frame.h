@@ -39,6 +39,10 @@ int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_he
 void log_segment_name(uint64_t number, char name_out[LOG_SEGMENT_NAME]);
 uint64_t log_segment_number(const char *name);
 
+/* "00000001.log.new", one that is being put together; and back. */
+void log_draft_name(uint64_t number, char name_out[LOG_SEGMENT_NAME]);
+uint64_t log_draft_number(const char *name);
+
 /* ---- frames --------------------------------------------------------------------------------------------------------- */
 
 struct log_frame {

@@ -19,6 +19,7 @@ struct segment {
     uint64_t salt;
     uint64_t start;  /* of its header, as is */
     uint64_t generation;
+    uint64_t last;   /* number of the last frame that was taken; 0: none */
     bool unused;     /* its header never came to the disk, nor did anything else */
     bool lost;       /* its header is damaged and the loss accepted */
     bool gaps;       /* damage in it was passed over: frames are searched for */
@@ -62,8 +63,12 @@ static void report(struct log_reader *r, enum store_severity severity, const cha
 static int note_name(void *ctx, const char *name)
 {
     struct log_reader *r = ctx;
-    uint64_t number = log_segment_number(name);
+    uint64_t number = log_segment_number(name), draft = log_draft_number(name);
 
+    if (draft >= r->summary.next_segment)
+        r->summary.next_segment = draft + 1;
+    if (draft)
+        return 0;
     if (number == 0) {
         report(r, STORE_NOTICE, "%s/%s is not a segment of the log and is left alone", r->log_dir, name);
         return 0;
@@ -351,6 +356,7 @@ static int read_frames(struct log_reader *r, struct segment *segment, const stru
             rc = found_damage(r, segment, err);
             r->expected++;
         }
+        segment->last = r->expected - 1;
         at += n;
     }
     return rc;
@@ -386,16 +392,20 @@ static int read_segment(struct log_reader *r, struct segment *segment, struct er
     return rc;
 }
 
-/* The next segment's header will say that all this is on the disk. */
-static int sync_last(struct log_reader *r, struct errbuf *err)
+/* Where the last frames are. */
+static struct segment *last_segment(struct log_reader *r)
 {
     size_t last = r->nsegments;
 
     while (last && (r->segments[last - 1].unused || r->segments[last - 1].lost))
         last--;
-    if (last == 0 || r->summary.synced + 1 >= r->expected)
-        return 0;
-    char *path = segment_path(r, &r->segments[last - 1]);
+    return last ? &r->segments[last - 1] : NULL;
+}
+
+/* The next segment's header will say that all this is on the disk. */
+static int sync_segment(struct log_reader *r, const struct segment *segment, struct errbuf *err)
+{
+    char *path = segment_path(r, segment);
     int fd = -1;
     int rc = path ? r->fs->open(r->fs->ctx, path, FS_READ, &fd) : -ENOMEM;
     if (rc == 0) {
@@ -406,6 +416,21 @@ static int sync_last(struct log_reader *r, struct errbuf *err)
         errbuf_set(err, "%s: %s", path ? path : r->log_dir, strerror(-rc));
     free(path);
     return rc;
+}
+
+/* Behind damage that was accepted frames may be missing, so that they cannot be carried over: a save is to follow anyway. */
+static int note_tail(struct log_reader *r, struct errbuf *err)
+{
+    const struct segment *last = last_segment(r);
+
+    if (!last || r->summary.synced + 1 >= r->expected)
+        return 0;
+    if (last->gaps)
+        return sync_segment(r, last, err);
+    r->summary.tail = r->expected - 1 - r->summary.synced;
+    r->summary.tail_start = last->start;
+    r->summary.tail_generation = last->generation;
+    return 0;
 }
 
 static int first_segment_is_there(struct log_reader *r, struct errbuf *err)
@@ -436,7 +461,7 @@ static int read_all(struct log_reader *r, struct errbuf *err)
             r->summary.first_segment = r->segments[i].number;
         rc = read_segment(r, &r->segments[i], err);
     }
-    return rc == 0 ? sync_last(r, err) : rc;
+    return rc == 0 ? note_tail(r, err) : rc;
 }
 
 int log_reader_open(const struct log_reader_options *options, struct log_reader **reader_out,
@@ -501,19 +526,15 @@ uint64_t log_reader_counted_before(const struct log_reader *r, uint64_t generati
     return start;
 }
 
-int log_reader_adds(struct log_reader *r, size_t index,
-                    int (*on_adds)(void *ctx, uint64_t id, unsigned layer, const struct bloom_replay_item *items, size_t n),
-                    void *ctx, struct errbuf *err)
+/* Reads a segment that has been verified once more and yields its frames from number `from` on. */
+static int read_again(struct log_reader *r, const struct segment *segment, uint64_t from,
+                      int (*on_frame)(void *ctx, const struct log_frame *frame, struct errbuf *err), void *ctx, struct errbuf *err)
 {
-    const struct segment *segment = &r->segments[index];
-    const struct log_visitor visitor = {.on_adds = on_adds, .ctx = ctx};
     uint64_t expected = segment->first;
     size_t at = LOG_HEADER_BYTES;
     struct bytes file;
-
-    if (segment->unused || segment->lost)
-        return LOG_OK;
     int rc = read_file(r, segment, UINT64_MAX, &file, err);
+
     if (rc != 0)
         return rc;
     while (rc == LOG_OK && at < file.len) {
@@ -524,16 +545,69 @@ int log_reader_adds(struct log_reader *r, size_t index,
             at = log_frame_find(file.ptr, file.len, at, segment->salt, expected, &frame, &n);
         if (n == 0 || frame.sequence >= segment->limit)
             break;
-        rc = log_payload_decode(frame.payload, frame.payload_len, frame.has_controls, &visitor, err);
-        if (rc == LOG_DAMAGED && r->options.accept_loss)
-            rc = LOG_OK; /* has been reported */
+        rc = frame.sequence >= from ? on_frame(ctx, &frame, err) : LOG_OK;
         expected = frame.sequence + 1;
         at += n;
+    }
+    if (rc == LOG_OK && expected <= segment->last) {
+        errbuf_set(err, "%s/%08" PRIu64 ".log: frame %" PRIu64 " was there a moment ago, and is not any more", r->log_dir,
+                   segment->number, expected);
+        rc = LOG_DAMAGED;
     }
     if (r->options.progress)
         r->options.progress(r->options.progress_ctx, file.len);
     free(file.ptr);
     return rc;
+}
+
+struct adds_visitor {
+    struct log_visitor visitor;
+    bool accept_loss;
+};
+
+static int visit_adds(void *ctx, const struct log_frame *frame, struct errbuf *err)
+{
+    struct adds_visitor *v = ctx;
+    int rc = log_payload_decode(frame->payload, frame->payload_len, frame->has_controls, &v->visitor, err);
+
+    return rc == LOG_DAMAGED && v->accept_loss ? LOG_OK : rc; /* it has been reported */
+}
+
+int log_reader_adds(struct log_reader *r, size_t index,
+                    int (*on_adds)(void *ctx, uint64_t id, unsigned layer, const struct bloom_replay_item *items, size_t n),
+                    void *ctx, struct errbuf *err)
+{
+    const struct segment *segment = &r->segments[index];
+    struct adds_visitor visitor = {{.on_adds = on_adds, .ctx = ctx}, r->options.accept_loss};
+
+    if (segment->unused || segment->lost)
+        return LOG_OK;
+    return read_again(r, segment, 0, visit_adds, &visitor, err);
+}
+
+struct tail_visitor {
+    int (*on_frame)(void *ctx, const unsigned char *payload, size_t len, bool has_controls);
+    void *ctx;
+};
+
+static int visit_tail(void *ctx, const struct log_frame *frame, struct errbuf *err)
+{
+    const struct tail_visitor *v = ctx;
+    int rc = v->on_frame(v->ctx, frame->payload, frame->payload_len, frame->has_controls);
+
+    if (rc < 0)
+        errbuf_set(err, "%s", strerror(-rc));
+    return rc;
+}
+
+int log_reader_tail(struct log_reader *r, int (*on_frame)(void *ctx, const unsigned char *payload, size_t len, bool has_controls),
+                    void *ctx, struct errbuf *err)
+{
+    struct tail_visitor visitor = {on_frame, ctx};
+
+    if (r->summary.tail == 0)
+        return LOG_OK;
+    return read_again(r, last_segment(r), r->summary.synced + 1, visit_tail, &visitor, err);
 }
 
 /* ---- size ----------------------------------------------------------------------------------------------------------- */

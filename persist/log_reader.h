@@ -52,10 +52,13 @@ struct log_reader_summary {
     uint64_t next_sequence;  /* >= 1 */
     uint64_t next_control;   /* above all that were read; >= 1 */
     uint64_t synced;         /* frames up to this number are on the disk for certain */
+    uint64_t tail;           /* frames behind that, up to the last: log_reader_tail() */
+    uint64_t tail_start;     /* of the header of their segment */
+    uint64_t tail_generation;
 };
 
 /* Verifies the log. LOG_OK; LOG_DAMAGED (the errbuf says where and what is known of it), what on_control returned, or
- * -errno. The last segment is synced, so that what was read stays. */
+ * -errno. */
 int log_reader_open(const struct log_reader_options *options, struct log_reader **reader_out,
                     struct log_reader_summary *summary_out, struct errbuf *err) __attribute__((warn_unused_result));
 void log_reader_close(struct log_reader *reader); /* NULL is fine */
@@ -72,6 +75,13 @@ uint64_t log_reader_counted_before(const struct log_reader *reader, uint64_t gen
 int log_reader_adds(struct log_reader *reader, size_t segment,
                     int (*on_adds)(void *ctx, uint64_t id, unsigned layer, const struct bloom_replay_item *items, size_t n),
                     void *ctx, struct errbuf *err) __attribute__((warn_unused_result));
+
+/* Yields the payloads of the frames that nothing says were synced. They can be read, but if a sync had failed, maybe not from
+ * the disk, and a sync now would not bring them there: whoever goes on with the log writes them again (log_writer_carry()). LOG_OK,
+ * -errno, what the callback returned, or LOG_DAMAGED when the file is no longer what it was. */
+int log_reader_tail(struct log_reader *reader,
+                    int (*on_frame)(void *ctx, const unsigned char *payload, size_t len, bool has_controls), void *ctx,
+                    struct errbuf *err) __attribute__((warn_unused_result));
 
 /* Bytes of the segments from `from` on, as the file system has them, for a first estimate of the work. 0 or -errno. */
 int log_bytes_on_disk(const struct fsops *fs, const char *dir, uint64_t from, uint64_t *bytes_out);

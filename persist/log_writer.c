@@ -40,6 +40,9 @@ struct log_writer {
     uint64_t synced;
     uint64_t written;
     struct log_bytes kept; /* the frames after `synced`: a struct kept_head and the payload each */
+    size_t carried;        /* bytes of `kept` that are of an earlier process, whose segments say this: */
+    uint64_t carried_start;
+    uint64_t carried_generation;
     struct log_bytes out;  /* a frame being put together */
     unsigned char *zeros;
 };
@@ -153,8 +156,8 @@ static int make_room(struct log_writer *w, uint64_t len)
     return fill_to(w, size);
 }
 
-/* The file with its header, and the name of it, on the disk. */
-static int write_new_segment(struct log_writer *w, const char *path)
+/* The file with its header. */
+static int open_segment(struct log_writer *w, const char *path)
 {
     unsigned char *block = malloc(LOG_HEADER_BYTES);
     int rc = -ENOMEM;
@@ -171,10 +174,6 @@ static int write_new_segment(struct log_writer *w, const char *path)
     w->offset = w->filled = LOG_HEADER_BYTES;
     if (rc == 0)
         rc = fill_to(w, FIRST_BYTES);
-    if (rc == 0)
-        rc = w->fs->sync(w->fs->ctx, w->fd);
-    if (rc == 0)
-        rc = w->fs->sync_dir(w->fs->ctx, w->log_dir);
 out:
     free(block);
     return rc;
@@ -194,22 +193,31 @@ static int make_log_dir(struct log_writer *w)
 
 /* Its header says that all frames before `first` are on the disk, so they have to be. A number that was tried is not used
  * again: its file may be found after a crash, with or without what was written there, and does not matter then. */
+static void number_segment(struct log_writer *w, uint64_t start, uint64_t generation)
+{
+    w->header = (struct log_header){
+        .number = w->next_segment++, .first = w->synced + 1, .start = start, .generation = generation};
+    w->header.salt = w->salt ^ w->header.number * UINT64_C(0xc2b2ae3d27d4eb4f);
+}
+
+/* An empty one. */
 static int begin_segment(struct log_writer *w, struct errbuf *err)
 {
     char name[LOG_SEGMENT_NAME];
     int rc = make_log_dir(w);
 
-    w->header = (struct log_header){
-        .number = w->next_segment, .first = w->synced + 1, .start = w->start, .generation = w->generation};
-    w->header.salt = w->salt ^ w->header.number * UINT64_C(0xc2b2ae3d27d4eb4f);
+    number_segment(w, w->start, w->generation);
     if (rc != 0)
         return fail(w, rc, "cannot make the directory", err);
     log_segment_name(w->header.number, name);
     char *path = join(w->log_dir, name);
     if (!path)
         return fail(w, -ENOMEM, "cannot begin it", err);
-    w->next_segment++;
-    rc = write_new_segment(w, path);
+    rc = open_segment(w, path);
+    if (rc == 0)
+        rc = w->fs->sync(w->fs->ctx, w->fd);
+    if (rc == 0)
+        rc = w->fs->sync_dir(w->fs->ctx, w->log_dir);
     if (rc != 0) {
         fail(w, rc, "cannot begin it", err);
         w->fs->unlink(w->fs->ctx, path); /* to give the space back; if it cannot be, see above */
@@ -288,7 +296,7 @@ int log_writer_append(struct log_writer *w, const unsigned char *payload, size_t
         rc = ready_segment(w, err); /* before the frame has a number: a rotation syncs all that have one */
     if (keep(w, payload, len, has_controls) != 0) {
         errbuf_set(err, "%s", strerror(ENOMEM));
-        return -ENOMEM;
+        return LOG_NOT_KEPT;
     }
     if (rc != 0)
         return rc;
@@ -318,13 +326,15 @@ int log_writer_rotate(struct log_writer *w, uint64_t *segment_out, struct errbuf
     return rc;
 }
 
-int log_writer_repair(struct log_writer *w, struct errbuf *err)
+/* ---- frames once more ----------------------------------------------------------------------------------------------- */
+
+/* The first `len` bytes of what is kept. */
+static int write_kept_frames(struct log_writer *w, size_t len, uint64_t *last_out, struct errbuf *err)
 {
     uint64_t sequence = w->synced;
+    int rc = 0;
 
-    w->failed = false;
-    int rc = begin_segment(w, err);
-    for (size_t at = 0; rc == 0 && at < w->kept.len;) {
+    for (size_t at = 0; rc == 0 && at < len;) {
         struct kept_head head;
 
         memcpy(&head, w->kept.ptr + at, sizeof(head));
@@ -339,7 +349,95 @@ int log_writer_repair(struct log_writer *w, struct errbuf *err)
         rc = write_frame(w, &frame, err);
         at += head.len;
     }
-    return rc == 0 ? log_writer_sync(w, err) : rc;
+    *last_out = sequence;
+    return rc;
+}
+
+/* A segment with these frames gets its name when it is complete and on the disk: its header does away with what earlier ones
+ * have of them. */
+static int write_kept(struct log_writer *w, size_t len, char *draft, char *path, struct errbuf *err)
+{
+    uint64_t last;
+    int rc = open_segment(w, draft);
+
+    if (rc != 0)
+        return fail(w, rc, "cannot begin it", err);
+    rc = write_kept_frames(w, len, &last, err);
+    if (rc != 0)
+        return rc;
+    rc = w->fs->sync(w->fs->ctx, w->fd);
+    if (rc == 0)
+        rc = w->fs->rename(w->fs->ctx, draft, path);
+    if (rc == 0)
+        rc = w->fs->sync_dir(w->fs->ctx, w->log_dir);
+    if (rc != 0)
+        return fail(w, rc, "cannot sync", err);
+    w->synced = last;
+    w->kept.len -= len;
+    if (w->kept.len)
+        memmove(w->kept.ptr, w->kept.ptr + len, w->kept.len);
+    return 0;
+}
+
+static int rewrite(struct log_writer *w, size_t len, uint64_t start, uint64_t generation, struct errbuf *err)
+{
+    char name[LOG_SEGMENT_NAME], draft_name[LOG_SEGMENT_NAME];
+    int rc = make_log_dir(w);
+
+    number_segment(w, start ? start : w->next_segment, generation);
+    if (rc != 0)
+        return fail(w, rc, "cannot make the directory", err);
+    log_segment_name(w->header.number, name);
+    log_draft_name(w->header.number, draft_name);
+    char *path = join(w->log_dir, name), *draft = join(w->log_dir, draft_name);
+    rc = path && draft ? write_kept(w, len, draft, path, err) : fail(w, -ENOMEM, "cannot begin it", err);
+    if (rc != 0 && path && draft) { /* to give the space back */
+        w->fs->unlink(w->fs->ctx, draft);
+        w->fs->unlink(w->fs->ctx, path);
+    }
+    free(draft);
+    free(path);
+    return rc;
+}
+
+/* What an earlier process has written is in a segment that says so: who reads it may have to know. */
+static int rewrite_carried(struct log_writer *w, struct errbuf *err)
+{
+    int rc = rewrite(w, w->carried, w->carried_start, w->carried_generation, err);
+
+    if (rc != 0)
+        return rc;
+    w->carried = 0;
+    w->fs->close(w->fs->ctx, w->fd);
+    w->fd = -1;
+    w->start = w->next_segment;
+    return 0;
+}
+
+int log_writer_repair(struct log_writer *w, struct errbuf *err)
+{
+    bool carried = w->carried != 0;
+
+    w->failed = false;
+    int rc = carried ? rewrite_carried(w, err) : 0;
+    if (rc != 0 || (carried && w->kept.len == 0))
+        return rc;
+    return rewrite(w, w->kept.len, w->start, w->generation, err);
+}
+
+int log_writer_carry(struct log_writer *w, const unsigned char *payload, size_t len, bool has_controls, uint64_t start,
+                     uint64_t generation)
+{
+    int rc = keep(w, payload, len, has_controls);
+
+    if (rc != 0)
+        return rc;
+    w->carried = w->kept.len;
+    w->carried_start = start;
+    w->carried_generation = start ? generation : UINT64_MAX; /* version 1 of the format does not say */
+    w->failed = true;
+    w->error = -EIO;
+    return 0;
 }
 
 /* ---- deletion ------------------------------------------------------------------------------------------------------- */
@@ -354,7 +452,7 @@ struct numbers {
 static int note_number(void *ctx, const char *name)
 {
     struct numbers *numbers = ctx;
-    uint64_t number = log_segment_number(name);
+    uint64_t number = log_segment_number(name) + log_draft_number(name);
 
     if (number == 0 || number >= numbers->below)
         return 0;
@@ -368,6 +466,19 @@ static int note_number(void *ctx, const char *name)
     }
     numbers->items[numbers->count++] = number;
     return 0;
+}
+
+static int delete_file(const struct fsops *fs, const char *log_dir, const char *name, struct errbuf *err)
+{
+    char *path = join(log_dir, name);
+    int rc = path ? fs->unlink(fs->ctx, path) : -ENOMEM;
+
+    free(path);
+    if (rc == -ENOENT)
+        return 0;
+    if (rc != 0)
+        errbuf_set(err, "%s/%s: %s", log_dir, name, strerror(-rc));
+    return rc;
 }
 
 /* Not synced: a segment that comes back after a crash is below the MANIFEST's and deleted again. */
@@ -385,13 +496,11 @@ int log_delete_before(const struct fsops *fs, const char *dir, uint64_t segment,
         char name[LOG_SEGMENT_NAME];
 
         log_segment_name(numbers.items[i], name);
-        char *path = join(log_dir, name);
-        int rc = path ? fs->unlink(fs->ctx, path) : -ENOMEM;
-        if (rc != 0 && rc != -ENOENT && status == 0) {
-            status = rc;
-            errbuf_set(err, "%s/%s: %s", log_dir, name, strerror(-rc));
-        }
-        free(path);
+        int rc = delete_file(fs, log_dir, name, err);
+        status = status ? status : rc;
+        log_draft_name(numbers.items[i], name);
+        rc = delete_file(fs, log_dir, name, NULL);
+        status = status ? status : rc;
     }
     free(numbers.items);
     free(log_dir);

@@ -2,7 +2,7 @@
  *
  * What is appended is never lost while the process lives: it is kept in memory until a sync has succeeded. After a failed
  * operation the segment is never written again (what the disk has of it is unknown); log_writer_repair() puts what was not
- * synced into a new one.
+ * synced into a new one, which takes its place when it is complete: until then the old one holds, as far as it is there.
  *
  * Lifetime: log_writer_create() to log_writer_destroy(). Thread: one at a time ("pool": it waits for the disk). */
 #ifndef BLOOMERY_LOG_WRITER_H
@@ -22,7 +22,7 @@ struct log_writer_options {
     const struct fsops *fs;   /* NULL: the real one. Borrowed. */
     const char *dir;          /* the data directory; segments are in its log/ */
     uint64_t next_segment;    /* >= 1, above all that there are */
-    uint64_t next_sequence;   /* >= 1; all frames before it are on the disk */
+    uint64_t next_sequence;   /* >= 1; all frames before it are on the disk: for certain, or see log_writer_carry() */
     uint64_t salt;            /* random */
     uint64_t generation;      /* the highest that the store has given out, with all of the log brought back */
     uint64_t segment_bytes;   /* a segment that has reached this size is followed by the next; 0: 32 MB */
@@ -33,8 +33,16 @@ struct log_writer_options {
 int log_writer_create(const struct log_writer_options *options, struct log_writer **writer_out);
 void log_writer_destroy(struct log_writer *writer); /* syncs nothing; NULL is fine */
 
-/* Appends a frame. 0: it is in the segment, not yet durable. -ENOMEM: it could not be kept; nothing was appended. Another
- * -errno: the log has failed, now or before (log_writer_failed()); the frame is kept and will be in the next segment. */
+/* Before anything else, in order from next_sequence on: frames that an earlier process has written and maybe not synced
+ * (log_reader_tail(); start and generation are those of their segment). They are kept and the log has failed, until
+ * log_writer_repair() has written them to a segment of their own. 0 or -ENOMEM. */
+int log_writer_carry(struct log_writer *writer, const unsigned char *payload, size_t len, bool has_controls, uint64_t start,
+                     uint64_t generation) __attribute__((warn_unused_result));
+
+#define LOG_NOT_KEPT 1
+
+/* Appends a frame. 0: it is in the segment, not yet durable. LOG_NOT_KEPT: there was no memory; nothing was appended. -errno:
+ * the log has failed, now or before (log_writer_failed()); the frame is kept and will be in the next segment. */
 int log_writer_append(struct log_writer *writer, const unsigned char *payload, size_t len, bool has_controls,
                       struct errbuf *err) __attribute__((warn_unused_result));
 
@@ -49,8 +57,8 @@ int log_writer_rotate(struct log_writer *writer, uint64_t *segment_out, struct e
 /* Whether an operation has failed since the last repair. */
 bool log_writer_failed(const struct log_writer *writer);
 
-/* After a failure: begins a new segment with all frames that were not synced, and syncs it. 0: the log works again and all
- * is durable. -errno: it still fails. */
+/* After a failure: makes a new segment with all frames that were not synced. 0: the log works again and all is durable.
+ * -errno: it still fails. */
 int log_writer_repair(struct log_writer *writer, struct errbuf *err) __attribute__((warn_unused_result));
 
 struct log_writer_info {

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "log_reader.h"
+
 #define URGENT_RECORDS (JOURNAL_RING_LIMIT / 8)
 #define CONTROL_SPARE  (64 * 1024) /* room for control records that is there before it is needed */
 #define BREAK_ROOM     256         /* of it, what is kept for saying that there is no more */
@@ -435,6 +437,26 @@ static int make_rings(struct journal *j, unsigned n)
     return 0;
 }
 
+static int carry_frame(void *ctx, const unsigned char *payload, size_t len, bool has_controls)
+{
+    struct journal *j = ctx;
+    return log_writer_carry(j->writer, payload, len, has_controls, j->start.tail_start, j->start.tail_generation);
+}
+
+/* What the process before may not have synced: this one's first round writes it. */
+static int carry_tail(struct journal *j)
+{
+    struct errbuf err;
+    struct log_writer_info info;
+    int status = j->start.log ? log_reader_tail(j->start.log, carry_frame, j, &err) : 0;
+    j->start.log = NULL;
+    if (status)
+        return status < 0 ? status : -EIO;
+    log_writer_info(j->writer, &info);
+    j->start_bytes -= info.kept < j->start_bytes ? info.kept : j->start_bytes; /* they are counted when they are written */
+    return 0;
+}
+
 int journal_create(struct journal **journal_out, const struct journal_start *start)
 {
     struct journal *j = calloc(1, sizeof(*j));
@@ -452,7 +474,7 @@ int journal_create(struct journal **journal_out, const struct journal_start *sta
         .fs = j->start.fs,
         .dir = start->dir,
         .next_segment = start->next_segment,
-        .next_sequence = start->next_sequence,
+        .next_sequence = start->next_sequence - start->tail,
         .salt = start->salt,
         .generation = start->generation,
     };
@@ -464,6 +486,8 @@ int journal_create(struct journal **journal_out, const struct journal_start *sta
         status = log_bytes_reserve(&j->taken, CONTROL_SPARE);
     if (!status)
         status = log_writer_create(&options, &j->writer);
+    if (!status)
+        status = carry_tail(j);
     if (!status)
         log_writer_info(j->writer, &j->info);
     if (!status)

@@ -32,6 +32,7 @@
 #include "log_payload.h"
 
 struct journal;
+struct log_reader;
 
 enum journal_policy { JOURNAL_ALWAYS, JOURNAL_EVERYSEC, JOURNAL_NO }; /* `appendfsync` */
 
@@ -50,6 +51,10 @@ struct journal_start {
     uint64_t next_control;
     uint64_t oldest_segment; /* of those that are needed; 0: there are none */
     uint64_t log_bytes;     /* of the frames in these */
+    struct log_reader *log; /* the one that found them, until journal_create() returns: its tail is written again; may be NULL */
+    uint64_t tail;          /* as in struct log_reader_summary, all three */
+    uint64_t tail_start;
+    uint64_t tail_generation;
     uint64_t salt;          /* random */
     uint64_t generation;    /* as in log_writer.h */
     unsigned nrings;        /* one per worker */

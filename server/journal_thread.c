@@ -71,10 +71,10 @@ static int append_payload(struct journal *j, struct errbuf *err)
     if (j->payload.len == 0)
         return 0;
     int status = log_writer_append(j->writer, j->payload.ptr, j->payload.len, j->payload_controls, err);
-    if (status != -ENOMEM) { /* it has it, even if the disk has not */
-        j->payload.len = 0;
-        j->payload_controls = false;
-    }
+    if (status == LOG_NOT_KEPT)
+        return -ENOMEM;
+    j->payload.len = 0; /* it has it, even if the disk has not */
+    j->payload_controls = false;
     return status;
 }
 

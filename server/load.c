@@ -225,6 +225,10 @@ static int start_log(struct load *load)
         .next_control = read->next_control > load->checkpoint.control ? read->next_control : load->checkpoint.control + 1,
         .oldest_segment = load->checkpoint.log ? load->checkpoint.log : read->first_segment,
         .log_bytes = read->bytes,
+        .log = load->log,
+        .tail = read->tail,
+        .tail_start = read->tail_start,
+        .tail_generation = read->tail_generation,
         .generation = store_generation(load->server->store),
     };
     int status = persistence_start(load->server, &start);

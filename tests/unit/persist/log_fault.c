@@ -12,6 +12,7 @@
 
 struct outcome {
     uint64_t appended;
+    uint64_t written;  /* frames up to this number are in a file, synced or not */
     uint64_t promised; /* frames that a sync, a rotation or a repair said are on the disk */
     uint64_t failures;
     uint64_t cut;      /* a rotation's segment, 0: none */
@@ -26,6 +27,8 @@ static void note_sync(struct log_writer *writer, int rc, struct outcome *outcome
         cr_assert_eq(info.synced, info.sequence);
     cr_assert_geq(info.synced, outcome->promised, "a promise is never taken back");
     outcome->promised = info.synced;
+    if (outcome->written < info.synced)
+        outcome->written = info.synced;
     if (rc != 0)
         outcome->failures++;
 }
@@ -51,8 +54,10 @@ static void work(const struct fsops *ops, uint64_t seed, const struct fault_fs *
                 continue;
         }
         int rc = log_rig_append(writer, ++outcome->appended, &err);
-        cr_assert_neq(rc, -ENOMEM);
+        cr_assert_neq(rc, LOG_NOT_KEPT);
         outcome->failures += rc != 0;
+        if (rc == 0)
+            outcome->written = outcome->appended;
         if (rng_below(&rng, 3) == 0)
             note_sync(writer, log_writer_sync(writer, &err), outcome);
         if (rng_below(&rng, 25) == 0)
@@ -113,9 +118,13 @@ static void crash_in_every_way(struct crash_fs *fs, const struct outcome *outcom
         struct crash_fs *after = crash_fs_after(fs, modes[m], at * 31 + m);
 
         expect_promise(crash_fs_ops(after), outcome, "crash after operation", at);
+        if (modes[m] == CRASH_KEEP_ALL) {
+            struct outcome killed = {.appended = outcome->appended, .promised = outcome->written};
+            expect_promise(crash_fs_ops(after), &killed, "kill after operation", at);
+        }
         go_on(crash_fs_ops(after), outcome, at);
         struct crash_fs *twice = crash_fs_after(after, CRASH_RANDOM, at * 37 + m);
-        expect_promise(crash_fs_ops(twice), &(struct outcome){outcome->appended + 15, outcome->promised, 0, 0},
+        expect_promise(crash_fs_ops(twice), &(struct outcome){.appended = outcome->appended + 15, .promised = outcome->promised},
                        "second crash after operation", at);
         crash_fs_destroy(twice);
         crash_fs_destroy(after);
@@ -187,6 +196,12 @@ Test(log_fault, each_operation_fails_once_with_enospc, .timeout = 500)
     sweep(FAULT_ERROR, -ENOSPC, 2);
 }
 
+/* The system's own, which does not mean that the frame has not been taken. */
+Test(log_fault, each_operation_fails_once_with_enomem, .timeout = 500)
+{
+    sweep(FAULT_ERROR, -ENOMEM, 5);
+}
+
 Test(log_fault, each_write_is_short_once, .timeout = 500)
 {
     sweep(FAULT_SHORT, 0, 3);
@@ -195,6 +210,83 @@ Test(log_fault, each_write_is_short_once, .timeout = 500)
 Test(log_fault, each_operation_takes_place_and_reports_an_error, .timeout = 500)
 {
     sweep(FAULT_LATE, -EIO, 4);
+}
+
+/* ---- a sync that fails and then the end of the process ------------------------------------------------------------ */
+
+static struct {
+    struct fsops ops;
+    struct crash_fs *fs;
+    const struct fsops *below;
+    size_t syncs;
+    size_t fail_at; /* this sync fails, and with it what it was to write is forgotten; 0: none */
+    size_t failed_after; /* operations of the fault_fs above when it did */
+    const struct fault_fs *fault;
+} losing;
+
+static int losing_sync(void *ctx, int fd)
+{
+    if (++losing.syncs != losing.fail_at)
+        return losing.below->sync(ctx, fd);
+    crash_fs_sync_failed(losing.fs, fd);
+    losing.failed_after = losing.fault ? losing.fault->calls : 0;
+    return -EIO;
+}
+
+/* Works until `stop` operations have been done, the fail_at-th sync being one that loses what it was given. */
+static struct crash_fs *work_and_lose(size_t fail_at, size_t stop, struct outcome *outcome)
+{
+    struct fault_fs fault;
+
+    losing.fs = new_fs();
+    losing.below = crash_fs_ops(losing.fs);
+    losing.ops = *losing.below;
+    losing.ops.sync = losing_sync;
+    losing.syncs = losing.failed_after = 0;
+    losing.fail_at = fail_at;
+    losing.fault = &fault;
+    fault_fs_init(&fault, &losing.ops);
+    /* The process is gone there, in the middle of whatever it does. */
+    if (stop)
+        fault_fs_arm(&fault, stop, FAULT_ERROR, -EIO, true);
+    work(&fault.ops, 6, &fault, stop, outcome);
+    losing.fault = NULL;
+    return losing.fs;
+}
+
+/* The process ends at any moment of the repair: what it had written is there for the next one, which goes on with it. That one
+ * must not believe that the disk has what can be read: then the machine stops. */
+static void end_after_failure(size_t fail_at, size_t stop)
+{
+    struct outcome outcome;
+    struct crash_fs *fs = work_and_lose(fail_at, stop, &outcome);
+    struct outcome killed = {.appended = outcome.appended, .promised = outcome.written};
+    struct log_rig_read read;
+
+    expect_promise(crash_fs_ops(fs), &killed, "kill after a failed sync, operation", stop);
+    log_rig_read(crash_fs_ops(fs), 0, false, &read);
+    struct outcome second = {.appended = read.frames + 15, .promised = read.frames + 10};
+    go_on(crash_fs_ops(fs), &outcome, stop);
+    struct crash_fs *after = crash_fs_after(fs, CRASH_DROP_ALL, 0);
+    expect_promise(crash_fs_ops(after), &second, "power loss after a start, operation", stop);
+    crash_fs_destroy(after);
+    crash_fs_destroy(fs);
+}
+
+Test(log_fault, what_a_failed_sync_has_lost_is_not_relied_on, .timeout = 500)
+{
+    struct outcome outcome;
+    size_t syncs;
+
+    crash_fs_destroy(work_and_lose(0, 0, &outcome));
+    syncs = losing.syncs;
+    cr_assert_gt(syncs, 15u);
+    for (size_t at = 1; at <= syncs; at++) {
+        crash_fs_destroy(work_and_lose(at, 0, &outcome));
+        size_t failed = losing.failed_after;
+        for (size_t stop = failed; stop < failed + 12; stop++)
+            end_after_failure(at, stop);
+    }
 }
 
 /* While everything fails nothing is lost either: it waits in memory, and is on the disk when the disk is back. */

@@ -147,14 +147,24 @@ struct log_writer *log_rig_writer(const struct fsops *fs, const struct log_rig_r
         .fs = fs,
         .dir = LOG_RIG_DIR,
         .next_segment = read->summary.next_segment,
-        .next_sequence = read->summary.next_sequence,
+        .next_sequence = read->summary.next_sequence - read->summary.tail,
         .salt = 42 + read->summary.next_sequence,
         .generation = read->summary.next_sequence,
         .segment_bytes = 16384,
         .keep_bytes = 6000,
     };
     struct log_writer *writer;
+    struct log_bytes payload = {0};
+    bool has_controls;
 
     CHECK(log_writer_create(&options, &writer) == 0);
+    for (uint64_t n = options.next_sequence; n < read->summary.next_sequence; n++) {
+        log_rig_payload(n, &payload, &has_controls);
+        CHECK(log_writer_carry(writer, payload.ptr, payload.len, has_controls, read->summary.tail_start,
+                               read->summary.tail_generation) == 0);
+    }
+    log_bytes_deinit(&payload);
+    if (read->summary.tail)
+        CHECK(log_writer_repair(writer, NULL) == 0);
     return writer;
 }

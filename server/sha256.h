@@ -1,4 +1,4 @@
-/* sha256: the hash in which passwords are shown (ACL LIST, ACL GETUSER), FIPS 180-4. Pure function. Thread: any. */
+/* sha256: the hash in which passwords are shown (ACL LIST, ACL GETUSER), FIPS 180-4; by nettle. Pure function. Thread: any. */
 #ifndef BLOOMERY_SHA256_H
 #define BLOOMERY_SHA256_H
 

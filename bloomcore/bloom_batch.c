@@ -98,15 +98,22 @@ static uint32_t query_layer(const struct bloom_batch *batch, const struct bloom_
     return present;
 }
 
+static inline uint32_t all_of(const struct bloom_batch *batch)
+{
+    return (uint32_t)((UINT64_C(1) << batch->n) - 1);
+}
+
 uint32_t bloom_batch_query(const struct bloom_batch *batch, const struct bloom_filter *filter)
 {
     const struct bloom_layer *layer = bloom_filter_newest(filter);
-    uint32_t all = (uint32_t)((UINT64_C(1) << batch->n) - 1), present = query_layer(batch, layer, all);
+    uint32_t all = all_of(batch), present = query_layer(batch, layer, all);
 
     while (present != all && (layer = bloom_layer_older(layer)))
         present |= query_layer(batch, layer, all & ~present);
     return present;
 }
+
+/* ---- adds ----------------------------------------------------------------------------------------------------------- */
 
 /* What has been found once will always be found: bits stay set. What has not may have been added since by anybody. */
 enum bloom_add bloom_batch_add(struct bloom_batch *batch, size_t i, struct bloom_filter *filter,
@@ -124,4 +131,69 @@ enum bloom_add bloom_batch_add(struct bloom_batch *batch, size_t i, struct bloom
         return BLOOM_PRESENT;
     bloom_layer_bits(newest, hash_of(batch, i), bit);
     return bloom_filter_add_absent(filter, hash_of(batch, i), newest, bit, journal, err);
+}
+
+/* The bits of all items, and those that are in the filter. */
+static uint32_t locate(const struct bloom_batch *batch, const struct bloom_layer *newest,
+                       uint64_t bit[BLOOM_BATCH][BLOOM_PROBE_BITS])
+{
+    const struct bloom_layer *layer = newest;
+    uint32_t all = all_of(batch), present = 0;
+
+    if (bloom_vector_fits(newest->geometry)) {
+        present = bloom_vector_locate(bloom_layer_words(newest), newest->geometry, batch->h1, batch->h2, batch->n, bit);
+    } else {
+        for (size_t i = 0; i < batch->n; i++) {
+            bloom_layer_bits(newest, hash_of(batch, i), bit[i]);
+            present |= (uint32_t)bloom_layer_test_bits(newest, bit[i]) << i;
+        }
+    }
+    while (present != all && (layer = bloom_layer_older(layer)))
+        present |= query_layer(batch, layer, all & ~present);
+    return present;
+}
+
+/* One item to a filter that has no twin, if `newest` still is the newest layer and has a place; BLOOM_FULL otherwise. */
+static inline enum bloom_add add_quickly(struct bloom_pool *pool, struct bloom_filter *filter,
+                                         struct bloom_layer *newest, struct bloom_hash hash, const uint64_t *bit,
+                                         const struct bloom_journal *journal)
+{
+    struct bloom_stripe *stripe = bloom_pool_stripe(pool, filter, hash);
+    enum bloom_add answer = BLOOM_FULL;
+
+    bloom_stripe_lock(stripe);
+    if (bloom_filter_newest(filter) == newest)
+        answer = bloom_layer_add(newest, hash, bit, journal);
+    bloom_stripe_unlock(stripe);
+    return answer;
+}
+
+/* All bits are derived before the first lock is taken: a locked instruction lets nothing that follows begin. */
+size_t bloom_batch_add_all(const struct bloom_batch *batch, size_t from, struct bloom_filter *filter,
+                           const struct bloom_journal *journal, struct errbuf *err, uint32_t *added_out,
+                           enum bloom_add *refused_out)
+{
+    struct bloom_pool *pool = bloom_filter_class(filter)->pool;
+    struct bloom_layer *newest = bloom_filter_newest(filter);
+    bool twins = bloom_pool_twin(pool, filter) != NULL;
+    uint64_t bit[BLOOM_BATCH][BLOOM_PROBE_BITS];
+    uint32_t absent = all_of(batch) & ~locate(batch, newest, bit) & ~(uint32_t)((UINT64_C(1) << from) - 1);
+
+    CHECK(from <= batch->n);
+    *added_out = 0;
+    for (; absent; absent &= absent - 1) {
+        unsigned i = (unsigned)__builtin_ctz(absent);
+        enum bloom_add answer = BLOOM_FULL;
+
+        if (__builtin_expect(!twins, 1))
+            answer = add_quickly(pool, filter, newest, hash_of(batch, i), bit[i], journal);
+        if (answer == BLOOM_FULL)
+            answer = bloom_filter_add_absent(filter, hash_of(batch, i), newest, bit[i], journal, err);
+        if (answer > BLOOM_ADDED) {
+            *refused_out = answer;
+            return i;
+        }
+        *added_out |= (uint32_t)answer << i;
+    }
+    return batch->n;
 }

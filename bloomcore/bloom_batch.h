@@ -45,6 +45,12 @@ uint32_t bloom_batch_query(const struct bloom_batch *batch, const struct bloom_f
 enum bloom_add bloom_batch_add(struct bloom_batch *batch, size_t i, struct bloom_filter *filter,
                                const struct bloom_journal *journal, struct errbuf *err);
 
+/* Adds the items `from` to n - 1, in this order, until one is refused. Returns that one's index, with BLOOM_FULL or
+ * BLOOM_NO_ROOM in *refused_out; n if there is none. Bit i of *added_out is set if item i was BLOOM_ADDED, clear otherwise. */
+size_t bloom_batch_add_all(const struct bloom_batch *batch, size_t from, struct bloom_filter *filter,
+                           const struct bloom_journal *journal, struct errbuf *err, uint32_t *added_out,
+                           enum bloom_add *refused_out);
+
 /* Whether the filter's words are more than stay in a cache, so that it pays to have time between start and query. */
 bool bloom_filter_beyond_cache(const struct bloom_filter *filter);
 

@@ -323,18 +323,6 @@ bool bloom_filter_query(const struct bloom_filter *filter, struct bloom_hash has
     return bloom_layer_test(newest, hash) || bloom_layer_test_below(newest, hash);
 }
 
-uint64_t bloom_layer_reserve(struct bloom_layer *layer)
-{
-    uint64_t items = atomic_load_explicit(&layer->items, memory_order_relaxed);
-
-    do {
-        if (items >= layer->geometry->capacity)
-            return 0;
-    } while (!atomic_compare_exchange_weak_explicit(&layer->items, &items, items + 1, memory_order_relaxed,
-                                                    memory_order_relaxed));
-    return items + 1;
-}
-
 enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom_hash hash,
                                        const struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS],
                                        const struct bloom_journal *journal, struct errbuf *err)
@@ -345,9 +333,8 @@ enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom
 
     for (;;) {
         struct bloom_layer *newest;
-        enum bloom_add answer = BLOOM_FULL;
+        enum bloom_add answer;
         struct bloom_locks locks;
-        uint64_t ordinal;
 
         bloom_locks_take(&locks, class->pool, filter, twin, hash);
         newest = bloom_filter_newest(filter);
@@ -356,16 +343,9 @@ enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom
             bit = own_bit;
             layer = newest;
         }
-        if (bloom_layer_test_bits(newest, bit) || bloom_layer_test_below(newest, hash)) {
-            answer = BLOOM_PRESENT;
-        } else if ((ordinal = bloom_layer_reserve(newest)) != 0) {
-            if (journal)
-                journal->ops->add(journal->ctx, journal->id, hash, newest->geometry->index, ordinal);
-            bloom_layer_set_bits(newest, bit);
-            answer = BLOOM_ADDED;
-            if (__builtin_expect(twin != NULL, 0))
-                bloom_twins_pass_on(twin, filter, hash, journal);
-        }
+        answer = bloom_layer_add(newest, hash, bit, journal);
+        if (__builtin_expect(twin != NULL, 0) && answer == BLOOM_ADDED)
+            bloom_twins_pass_on(twin, filter, hash, journal);
         bloom_locks_give(&locks);
 
         if (answer != BLOOM_FULL || class->params.expansion == 0)

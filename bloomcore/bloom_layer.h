@@ -132,6 +132,46 @@ static inline void bloom_layer_set_bits(struct bloom_layer *layer, const uint64_
         atomic_fetch_or_explicit(&words[bit[i] >> 6], UINT64_C(1) << (bit[i] & 63), memory_order_seq_cst);
 }
 
+/* A place for one more item: its number, from 1. 0 when the layer has taken its capacity. */
+static inline uint64_t bloom_layer_reserve(struct bloom_layer *layer)
+{
+    uint64_t items = atomic_load_explicit(&layer->items, memory_order_relaxed);
+
+    do {
+        if (items >= layer->geometry->capacity)
+            return 0;
+    } while (!atomic_compare_exchange_weak_explicit(&layer->items, &items, items + 1, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    return items + 1;
+}
+
+/* Whether the item is in one of the layers below. */
+static inline bool bloom_layer_test_below(const struct bloom_layer *layer, struct bloom_hash hash)
+{
+    while ((layer = bloom_layer_older(layer))) {
+        if (bloom_layer_test(layer, hash))
+            return true;
+    }
+    return false;
+}
+
+/* Adds an item to the newest layer, where its bits are these, under the item's stripe. BLOOM_FULL: there is no place. */
+static inline enum bloom_add bloom_layer_add(struct bloom_layer *newest, struct bloom_hash hash,
+                                             const uint64_t bit[BLOOM_PROBE_BITS], const struct bloom_journal *journal)
+{
+    uint64_t ordinal;
+
+    if (bloom_layer_test_bits(newest, bit) || bloom_layer_test_below(newest, hash))
+        return BLOOM_PRESENT;
+    ordinal = bloom_layer_reserve(newest);
+    if (ordinal == 0)
+        return BLOOM_FULL;
+    if (journal)
+        journal->ops->add(journal->ctx, journal->id, hash, newest->geometry->index, ordinal);
+    bloom_layer_set_bits(newest, bit);
+    return BLOOM_ADDED;
+}
+
 /* ---- bloom_filter.c --------------------------------------------------------------------------------------------- */
 
 /* The slow half of an add, for an item that has just been tested and was absent: `bit` are its bits in `layer`, which
@@ -142,9 +182,6 @@ enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom
 
 /* The layer with this index, below bloom_filter_nlayers(). */
 struct bloom_layer *bloom_filter_layer_at(const struct bloom_filter *filter, unsigned index);
-
-/* A place for one more item: its number, from 1. 0 when the layer has taken its capacity. */
-uint64_t bloom_layer_reserve(struct bloom_layer *layer);
 
 /* Adds a layer on top of `full`, unless somebody else has done so; `journal` may be NULL. BLOOM_OK or why not. */
 int bloom_filter_grow(struct bloom_filter *filter, const struct bloom_layer *full, const struct bloom_journal *journal,
@@ -188,15 +225,5 @@ static inline void bloom_locks_give(const struct bloom_locks *locks)
  * journal (may be NULL) is told of the younger one's part too. */
 void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_filter *filter, struct bloom_hash hash,
                          const struct bloom_journal *journal);
-
-/* Whether the item is in one of the layers below. */
-static inline bool bloom_layer_test_below(const struct bloom_layer *layer, struct bloom_hash hash)
-{
-    while ((layer = bloom_layer_older(layer))) {
-        if (bloom_layer_test(layer, hash))
-            return true;
-    }
-    return false;
-}
 
 #endif

@@ -59,15 +59,30 @@ INLINE __m512i reduce(__m512i x, const struct modulus *modulus)
     return _mm512_min_epu64(rest, _mm512_sub_epi64(rest, modulus->bits));
 }
 
+/* base + lane * step */
+INLINE __m512i progression(uint64_t base, uint64_t step)
+{
+    const __m512i lanes = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
+
+    return _mm512_add_epi64(same(base), _mm512_mullo_epi64(lanes, same(step)));
+}
+
+/* Those of `alive` that have the bit. */
+INLINE __mmask8 test(const _Atomic uint64_t *words, __m512i bit, __mmask8 alive)
+{
+    __m512i word = _mm512_i64gather_epi64(_mm512_srli_epi64(bit, 6), (const void *)words, 8);
+
+    return _mm512_mask_test_epi64_mask(alive, word, _mm512_sllv_epi64(same(1), _mm512_and_si512(bit, same(63))));
+}
+
 TARGET void bloom_vector_bits(const struct bloom_geometry *geometry, struct bloom_hash hash,
                               uint64_t bit[BLOOM_PROBE_BITS])
 {
     bool h1_first = geometry->variant == BLOOM_KA;
     uint64_t base = h1_first ? hash.h1 : hash.h2, step = h1_first ? hash.h2 : hash.h1;
     const struct modulus modulus = modulus_of(geometry);
-    const __m512i lanes = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
     const __m512i eight_steps = same(step * LANES);
-    __m512i x = _mm512_add_epi64(same(base), _mm512_mullo_epi64(lanes, same(step)));
+    __m512i x = progression(base, step);
 
     for (unsigned i = 0, k = geometry->k; i < k; i += LANES) {
         _mm512_storeu_si512((void *)(bit + i), reduce(x, &modulus));
@@ -264,14 +279,6 @@ TARGET void bloom_vector_hash(const struct bloom_item *items, size_t n, uint64_t
  * half full a quarter is left, and its last bits take one vector instead of four. */
 #define FIRST_BITS 2
 
-/* Those of `alive` that have the bit. */
-INLINE __mmask8 test(const _Atomic uint64_t *words, __m512i bit, __mmask8 alive)
-{
-    __m512i word = _mm512_i64gather_epi64(_mm512_srli_epi64(bit, 6), (const void *)words, 8);
-
-    return _mm512_mask_test_epi64_mask(alive, word, _mm512_sllv_epi64(same(1), _mm512_and_si512(bit, same(63))));
-}
-
 TARGET uint32_t bloom_vector_query(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
                                    const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], uint32_t wanted)
 {
@@ -331,6 +338,32 @@ TARGET void bloom_vector_prefetch(const _Atomic uint64_t *words, const struct bl
     }
 }
 
+TARGET uint32_t bloom_vector_locate(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
+                                    const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n,
+                                    uint64_t bit[BLOOM_BATCH][BLOOM_PROBE_BITS])
+{
+    const struct modulus modulus = modulus_of(geometry);
+    const uint64_t *base = geometry->variant == BLOOM_KA ? h1 : h2, *steps = geometry->variant == BLOOM_KA ? h2 : h1;
+    uint32_t present = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const __m512i eight_steps = same(steps[i] * LANES);
+        __m512i x = progression(base[i], steps[i]);
+        bool all = true;
+
+        for (unsigned j = 0, k = geometry->k; j < k; j += LANES) {
+            __mmask8 ours = k - j >= LANES ? 0xff : (__mmask8)((1u << (k - j)) - 1);
+            __m512i rest = _mm512_maskz_mov_epi64(ours, reduce(x, &modulus));
+
+            _mm512_storeu_si512((void *)(bit[i] + j), rest);
+            all &= test(words, rest, ours) == ours;
+            x = _mm512_add_epi64(x, eight_steps);
+        }
+        present |= (uint32_t)all << i;
+    }
+    return present;
+}
+
 #else /* bloom_vector_enabled is never set, and nothing of this called */
 
 static bool have_instructions(void)
@@ -354,6 +387,15 @@ uint32_t bloom_vector_query(const _Atomic uint64_t *words, const struct bloom_ge
                             const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], uint32_t wanted)
 {
     (void)words, (void)geometry, (void)h1, (void)h2, (void)wanted;
+    CHECK(bloom_vector_enabled);
+    return 0;
+}
+
+uint32_t bloom_vector_locate(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
+                             const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n,
+                             uint64_t bit[BLOOM_BATCH][BLOOM_PROBE_BITS])
+{
+    (void)words, (void)geometry, (void)h1, (void)h2, (void)n, (void)bit;
     CHECK(bloom_vector_enabled);
     return 0;
 }

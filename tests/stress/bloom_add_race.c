@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bloom_batch.h"
 #include "bloom_filter.h"
 #include "rng.h"
 
@@ -28,7 +29,8 @@
 
 struct race {
     struct bloom_filter *filter;
-    struct bloom_hash items[ITEMS];
+    uint64_t keys[ITEMS];
+    struct bloom_hash items[ITEMS];  /* their hashes */
     atomic_uint winners[ITEMS];      /* BLOOM_ADDED answers */
     atomic_uint acknowledged[ITEMS]; /* answered ADDED or PRESENT to somebody */
     atomic_uint full;
@@ -63,44 +65,84 @@ static void take_answer(struct race *race, size_t i, enum bloom_add answer)
     atomic_store_explicit(&race->acknowledged[i], 1, memory_order_release);
 }
 
-/* All threads walk over the items in nearly the same order, at once, every other one through probes kept open for a few
- * items: so that the same item is added by several at the same time, and probes survive growth. */
+static void start(struct bloom_batch *batch, const struct race *race, size_t first, size_t n)
+{
+    struct bloom_item items[BLOOM_BATCH];
+
+    for (size_t i = 0; i < n; i++)
+        items[i] = (struct bloom_item){(const char *)&race->keys[first + i], sizeof(race->keys[0])};
+    bloom_batch_start(batch, race->filter, items, n);
+}
+
+/* In batches of four that are kept open for a while. */
+static void add_by_fours(struct race *race)
+{
+    struct bloom_batch batches[4];
+
+    for (size_t i = 0; i < ITEMS + 16; i += 4) {
+        for (size_t j = 0; i >= 16 && j < 4; j++)
+            take_answer(race, i - 16 + j, bloom_batch_add(&batches[i / 4 % 4], j, race->filter, NULL, NULL));
+        if (i < ITEMS)
+            start(&batches[i / 4 % 4], race, i, 4);
+    }
+}
+
+static void add_by_batches(struct race *race)
+{
+    struct bloom_batch batch;
+
+    for (size_t first = 0; first < ITEMS; first += BLOOM_BATCH) {
+        size_t n = ITEMS - first < BLOOM_BATCH ? ITEMS - first : BLOOM_BATCH;
+        enum bloom_add refused = BLOOM_PRESENT;
+        uint32_t added;
+
+        start(&batch, race, first, n);
+        for (size_t from = 0, to; from < n; from = to + 1) {
+            to = bloom_batch_add_all(&batch, from, race->filter, NULL, NULL, &added, &refused);
+            for (size_t i = from; i < to; i++)
+                take_answer(race, first + i, (enum bloom_add)(added >> i & 1));
+            if (to < n)
+                take_answer(race, first + to, refused);
+        }
+    }
+}
+
+/* All threads walk over the items in the same order, at once, one by one and in batches: so that the same item is added by
+ * several at the same time, and batches survive growth. */
 static void *add_all(void *arg)
 {
     struct worker *worker = arg;
     struct race *race = worker->race;
-    struct bloom_probe probes[4];
 
     wait_for_all(race);
-    if (worker->number % 2 == 0) {
+    if (worker->number % 3 == 0) {
         for (size_t i = 0; i < ITEMS; i++)
             take_answer(race, i, bloom_filter_add(race->filter, race->items[i], NULL));
-        return NULL;
-    }
-    for (size_t i = 0; i < ITEMS + 4; i++) {
-        if (i >= 4)
-            take_answer(race, i - 4, bloom_probe_add(&probes[i % 4], race->filter, NULL));
-        if (i < ITEMS)
-            bloom_probe_start(&probes[i % 4], race->filter, race->items[i]);
+    } else if (worker->number % 3 == 1) {
+        add_by_fours(race);
+    } else {
+        add_by_batches(race);
     }
     return NULL;
 }
+
+_Static_assert(ITEMS % 4 == 0, "as add_by_fours() takes them");
 
 /* Looks for acknowledged items and expects them to be there. */
 static void *read_all(void *arg)
 {
     struct race *race = arg;
     struct rng rng;
-    struct bloom_probe probe;
+    struct bloom_batch batch;
 
     rng_init(&rng, 1);
     while (!atomic_load(&race->done)) {
         size_t i = rng_below(&rng, ITEMS);
 
-        bloom_probe_start(&probe, race->filter, race->items[i]);
+        start(&batch, race, i, 1);
         if (atomic_load_explicit(&race->acknowledged[i], memory_order_acquire)) {
             EXPECT(bloom_filter_query(race->filter, race->items[i]), "item %zu was lost", i);
-            EXPECT(bloom_probe_query(&probe, race->filter), "item %zu was lost to a probe", i);
+            EXPECT(bloom_batch_query(&batch, race->filter) == 1, "item %zu was lost to a batch", i);
         }
     }
     return NULL;
@@ -123,8 +165,8 @@ static void run(struct bloom_pool *pool, uint64_t capacity, uint32_t expansion, 
     race->fixed = expansion == 0;
     rng_init(&rng, seed);
     for (size_t i = 0; i < ITEMS; i++) {
-        race->items[i].h1 = rng_next(&rng);
-        race->items[i].h2 = rng_next(&rng);
+        race->keys[i] = rng_next(&rng);
+        race->items[i] = murmur3_hash(&race->keys[i], sizeof(race->keys[i]));
     }
 
     EXPECT(pthread_create(&reader, NULL, read_all, race) == 0, "set-up");

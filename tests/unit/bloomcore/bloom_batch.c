@@ -113,6 +113,34 @@ static void add_to_both(struct pair *pair, struct bloom_hash hash)
     cr_assert_eq(bloom_filter_add(pair->batched, hash, NULL), bloom_filter_add(pair->single, hash, NULL));
 }
 
+static void add_one_by_one(struct pair *pair, struct bloom_batch *batch, const struct items *items)
+{
+    for (size_t i = 0; i < items->n; i++)
+        cr_assert_eq(bloom_batch_add(batch, i, pair->batched, NULL, NULL),
+                     bloom_filter_add(pair->single, hash_of(items, i), NULL));
+}
+
+/* All at once, as often as it takes to get past those that are refused. */
+static void add_all(struct pair *pair, const struct bloom_batch *batch, const struct items *items)
+{
+    for (size_t from = 0; from < items->n;) {
+        enum bloom_add refused = BLOOM_PRESENT;
+        uint32_t added = 0xdeadbeef;
+        size_t to = bloom_batch_add_all(batch, from, pair->batched, NULL, NULL, &added, &refused);
+
+        cr_assert(from <= to && to <= items->n);
+        for (size_t i = 0; i < BLOOM_BATCH; i++) {
+            if (i < from || i >= to)
+                cr_assert_not(added >> i & 1, "item %zu", i);
+            else
+                cr_assert_eq((enum bloom_add)(added >> i & 1), bloom_filter_add(pair->single, hash_of(items, i), NULL));
+        }
+        if (to < items->n)
+            cr_assert_eq(bloom_filter_add(pair->single, hash_of(items, to), NULL), refused);
+        from = to + 1;
+    }
+}
+
 static void step(struct pair *pair, struct rng *rng, enum lengths lengths, uint64_t seen)
 {
     static struct items items;
@@ -135,9 +163,10 @@ static void step(struct pair *pair, struct rng *rng, enum lengths lengths, uint6
         cr_assert_eq(answers, expected, "%zu items: %x, %x is right", items.n, answers, expected);
         if (round == 1 || rng_below(rng, 2))
             break;
-        for (size_t i = 0; i < items.n; i++)
-            cr_assert_eq(bloom_batch_add(&batch, i, pair->batched, NULL, NULL),
-                         bloom_filter_add(pair->single, hash_of(&items, i), NULL));
+        if (rng_below(rng, 2))
+            add_one_by_one(pair, &batch, &items);
+        else
+            add_all(pair, &batch, &items);
     }
 }
 
@@ -241,8 +270,14 @@ Test(bloom_batch, tells_the_journal_of_each_item_once_and_before_its_bits_are_se
         for (size_t i = 0; i < BLOOM_BATCH; i++)
             items[i] = (struct bloom_item){bytes + round * 16 + i / 2, 1};
         bloom_batch_start(&batch, pair.batched, items, BLOOM_BATCH);
-        for (size_t i = 0; i < BLOOM_BATCH; i++)
-            bloom_batch_add(&batch, i, pair.batched, &journal, NULL);
+        if (round % 2) {
+            for (size_t i = 0; i < BLOOM_BATCH; i++)
+                bloom_batch_add(&batch, i, pair.batched, &journal, NULL);
+        } else {
+            uint32_t added;
+            enum bloom_add refused;
+            bloom_batch_add_all(&batch, 0, pair.batched, &journal, NULL, &added, &refused);
+        }
     }
     cr_assert_eq(told.n, bloom_filter_items(pair.batched));
     cr_assert_eq(told.n, 40);

@@ -219,6 +219,15 @@ Test(bloom_vector, finds_what_the_scalar_code_finds)
             }
             present |= (uint32_t)all << i;
         }
+        size_t n = 1 + rng_below(&rng, BLOOM_BATCH);
+        uint64_t bit[BLOOM_BATCH][BLOOM_PROBE_BITS];
+        uint32_t located = bloom_vector_locate(words, &geometry, h1, h2, n, bit), first_n = (uint32_t)((UINT64_C(1) << n) - 1);
+        cr_assert_eq(located & wanted, present & first_n, "round %u", round);
+        for (size_t i = 0; i < n; i++) {
+            struct bloom_walk walk = bloom_walk_start(&geometry, (struct bloom_hash){h1[i], h2[i]});
+            for (unsigned j = 0; j < k; j++)
+                cr_assert_eq(bit[i][j], bloom_walk_next(&walk));
+        }
         bloom_vector_prefetch(words, &geometry, h1, h2, 1 + rng_below(&rng, BLOOM_BATCH), k);
         cr_assert_eq(bloom_vector_query(words, &geometry, h1, h2, wanted), present, "round %u", round);
         free((void *)words);

@@ -422,6 +422,17 @@ static void remove_drafts(struct store *store)
     }
 }
 
+/* The process that has put the MANIFEST there may have been killed before this. What is done from here on to the files that it
+ * names could else be on the disk without it. */
+static int sync_manifest(struct store *store, struct errbuf *err)
+{
+    int rc = store->fs->sync_dir(store->fs->ctx, store->dir);
+
+    if (rc != 0)
+        errbuf_set(err, "%s: cannot sync: %s", store->dir, strerror(-rc));
+    return rc;
+}
+
 int store_open(const char *dir, const struct store_options *options, struct store **store_out, struct errbuf *err)
 {
     struct store *store = calloc(1, sizeof(*store));
@@ -446,6 +457,8 @@ int store_open(const char *dir, const struct store_options *options, struct stor
         rc = open_manifest(store, err);
     if (rc == 0)
         rc = check_devices(store, err);
+    if (rc == 0)
+        rc = sync_manifest(store, err);
     if (rc != 0) {
         store_close(store);
         return rc;

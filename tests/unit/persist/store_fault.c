@@ -261,6 +261,60 @@ Test(store_fault, a_crash_at_any_moment_of_a_save_leaves_the_old_or_the_new_save
     crash_fs_destroy(base);
 }
 
+/* The process is killed in a save, and the next one starts on what the system has in memory; then the machine stops, during the
+ * start or after it. What a start has loaded is there again. */
+static void kill_start_and_crash(const struct crash_fs *base, uint64_t old_digest, size_t at, size_t start_ops, bool *hit_out)
+{
+    struct run run;
+    struct rig rig;
+    struct store *store;
+    struct errbuf err = {{0}};
+
+    run_start(&run, base);
+    run_save(&run, at, FAULT_ERROR, -EIO, true);
+    *hit_out = run.fault.hit;
+    store_close(run.store);
+    run.store = NULL;
+
+    fault_fs_init(&run.fault, crash_fs_ops(run.fs));
+    if (start_ops)
+        fault_fs_arm(&run.fault, start_ops, FAULT_ERROR, -EIO, true);
+    rig_init(&rig);
+    int rc = rig_load(&rig, DIR, &run.fault.ops, 1, &store, &err);
+    struct state state = {rig_digest(&rig), rig.loaded.quarantined};
+    if (rc == 0)
+        store_close(store);
+    rig_deinit(&rig);
+    cr_assert(start_ops || rc == 0, "%s: %s", run.what, err.text);
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        enum crash_mode mode = seed < CRASH_RANDOM ? (enum crash_mode)seed : CRASH_RANDOM;
+        struct crash_fs *after = crash_fs_after(run.fs, mode, at * 1000 + start_ops * 20 + seed);
+        struct state second = load_state(crash_fs_ops(after), run.what);
+        if (!start_ops)
+            cr_assert(second.digest == state.digest && second.quarantined == state.quarantined,
+                      "%s: what the start had loaded is not there after mode %d, seed %d", run.what, (int)mode, (int)seed);
+        cr_assert(is_new(second, run.new_digest) || is_old(second, old_digest), "%s, start %zu: mode %d, seed %d: neither old nor new",
+                  run.what, start_ops, (int)mode, (int)seed);
+        crash_fs_destroy(after);
+    }
+    run_end(&run);
+}
+
+Test(store_fault, what_a_start_after_a_kill_has_found_stays, .timeout = 300)
+{
+    uint64_t old_digest;
+    struct crash_fs *base = make_base(&old_digest);
+
+    for (size_t at = 1, hit = 1; hit; at++) {
+        bool was_hit;
+        kill_start_and_crash(base, old_digest, at, 0, &was_hit);
+        for (size_t ops = 1 + at % 7; ops < 60; ops += 7)
+            kill_start_and_crash(base, old_digest, at, ops, &was_hit);
+        hit = was_hit;
+    }
+    crash_fs_destroy(base);
+}
+
 /* The same for a save that syncs everything at once, because it has many filters. */
 Test(store_fault, a_crash_during_a_save_of_many_filters_leaves_the_old_or_the_new_save, .timeout = 300)
 {

@@ -179,8 +179,11 @@ static bool end(struct main_loop *ml, const struct shutdown_request *request, st
         uv_signal_stop(&ml->sigterm);
         uv_signal_stop(&ml->sigint);
     }
+    /* At once: on a disk that hangs it is the last that the operator reads. */
     if (save)
-        log_notice(&server->log, "saving before the end");
+        log_notice(&server->log, "saving before the end; a second signal ends it at once, with the save before and what the log has");
+    else if (server_journal(server) && journal_records(server_journal(server)))
+        log_notice(&server->log, "waiting until the disk has all of the log; a second signal ends it at once, with what it has");
     bool ends = !save || save_at_the_end(ml, request->force, err);
     if (ends) {
         gate_close(server, &gate);

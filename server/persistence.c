@@ -67,12 +67,7 @@ int persistence_start(struct server *server, const struct journal_start *from)
 
 void persistence_stop(struct server *server)
 {
-    struct journal *journal = atomic_exchange(&server->journal, NULL);
-    struct journal_info info;
-    if (!journal)
-        return;
-    journal_info(journal, &info);
-    journal_destroy(journal);
+    journal_destroy(atomic_exchange(&server->journal, NULL));
 }
 
 void persistence_apply(struct server *server, const struct config *old, const struct config *now)

@@ -1,10 +1,12 @@
 /* What several starts in a row make of one log: of what an earlier process left out, numbered anew or could not finish. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "client.h"
@@ -196,4 +198,45 @@ DAEMON_TEST(daemon_under_test, log_starts, switched_on_and_off_and_killed)
         daemon_kill(&daemon_under_test);
     }
     daemon_start(&daemon_under_test, always);
+}
+
+/* ---- the end -------------------------------------------------------------------------------------------------------- */
+
+/* On a disk that hangs an end cannot come as it should. The log says at once what is waited for and what can be done, and that is
+ * so: a second signal ends the daemon, and what had been answered for is there. */
+static void end_on_a_disk_that_hangs(const char *const *args, const char *text)
+{
+    int status;
+    disk_attach();
+    daemon_start(&daemon_under_test, args);
+    redisContext *client = client_open(PORT);
+    expect(client, ":1", "BF.ADD f before");
+    expect(client, "[:1,:0]", "WAITAOF 1 0 0");
+    disk->delay_ms = 3600 * 1000;
+    expect(client, ":1", "BF.ADD f after");
+    redisFree(client);
+    cr_assert_eq(kill(daemon_under_test.pid, SIGTERM), 0);
+    daemon_wait_output(&daemon_under_test, text);
+    cr_assert_eq(waitpid(daemon_under_test.pid, &status, WNOHANG), 0, "it has ended without waiting");
+    cr_assert_eq(kill(daemon_under_test.pid, SIGTERM), 0);
+    cr_assert_eq(waitpid(daemon_under_test.pid, &status, 0), daemon_under_test.pid);
+    cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM, "status %x", (unsigned)status);
+    daemon_under_test.pid = 0;
+    disk->delay_ms = 0;
+    daemon_start(&daemon_under_test, always);
+    client = client_open(PORT);
+    expect(client, ":1", "BF.EXISTS f before");
+    redisFree(client);
+}
+
+DAEMON_TEST(daemon_under_test, log_starts, a_second_signal_ends_a_save_on_a_disk_that_hangs)
+{
+    const char *const args[] = {"--save", "3600 1", NULL};
+    end_on_a_disk_that_hangs(args, "saving before the end; a second signal ends it at once");
+}
+
+DAEMON_TEST(daemon_under_test, log_starts, a_second_signal_ends_the_wait_for_the_log_on_a_disk_that_hangs)
+{
+    const char *const args[] = {"--save", "", NULL};
+    end_on_a_disk_that_hangs(args, "waiting until the disk has all of the log; a second signal ends it at once");
 }

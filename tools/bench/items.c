@@ -110,14 +110,21 @@ static uint64_t hex_digits(uint32_t number)
     return v + UINT64_C(0x3030303030303030) + letters * ('a' - '0' - 10);
 }
 
-size_t items_bytes(const struct items *items, uint64_t number, char *out)
+size_t items_size(const struct items *items, uint64_t number)
 {
     unsigned span = items->options.max_size - items->options.min_size + 1;
-    unsigned size = items->options.min_size + (span > 1 ? (unsigned)(mix(number) % span) : 0);
+    return items->options.min_size + (span > 1 ? (unsigned)(mix(number) % span) : 0);
+}
+
+size_t items_bytes(const struct items *items, uint64_t number, char *out)
+{
+    size_t size = items_size(items, number);
     /* The low digits first, so that short items differ as long as they can. */
     uint64_t digits[2] = {htole64(hex_digits((uint32_t)number)), htole64(hex_digits((uint32_t)(number >> 32)))};
 
-    if (size <= 16) {
+    if (size == 16) { /* as a rule: two stores */
+        memcpy(out, digits, 16);
+    } else if (size < 16) {
         memcpy(out, digits, size);
     } else {
         memcpy(out, digits, 16);

@@ -40,6 +40,9 @@ void items_init(struct items *items, const struct items_options *options, unsign
 /* The number of the next item. */
 uint64_t items_next(struct items *items);
 
+/* How many bytes an item has. */
+size_t items_size(const struct items *items, uint64_t number);
+
 /* Writes the bytes of an item to `out`, which has room for max_size; returns their number. */
 size_t items_bytes(const struct items *items, uint64_t number, char *out);
 

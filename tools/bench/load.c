@@ -113,7 +113,8 @@ static int flush(struct worker *worker, struct client *client)
 static void put_request(struct worker *worker, struct client *client, uint64_t due)
 {
     const struct load_options *options = worker->run->options;
-    client->due[(client->oldest + client->under_way) % options->pipeline] = due;
+    unsigned place = client->oldest + client->under_way;
+    client->due[place < options->pipeline ? place : place - options->pipeline] = due;
     client->under_way++;
     client->out_end += request_write(options->request, &worker->items, client->out + client->out_end);
     if (worker->requests_left != UINT64_MAX)
@@ -149,7 +150,7 @@ static int take_replies(struct worker *worker, struct client *client, uint64_t *
     for (uint64_t left = replies; left;) { /* requests of one batch have one time: recorded at once */
         uint64_t due = client->due[client->oldest], same = 0;
         while (same < left && client->due[client->oldest] == due) {
-            client->oldest = (client->oldest + 1) % worker->run->options->pipeline;
+            client->oldest = client->oldest + 1 == worker->run->options->pipeline ? 0 : client->oldest + 1;
             same++;
         }
         left -= same;

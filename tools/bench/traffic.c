@@ -60,6 +60,15 @@ static void add_literal(struct builder *b, const char *text, size_t len)
     last->len += (uint32_t)len;
 }
 
+static void add_bulk(struct builder *b, const char *bytes, size_t len)
+{
+    char head[32];
+    int n = snprintf(head, sizeof(head), "$%zu\r\n", len);
+    add_literal(b, head, (size_t)n);
+    add_literal(b, bytes, len);
+    add_literal(b, "\r\n", 2);
+}
+
 static void add_word(struct builder *b, const char *word, size_t len, unsigned batch)
 {
     if (len == 6 && memcmp(word, "{item}", 6) == 0) {
@@ -70,13 +79,12 @@ static void add_word(struct builder *b, const char *word, size_t len, unsigned b
             add_part(b, PART_ITEM);
         b->t->items += batch;
     } else if (len == 8 && memcmp(word, "{filter}", 8) == 0) {
-        add_part(b, PART_FILTER);
+        if (b->t->nfilters > 1)
+            add_part(b, PART_FILTER);
+        else
+            add_bulk(b, b->t->filter, strlen(b->t->filter));
     } else {
-        char head[32];
-        int n = snprintf(head, sizeof(head), "$%zu\r\n", len);
-        add_literal(b, head, (size_t)n);
-        add_literal(b, word, len);
-        add_literal(b, "\r\n", 2);
+        add_bulk(b, word, len);
     }
 }
 
@@ -126,38 +134,45 @@ void request_template_deinit(struct request_template *t)
     *t = (struct request_template){0};
 }
 
-void request_filter_name(const struct request_template *t, uint64_t n, char *out, size_t size)
-{
-    if (t->nfilters > 1)
-        snprintf(out, size, "%.*s:%llu", NAME_MAX_SIZE - 32, t->filter, (unsigned long long)n);
-    else
-        snprintf(out, size, "%.*s", NAME_MAX_SIZE - 32, t->filter);
-}
-
-/* "$<n>\r\n" in front of what has been written behind room for it. */
-static char *write_bulk(char *out, const char *bytes, size_t len)
+/* Writes the decimal digits of a number. */
+static char *write_number(char *out, uint64_t number)
 {
     char digits[20];
     unsigned n = 0;
-    size_t rest = len;
     do
-        digits[n++] = (char)('0' + rest % 10);
-    while (rest /= 10);
-    *out++ = '$';
+        digits[n++] = (char)('0' + number % 10);
+    while (number /= 10);
     while (n)
         *out++ = digits[--n];
-    *out++ = '\r';
-    *out++ = '\n';
-    memcpy(out, bytes, len);
-    out += len;
-    *out++ = '\r';
-    *out++ = '\n';
     return out;
+}
+
+/* "$<len>\r\n", and "\r\n" behind the bytes, which belong where the result points to. */
+static char *open_bulk(char *out, size_t len)
+{
+    *out++ = '$';
+    out = write_number(out, len);
+    memcpy(out, "\r\n", 2);
+    memcpy(out + 2 + len, "\r\n", 2);
+    return out + 2;
+}
+
+/* Filter `n` of several. */
+static char *write_filter_name(const struct request_template *t, uint64_t n, char *out)
+{
+    char name[NAME_MAX_SIZE], *end = name + strnlen(t->filter, NAME_MAX_SIZE - 24);
+    memcpy(name, t->filter, (size_t)(end - name));
+    *end++ = ':';
+    end = write_number(end, n);
+    size_t len = (size_t)(end - name);
+    out = open_bulk(out, len);
+    memcpy(out, name, len);
+    return out + len + 2;
 }
 
 size_t request_write(const struct request_template *t, struct items *items, char *out)
 {
-    char *start = out, bytes[ITEM_MAX_SIZE];
+    char *start = out;
 
     for (size_t i = 0; i < t->nparts; i++) {
         const struct request_part *part = &t->parts[i];
@@ -165,12 +180,11 @@ size_t request_write(const struct request_template *t, struct items *items, char
             memcpy(out, t->literal + part->offset, part->len);
             out += part->len;
         } else if (part->kind == PART_ITEM) {
-            size_t len = items_bytes(items, items_next(items), bytes);
-            out = write_bulk(out, bytes, len);
+            uint64_t number = items_next(items);
+            out = open_bulk(out, items_size(items, number));
+            out += items_bytes(items, number, out) + 2;
         } else {
-            char name[NAME_MAX_SIZE];
-            request_filter_name(t, t->nfilters > 1 ? items_random(items) % t->nfilters : 0, name, sizeof(name));
-            out = write_bulk(out, name, strlen(name));
+            out = write_filter_name(t, items_random(items) % t->nfilters, out);
         }
     }
     return (size_t)(out - start);

@@ -36,9 +36,6 @@ void request_template_deinit(struct request_template *t);
 /* Writes the next request, at most max_size bytes; returns their number. */
 size_t request_write(const struct request_template *t, struct items *items, char *out);
 
-/* The name of filter `n` as a NUL-terminated text. */
-void request_filter_name(const struct request_template *t, uint64_t n, char *out, size_t size);
-
 /* ---- replies
  * --------------------------------------------------------------------------------------------------------- */
 

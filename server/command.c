@@ -212,10 +212,23 @@ size_t command_slice(struct command_ctx *ctx, size_t n, size_t *first_out)
 {
     size_t first = ctx->slice ? ctx->slice->done : 0, items = n - first;
     *first_out = first;
-    if (ctx->slice && items > COMMAND_SLICE) {
-        items = COMMAND_SLICE;
+    if (ctx->slice && items > ctx->slice_items) {
+        items = ctx->slice_items;
         ctx->slice->done = first + items;
         ctx->later = true;
     }
     return items;
+}
+
+#define SLICE_NS UINT64_C(200000)
+
+/* Down at once, up by doubling: a filter whose pages are being touched for the first time goes on being slow. */
+size_t command_slice_items(size_t now, size_t items, uint64_t took_ns)
+{
+    if (items < COMMAND_SLICE_MIN)
+        return now;
+    uint64_t right = SLICE_NS * items / (took_ns + 1);
+    if (right > 2 * now)
+        right = 2 * now;
+    return right < COMMAND_SLICE_MIN ? COMMAND_SLICE_MIN : right < COMMAND_SLICE ? (size_t)right : COMMAND_SLICE;
 }

@@ -25,10 +25,15 @@ struct command;
 
 /* ---- commands with very many arguments ------------------------------------------------------------------------------- */
 
-/* A command with more arguments than this is run in slices, between which other clients are served: its handler does at most
- * so many items per call, beginning with number `done`, and sets ctx->later until it is through. What it writes is kept
- * apart until then. A slice is some hundred microseconds of work. NULL instead of a slice: do all at once. */
-#define COMMAND_SLICE 2048
+/* A command with more arguments than COMMAND_SLICE is run in slices, between which other clients are served: its handler does
+ * at most ctx->slice_items per call, beginning with number `done`, and sets ctx->later until it is through. What it writes is
+ * kept apart until then. NULL instead of a slice: do all at once.
+ *
+ * A slice is to be some hundred microseconds of work, and how many items that is differs: each first touch of a page of a
+ * new large filter costs microseconds, seven of them per item. So the worker measures (command_slice_items()): from
+ * COMMAND_SLICE items down to COMMAND_SLICE_MIN, and commands are sliced from so many arguments on. */
+#define COMMAND_SLICE     2048
+#define COMMAND_SLICE_MIN 32
 
 struct command_slice {
     size_t done;   /* items done so far; 0 in the first call */
@@ -42,6 +47,9 @@ struct command_slice {
 struct command_ctx;
 size_t command_slice(struct command_ctx *ctx, size_t n, size_t *first_out);
 
+/* How many items the next slices have, when `items` of a command took `took_ns` and the slices had `now` so far. */
+size_t command_slice_items(size_t now, size_t items, uint64_t took_ns);
+
 /* ---- the context of one call ---------------------------------------------------------------------------------------- */
 
 struct command_ctx {
@@ -54,6 +62,7 @@ struct command_ctx {
     struct reply *reply;
     struct journal_ring *ring;         /* where adds are noted; NULL: nowhere (journal.h) */
     struct command_slice *slice;       /* NULL: all at once */
+    size_t slice_items;                /* of each slice, at most */
     bool later;                        /* set by a handler that has replied nothing and made its connection wait: it is
                                           called again with the same arguments */
 };

@@ -140,7 +140,7 @@ static void reject_write(struct conn *conn, const struct command *command)
 static bool reserve_room(struct conn *conn, const struct resp_command *cmd, const struct command *command)
 {
     struct worker *worker = conn->worker;
-    size_t n = cmd->argc > COMMAND_SLICE && !conn->in_exec ? COMMAND_SLICE : cmd->argc;
+    size_t n = cmd->argc > COMMAND_SLICE && !conn->in_exec ? COMMAND_SLICE : cmd->argc; /* of any slice, at most */
     return !worker->ring || !(command->flags & CMD_WRITE) || ring_reserve(worker->ring, 2 * n) == 0;
 }
 
@@ -205,13 +205,41 @@ static void take_sliced_reply(struct conn *conn)
     conn->slice_of = NULL;
 }
 
+/* What has begun in slices goes on so, also if slices have become longer than the command. */
+static bool runs_in_slices(const struct conn *conn, const struct resp_command *cmd)
+{
+    return !conn->in_exec && (cmd->argc > conn->worker->slice_items || conn->slice_of);
+}
+
+#define SLOW_SHARE 4 /* slices of slow items get this part of the time that others want as well */
+
+static void note_slice(struct worker *worker, size_t items, uint64_t start_ns, uint64_t took_ns)
+{
+    worker->slice_items = command_slice_items(worker->slice_items, items, took_ns);
+    if (items < COMMAND_SLICE_MIN)
+        return;
+    worker->slice_resume_ns = start_ns + SLOW_SHARE * took_ns;
+    worker->slice_reads = atomic_load_explicit(&worker->stats.reads_processed, memory_order_relaxed);
+}
+
+/* Adds to a filter whose pages have not been touched yet would take nearly all of the worker's time, round by round, while
+ * each of the other clients gets one command through. */
+static bool slice_has_to_wait(const struct conn *conn)
+{
+    const struct worker *worker = conn->worker;
+    return conn->slice_of && worker->slice_items < COMMAND_SLICE &&
+           atomic_load_explicit(&worker->stats.reads_processed, memory_order_relaxed) != worker->slice_reads &&
+           timing_now_ns() < worker->slice_resume_ns;
+}
+
 /* Runs a command's handler. true: it has to be called again. */
 static bool run(struct conn *conn, const struct resp_command *cmd, const struct command *command)
 {
     struct worker *worker = conn->worker;
     size_t counter = command_index(command);
     struct reply slice_reply = {.buf = &conn->slice_out, .version = conn->reply.version};
-    bool sliced = cmd->argc > COMMAND_SLICE && !conn->in_exec;
+    bool sliced = runs_in_slices(conn, cmd);
+    size_t done = conn->slice.done;
     struct command_ctx ctx = {
         .server = worker->server,
         .worker = worker,
@@ -221,6 +249,7 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
         .args = cmd,
         .reply = sliced ? &slice_reply : &conn->reply,
         .slice = sliced ? &conn->slice : NULL,
+        .slice_items = worker->slice_items,
         .ring = worker->ring,
     };
     size_t before = buf_len(&conn->out);
@@ -228,7 +257,9 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
         conn->slice_out.cap = conn->out.cap;
     uint64_t start_ns = timing_now_ns();
     command->handler(&ctx);
-    uint64_t took_ns = conn->later_ns + timing_now_ns() - start_ns;
+    uint64_t slice_ns = timing_now_ns() - start_ns, took_ns = conn->later_ns + slice_ns;
+    if (!(conn->waits & CONN_WAITS_JOB))
+        note_slice(worker, (ctx.later ? conn->slice.done : cmd->argc) - done, start_ns, slice_ns);
     conn->later_ns = ctx.later ? took_ns : 0;
     if (ctx.later) {
         conn->slice_of = sliced ? command : NULL;
@@ -368,6 +399,8 @@ static enum dispatch_result dispatch_row(struct conn *conn, const struct resp_co
         transaction_queue(conn, command, cmd);
         return DISPATCH_DONE;
     }
+    if (slice_has_to_wait(conn))
+        return DISPATCH_LATER;
     atomic_store_explicit(&conn->session.command, command->full_name, memory_order_relaxed);
     if (command->handler == cmd_reset) {
         transaction_end(conn);

@@ -471,6 +471,7 @@ int worker_start(struct worker **worker_out, struct server *server, unsigned ind
     worker->counter_bf_exists = counter_of("bf.exists");
     worker->counter_bf_add = counter_of("bf.add");
     worker->arena = malloc(WORKER_ARENA_SIZE);
+    worker->slice_items = COMMAND_SLICE;
     worker->stats.usage = usage_create();
     int err = worker->arena && worker->stats.usage ? uv_loop_init(&worker->loop) : -ENOMEM;
     if (err) {

@@ -92,6 +92,9 @@ struct worker {
     enum pause paused;            /* CLIENT PAUSE; likewise */
     bool no_window_query;         /* so BF.EXISTS has to go through all checks */
     bool no_window_add;           /* so BF.ADD has to */
+    size_t slice_items;           /* of commands that run in slices: command_slice_items() */
+    uint64_t slice_resume_ns;     /* while that is few: when the next slice may begin, if there is other input */
+    uint64_t slice_reads;         /* stats.reads_processed after the last slice */
     struct resp_limits limits;    /* the settings, copied once per iteration */
     struct resp_limits limits_noauth;
     size_t high_water;

@@ -180,6 +180,18 @@ Test(commands, flags_categories_and_keys_agree)
 
 /* ---- reading arguments ------------------------------------------------------------------------------------------------------ */
 
+/* Slow items make short slices at once, fast ones long ones by and by; a few items say nothing. */
+Test(commands, slices_are_as_long_as_items_are_fast)
+{
+    size_t slice = command_slice_items(COMMAND_SLICE, 1000, 10000000); /* 10 us each */
+    cr_assert_eq(slice, COMMAND_SLICE_MIN);
+    cr_assert_eq(command_slice_items(slice, COMMAND_SLICE_MIN - 1, 1), slice);
+    cr_assert_eq(command_slice_items(slice, slice, 10000), 2 * slice);
+    cr_assert_eq(command_slice_items(COMMAND_SLICE, COMMAND_SLICE, 100000), COMMAND_SLICE);
+    cr_assert_eq(command_slice_items(COMMAND_SLICE, 500, 200000 - 1), 500);
+    cr_assert_eq(command_slice_items(COMMAND_SLICE_MIN, 1000000, 0), 2 * COMMAND_SLICE_MIN);
+}
+
 Test(slice, integers_are_read_as_redis_reads_them)
 {
     static const struct {

@@ -16,6 +16,7 @@
 #define HUGE_PAGE ((size_t)2 << 20)
 #define LEAD      ((size_t)64 << 10) /* in front of the words; a multiple of every page size in use, as all lengths are */
 #define PASSES    4                  /* over a mapping: one to populate, then some to collapse, as a page can be busy */
+#define UNMAP     HUGE_PAGE          /* bytes at once: 0.2 ms */
 #define LOOKS     32                 /* unused mappings that one call looks at */
 #define SAMPLE    (4 * HUGE_PAGE)    /* what is looked at to see whether a mapping is in use */
 
@@ -137,6 +138,17 @@ _Atomic uint64_t *bloom_words_alloc(struct bloom_maps *maps, uint64_t nwords)
     return calloc((size_t)nwords, sizeof(_Atomic uint64_t));
 }
 
+/* Whoever maps memory meanwhile, or touches some for the first time, may have to wait for the end of a system call that unmaps:
+ * for 4 GB at once, half a second. From the end on, so that the rest remains one mapping. */
+static void unmap_slowly(char *start, size_t len)
+{
+    while (len > 0) {
+        size_t piece = len % UNMAP ? len % UNMAP : UNMAP;
+        len -= piece;
+        munmap(start + len, piece);
+    }
+}
+
 void bloom_words_free(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords)
 {
     if (!words)
@@ -146,7 +158,7 @@ void bloom_words_free(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t
         return;
     }
     leave_ring(maps, map_of(words));
-    munmap((char *)words - LEAD, LEAD + mapped_length(nwords));
+    unmap_slowly((char *)words - LEAD, LEAD + mapped_length(nwords));
 }
 
 void bloom_words_fill(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords)

@@ -11,13 +11,21 @@ static int64_t monotonic_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-struct entry *entry_alloc(enum entry_kind kind, struct slice name, size_t body)
+/* The sanitizers know what malloc() gave, and find what is used after it was freed. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SLAB_LIMIT 0
+#else
+#define SLAB_LIMIT SLAB_MAX_SIZE
+#endif
+
+struct entry *entry_alloc(struct slab *slab, enum entry_kind kind, struct slice name, size_t body)
 {
-    size_t padded = (name.len + 7) & ~(size_t)7;
-    struct entry *entry = calloc(1, sizeof(*entry) + padded + body);
+    size_t size = sizeof(struct entry) + ((name.len + 7) & ~(size_t)7) + body;
+    bool in_slab = size <= SLAB_LIMIT;
+    struct entry *entry = in_slab ? slab_alloc(slab, size) : calloc(1, size);
     if (!entry)
         return NULL;
-    atomic_init(&entry->state, (uint32_t)kind << ENTRY_KIND_SHIFT);
+    atomic_init(&entry->state, (uint32_t)kind << ENTRY_KIND_SHIFT | (in_slab ? ENTRY_SLAB : 0));
     atomic_init(&entry->used, entry_stamp(monotonic_ms()));
     entry->name_len = (uint16_t)name.len;
     if (name.len)
@@ -77,11 +85,19 @@ static bool entry_pinned(const struct entry *entry)
     return atomic_load(&entry->state) >= ENTRY_PIN_ONE;
 }
 
+void entry_discard(struct entry *entry)
+{
+    if (entry && (atomic_load_explicit(&entry->state, memory_order_relaxed) & ENTRY_SLAB))
+        slab_free(entry);
+    else
+        free(entry);
+}
+
 static void entry_free(struct entry *entry)
 {
     if (entry_kind(entry) == ENTRY_FILTER)
         bloom_filter_deinit(entry_body(entry));
-    free(entry);
+    entry_discard(entry);
 }
 
 int entry_reclaim(void *object)
@@ -101,6 +117,6 @@ int entry_reclaim_alias(void *object)
     struct entry *alias = object;
     if (entry_pinned(alias))
         return 1;
-    free(alias);
+    entry_discard(alias);
     return 0;
 }

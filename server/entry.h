@@ -10,6 +10,7 @@
 #define BLOOMERY_ENTRY_H
 
 #include "registry.h"
+#include "slab.h"
 
 enum entry_kind { ENTRY_FILTER, ENTRY_QUARANTINED, ENTRY_ALIAS };
 
@@ -17,6 +18,7 @@ enum entry_kind { ENTRY_FILTER, ENTRY_QUARANTINED, ENTRY_ALIAS };
 
 #define ENTRY_DIRTY   UINT32_C(1)        /* changed since the last save took it */
 #define ENTRY_GONE    UINT32_C(2)        /* removed from the registry while a walk was under way */
+#define ENTRY_SLAB    UINT32_C(16)       /* in the registry's slab, otherwise from malloc() */
 #define ENTRY_PIN_ONE UINT32_C(256)      /* the pins are counted in the upper 24 bits */
 
 static inline enum entry_kind entry_kind(const struct entry *entry)
@@ -25,7 +27,10 @@ static inline enum entry_kind entry_kind(const struct entry *entry)
 }
 
 /* A clean entry without an id, with room for `body` zero bytes behind the name, or NULL. */
-struct entry *entry_alloc(enum entry_kind kind, struct slice name, size_t body);
+struct entry *entry_alloc(struct slab *slab, enum entry_kind kind, struct slice name, size_t body);
+
+/* Frees one that nobody has seen, NULL is fine; what its body owns is the caller's. */
+void entry_discard(struct entry *entry);
 
 static inline struct slice entry_name(const struct entry *entry)
 {

@@ -25,8 +25,10 @@ static uint64_t random_seed(void)
 int registry_create(struct registry **registry_out, struct bloom_pool *pool, struct reclaimer *reclaimer)
 {
     struct registry *r = calloc(1, sizeof(*r));
-    if (!r)
+    if (!r || !(r->slab = slab_create())) {
+        free(r);
         return -ENOMEM;
+    }
     r->pool = pool;
     r->env = (struct table_env){.reclaimer = reclaimer, .seed = random_seed()};
     r->next_id = 1;
@@ -50,6 +52,7 @@ void registry_destroy(struct registry *r)
     expiry_heap_deinit(&r->expiring);
     pthread_cond_destroy(&r->due_changed);
     pthread_mutex_destroy(&r->lock);
+    slab_destroy(r->slab);
     free(r);
 }
 
@@ -100,13 +103,18 @@ size_t registry_quarantined(const struct registry *r)
     return atomic_load_explicit(&r->quarantined, memory_order_relaxed);
 }
 
+uint64_t registry_slab_bytes(const struct registry *r)
+{
+    return slab_bytes(r->slab);
+}
+
 uint64_t registry_index_bytes(const struct registry *r)
 {
     uint64_t bytes = sizeof(*r);
     for (unsigned i = 0; i < SHARD_COUNT; i++) {
         const struct table *table = atomic_load_explicit(&r->shards[i], memory_order_acquire);
         if (table)
-            bytes += sizeof(*table) + (table_mask(table) + 1) * sizeof(table->slots[0]);
+            bytes += sizeof(*table) + table->size * sizeof(table->slots[0]);
     }
     return bytes;
 }
@@ -136,9 +144,8 @@ void registry_prefetch_entry(const struct registry *r, uint64_t hash)
     struct table *table = registry_table(r, hash);
     if (!table)
         return;
-    uint64_t mask = table_mask(table);
     uint64_t slot;
-    for (uint64_t i = table_home(table, hash);; i = (i + 1) & mask) {
+    for (uint64_t i = table_home(table, hash);; i = table_next(table, i)) {
         slot = atomic_load_explicit(&table->slots[i], memory_order_relaxed);
         if (slot == SLOT_EMPTY)
             return;

@@ -5,8 +5,8 @@
  * never shows a moment at which neither name exists, a replaced filter is replaced by one store.
  *
  * Structure: an open-addressing table per shard (4096 shards by the top bits of the name's hash) whose slots are 8
- * bytes: a pointer and a 16-bit tag. Our own instead of liburcu's hash table because a slot's address follows from the
- * hash, so that the cache misses of pipelined look-ups can be overlapped (registry_prefetch), because it takes 11 to 21
+ * bytes: a pointer and a 19-bit tag. Our own instead of liburcu's hash table because a slot's address follows from the
+ * hash, so that the cache misses of pipelined look-ups can be overlapped (registry_prefetch), because it takes 10 to 13
  * bytes per filter instead of 32 and more, and because a sweep in the order of hashes gives SCAN a cursor that survives
  * resizing and never returns a name twice.
  *
@@ -104,6 +104,8 @@ void registry_unpin(struct entry *entry);
 size_t registry_count(const struct registry *registry); /* filters, quarantined ones included, and those that have
                                                          * expired but are not removed yet */
 size_t registry_quarantined(const struct registry *registry);
+uint64_t registry_slab_bytes(const struct registry *registry); /* memory of small filters, their bits and names: it is not
+                                                                * from the heap */
 uint64_t
 registry_index_bytes(const struct registry *registry); /* memory of the table of names; names and entries not counted */
 

@@ -25,7 +25,7 @@ static void note_removed(struct registry *r, const struct entry *owner)
 /* Defers the freeing of a table that has been taken out, and of its entries. */
 void registry_reclaim_table(struct registry *r, struct table *table)
 {
-    for (uint64_t i = 0; i <= table_mask(table); i++) {
+    for (uint64_t i = 0; i < table->size; i++) {
         uint64_t slot = atomic_load_explicit(&table->slots[i], memory_order_relaxed);
         if (!slot_holds_entry(slot))
             continue;
@@ -131,33 +131,33 @@ int registry_create_filter(struct registry *r, struct slice name, uint64_t id, s
 {
     if (!name_fits(name, err))
         return REGISTRY_REFUSED;
-    struct entry *entry = entry_alloc(ENTRY_FILTER, name, bloom_filter_bytes(class));
+    struct entry *entry = entry_alloc(r->slab, ENTRY_FILTER, name, bloom_filter_bytes(class));
     if (!entry)
         return -ENOMEM;
     int status = bloom_filter_init(entry_body(entry), class, err);
     if (status) {
-        free(entry);
+        entry_discard(entry);
         return status < 0 ? status : REGISTRY_LIMIT;
     }
     entry_mark_dirty(entry);
     status = registry_insert(r, entry, id, entry_out);
     if (status != REGISTRY_OK) {
         bloom_filter_deinit(entry_body(entry));
-        free(entry);
+        entry_discard(entry);
     }
     return status;
 }
 
 int registry_create_quarantined(struct registry *r, struct slice name, uint64_t id, const char *reason)
 {
-    struct entry *entry = entry_alloc(ENTRY_QUARANTINED, name, strlen(reason) + 1);
+    struct entry *entry = entry_alloc(r->slab, ENTRY_QUARANTINED, name, strlen(reason) + 1);
     if (!entry)
         return -ENOMEM;
     strcpy(entry_body(entry), reason);
     struct entry *existing;
     int status = registry_insert(r, entry, id, &existing);
     if (status != REGISTRY_OK)
-        free(entry);
+        entry_discard(entry);
     return status;
 }
 
@@ -231,7 +231,7 @@ int registry_rename(struct registry *r, struct slice from, struct slice to, bool
 {
     if (!name_fits(to, err))
         return REGISTRY_REFUSED;
-    struct entry *alias = registry_alias(to, NULL);
+    struct entry *alias = registry_alias(r, to, NULL);
     if (!alias)
         return -ENOMEM;
 
@@ -240,7 +240,7 @@ int registry_rename(struct registry *r, struct slice from, struct slice to, bool
     pthread_mutex_unlock(&r->lock);
 
     if (!entry_alias(alias)->owner)
-        free(alias); /* not used: an error, or the same name */
+        entry_discard(alias); /* not used: an error, or the same name */
     return status;
 }
 

@@ -60,9 +60,9 @@ void registry_set_clock(struct registry *r, int64_t (*now_ms)(void))
 /* ---- the heap
  * ---------------------------------------------------------------------------------------------------------- */
 
-struct entry *registry_alias(struct slice name, struct entry *owner)
+struct entry *registry_alias(struct registry *r, struct slice name, struct entry *owner)
 {
-    struct entry *alias = entry_alloc(ENTRY_ALIAS, name, sizeof(struct alias));
+    struct entry *alias = entry_alloc(r->slab, ENTRY_ALIAS, name, sizeof(struct alias));
     if (alias)
         entry_alias(alias)->owner = owner;
     return alias;
@@ -125,7 +125,7 @@ static int change_time(struct registry *r, uint64_t hash, _Atomic uint64_t *slot
     if (expires_ms && !registry_reserve_expiry(r))
         return -ENOMEM;
     if (holder == owner) {
-        struct entry *alias = registry_alias(entry_name(owner), owner);
+        struct entry *alias = registry_alias(r, entry_name(owner), owner);
         if (!alias)
             return -ENOMEM;
         atomic_store_explicit(&entry_alias(alias)->expires_ms, expires_ms, memory_order_relaxed);

@@ -29,6 +29,7 @@ struct walk {
 
 struct registry {
     struct bloom_pool *pool;
+    struct slab *slab; /* of small entries */
     struct table_env env;
     _Atomic size_t count;
     _Atomic size_t quarantined;
@@ -98,7 +99,7 @@ void registry_put_expiry(struct registry *r, struct entry *alias,
 void registry_note_due(struct registry *r);   /* the heap has changed */
 
 /* An alias for the owner under the name. NULL: no memory. */
-struct entry *registry_alias(struct slice name, struct entry *owner);
+struct entry *registry_alias(struct registry *r, struct slice name, struct entry *owner);
 
 /* ---- the walk
  * ----------------------------------------------------------------------------------------------------------- */

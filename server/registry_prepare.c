@@ -11,13 +11,13 @@ int registry_prepare(struct registry *r, struct slice name, struct bloom_class *
         errbuf_set(err, "the name has %zu bytes; at most %d are allowed", name.len, REGISTRY_MAX_NAME);
         return REGISTRY_REFUSED;
     }
-    struct entry *entry = entry_alloc(ENTRY_FILTER, name, bloom_filter_bytes(class));
+    struct entry *entry = entry_alloc(r->slab, ENTRY_FILTER, name, bloom_filter_bytes(class));
     if (!entry)
         return -ENOMEM;
     int status = instead ? bloom_filter_init_instead(entry_filter(entry), class, err)
                          : bloom_filter_init(entry_filter(entry), class, err);
     if (status) {
-        free(entry);
+        entry_discard(entry);
         return status < 0 ? status : REGISTRY_LIMIT;
     }
     entry_mark_dirty(entry);
@@ -74,7 +74,7 @@ static int publish_locked(struct registry *r, struct entry *entry, const struct 
 int registry_publish(struct registry *r, struct entry *entry, const struct registry_publication *how)
 {
     struct entry *alias = NULL;
-    if ((how->expires_ms || how->keep_expiry) && !(alias = registry_alias(entry_created_name(entry), NULL)))
+    if ((how->expires_ms || how->keep_expiry) && !(alias = registry_alias(r, entry_created_name(entry), NULL)))
         return -ENOMEM;
 
     pthread_mutex_lock(&r->lock);
@@ -82,7 +82,7 @@ int registry_publish(struct registry *r, struct entry *entry, const struct regis
     bool used = status == REGISTRY_OK && alias && entry_alias(alias)->owner;
     pthread_mutex_unlock(&r->lock);
     if (!used)
-        free(alias);
+        entry_discard(alias);
     return status;
 }
 

@@ -16,6 +16,12 @@ static uint64_t shard_position(unsigned shard)
     return (uint64_t)shard << (POSITION_BITS - SHARD_BITS);
 }
 
+/* In its shard: of the first hash whose home is not before this one. */
+static uint64_t home_position(const struct table *table, uint64_t home)
+{
+    return ((home << TAG_BITS) + table->size - 1) / table->size << (POSITION_BITS - SHARD_BITS - TAG_BITS);
+}
+
 struct sweep {
     const struct registry *registry;
     const struct table *table;
@@ -29,9 +35,9 @@ struct sweep {
  * `end`, mixed with others, displaced from before or belonging behind. */
 static void sweep_homes(struct sweep *s, uint64_t home, uint64_t end)
 {
-    uint64_t mask = table_mask(s->table);
-    for (uint64_t i = home; i - home <= mask; i++) {
-        uint64_t slot = atomic_load_explicit(&s->table->slots[i & mask], memory_order_acquire);
+    uint64_t size = s->table->size;
+    for (uint64_t i = home; i - home < size; i++) {
+        uint64_t slot = atomic_load_explicit(&s->table->slots[i < size ? i : i - size], memory_order_acquire);
         if (slot == SLOT_EMPTY && i >= end)
             return;
         if (!slot_holds_entry(slot))
@@ -59,14 +65,12 @@ uint64_t registry_scan(const struct registry *r, uint64_t cursor, size_t count,
             s.from = shard_position(++shard);
             continue;
         }
-        unsigned shift = POSITION_BITS - SHARD_BITS - s.table->bits; /* positions per home, as a power of two */
-        uint64_t size = UINT64_C(1) << s.table->bits;
-        uint64_t home = (s.from >> shift) & (size - 1);
+        uint64_t size = s.table->size, home = table_home(s.table, s.from << (64 - POSITION_BITS));
         uint64_t end = home + (count > RANGE_MIN ? count : RANGE_MIN);
         if (end > size)
             end = size;
         sweep_homes(&s, home, end);
-        s.from = shard_position(shard) + (end << shift);
+        s.from = shard_position(shard) + home_position(s.table, end);
         if (end == size)
             shard++;
         if (s.met >= count)
@@ -90,24 +94,22 @@ static uint64_t next_random(uint64_t *state)
 }
 
 /* A place is chosen out of as many in each shard, however large its table is, until there is somebody in it: so that
- * everybody is as likely. Tables have at most 8/3 as many slots as entries, or the fewest possible; after deletions up
+ * everybody is as likely. Tables have few more slots than entries, or the fewest possible; after deletions up
  * to eight times as many, and then each shard is as likely, which have about as many names each. */
 bool registry_random(const struct registry *r, uint64_t *random, struct slice *name_out)
 {
     size_t count = registry_count(r);
     if (count < RANDOM_MIN_COUNT)
         return false;
-    uint32_t bits = TABLE_MIN_BITS;
-    while (bits < HOME_BITS_MAX && (UINT64_C(1) << bits) < 4 * (count / SHARD_COUNT))
-        bits++;
+    uint64_t common = count / SHARD_COUNT * 3 > TABLE_MIN ? count / SHARD_COUNT * 3 : TABLE_MIN;
     for (unsigned i = 0; i < RANDOM_ATTEMPTS; i++) {
         uint64_t place = next_random(random);
         const struct table *table = atomic_load_explicit(&r->shards[hash_shard(place)], memory_order_acquire);
         if (!table)
             continue;
-        uint64_t range = table->bits > bits ? table_mask(table) : (UINT64_C(1) << bits) - 1;
-        place &= range;
-        if (place > table_mask(table))
+        uint64_t range = table->size > common ? table->size : common;
+        place = (uint64_t)((unsigned __int128)(place << SHARD_BITS) * range >> 64);
+        if (place >= table->size)
             continue;
         uint64_t slot = atomic_load_explicit(&table->slots[place], memory_order_acquire);
         if (!slot_holds_entry(slot) || registry_is_over(r, slot_entry(slot)))

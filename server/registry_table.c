@@ -13,15 +13,14 @@ uint64_t name_hash(uint64_t seed, struct slice name)
 
 static uint64_t slot_make(uint64_t hash, struct entry *entry)
 {
-    return (uint64_t)(uintptr_t)entry | (hash & 0xffff) << 48;
+    return (uint64_t)(uintptr_t)entry >> 3 | hash_tag(hash) << POINTER_BITS;
 }
 
 _Atomic uint64_t *table_find(struct table *table, uint64_t hash, struct slice name, uint64_t *value_out)
 {
     if (!table)
         return NULL;
-    uint64_t mask = table_mask(table);
-    for (uint64_t i = table_home(table, hash);; i = (i + 1) & mask) {
+    for (uint64_t i = table_home(table, hash);; i = table_next(table, i)) {
         uint64_t slot = atomic_load_explicit(&table->slots[i], memory_order_acquire);
         if (slot == SLOT_EMPTY)
             return NULL;
@@ -35,11 +34,11 @@ _Atomic uint64_t *table_find(struct table *table, uint64_t hash, struct slice na
     }
 }
 
-static struct table *table_create(uint32_t bits)
+static struct table *table_create(uint64_t size)
 {
-    struct table *table = calloc(1, sizeof(*table) + (sizeof(uint64_t) << bits));
+    struct table *table = size <= UINT32_MAX ? calloc(1, sizeof(*table) + sizeof(uint64_t) * size) : NULL;
     if (table)
-        table->bits = bits;
+        table->size = (uint32_t)size;
     return table;
 }
 
@@ -50,11 +49,10 @@ int table_reclaim(void *table)
 }
 
 /* Puts a slot's value at the first free place from its home on. The table has one. */
-static void table_place(struct table *table, uint64_t hash, uint64_t value)
+static void table_place(struct table *table, uint64_t value)
 {
-    uint64_t mask = table_mask(table);
-    uint64_t i = table_home(table, hash);
-    for (;; i = (i + 1) & mask) {
+    uint64_t i = tag_home(table, slot_tag(value));
+    for (;; i = table_next(table, i)) {
         uint64_t slot = atomic_load_explicit(&table->slots[i], memory_order_relaxed);
         if (slot_holds_entry(slot))
             continue;
@@ -66,17 +64,18 @@ static void table_place(struct table *table, uint64_t hash, uint64_t value)
     atomic_store_explicit(&table->slots[i], value, memory_order_release);
 }
 
-/* Replaces the table by one of 2^bits slots with the same entries; readers go on in the old one until they see it. */
-static bool shard_resize(shard_t *shard, const struct table_env *env, uint32_t bits)
+/* Replaces the table by one of `size` slots, rounded up, with the same entries; readers go on in the old one until they
+ * see it. */
+static bool shard_resize(shard_t *shard, const struct table_env *env, uint64_t size)
 {
     struct table *old = atomic_load_explicit(shard, memory_order_relaxed);
-    struct table *table = table_create(bits);
+    struct table *table = table_create((size + TABLE_MIN - 1) / TABLE_MIN * TABLE_MIN);
     if (!table)
         return false;
-    for (uint64_t i = 0; old && i <= table_mask(old); i++) {
+    for (uint64_t i = 0; old && i < old->size; i++) {
         uint64_t slot = atomic_load_explicit(&old->slots[i], memory_order_relaxed);
         if (slot_holds_entry(slot))
-            table_place(table, name_hash(env->seed, entry_name(slot_entry(slot))), slot);
+            table_place(table, slot);
     }
     atomic_store_explicit(shard, table, memory_order_release);
     if (old)
@@ -88,20 +87,19 @@ bool shard_reserve(shard_t *shard, const struct table_env *env)
 {
     struct table *table = atomic_load_explicit(shard, memory_order_relaxed);
     if (!table)
-        return shard_resize(shard, env, TABLE_MIN_BITS);
-    uint64_t size = UINT64_C(1) << table->bits;
-    if ((uint64_t)table->used + table->deleted + 1 <= size - size / 4)
+        return shard_resize(shard, env, TABLE_MIN);
+    uint64_t size = table->size;
+    if ((uint64_t)table->used + table->deleted + 1 <= size - size / 5)
         return true;
-    /* Full of deleted slots: the same size will do. Otherwise the double. */
-    uint32_t bits = (uint64_t)table->used + 1 <= size / 2 ? table->bits : table->bits + 1;
-    return shard_resize(shard, env, bits);
+    /* Full of deleted slots: the same size will do. Otherwise a quarter more. */
+    return shard_resize(shard, env, (uint64_t)table->used + 1 <= size / 8 * 5 ? size : size + size / 4);
 }
 
 bool shard_insert(shard_t *shard, const struct table_env *env, uint64_t hash, struct entry *entry)
 {
     if (!shard_reserve(shard, env))
         return false;
-    table_place(atomic_load_explicit(shard, memory_order_relaxed), hash, slot_make(hash, entry));
+    table_place(atomic_load_explicit(shard, memory_order_relaxed), slot_make(hash, entry));
     return true;
 }
 
@@ -119,7 +117,7 @@ void shard_remove(shard_t *shard, const struct table_env *env, _Atomic uint64_t 
     if (table->used == 0) {
         atomic_store_explicit(shard, NULL, memory_order_release);
         reclaimer_defer(env->reclaimer, table_reclaim, table);
-    } else if (table->bits > TABLE_MIN_BITS && table->used < UINT64_C(1) << (table->bits - 3)) {
-        (void)shard_resize(shard, env, table->bits - 2); /* without memory the large one serves as well */
+    } else if (table->size > TABLE_MIN && table->used < table->size / 8) {
+        (void)shard_resize(shard, env, table->size / 4); /* without memory the large one serves as well */
     }
 }

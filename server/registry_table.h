@@ -1,11 +1,14 @@
-/* registry_table: the shards of the registry: open addressing with linear probing, 8-byte slots of a 48-bit pointer and
- * a 16-bit tag. Internal to the registry.
+/* registry_table: the shards of the registry: open addressing with linear probing, 8-byte slots of a pointer in 45 bits
+ * and a tag of 19. Internal to the registry.
  *
  * Readers go without a lock: slots and table pointers are single atomic words, an entry is never moved within a table,
  * and a replaced table stays readable until its grace period is over. Writers hold the registry's mutex.
  *
- * Of the 64 bits of a name's hash the top 12 choose the shard, the bits below them the home slot, the lowest 16 are the
- * tag. Homes are therefore in the order of the hashes in a table of any size: that is what SCAN's cursor is made of. */
+ * Of the 64 bits of a name's hash the top 12 choose the shard, the 19 below them are the tag; the home slot is where the tag
+ * lies in its range, scaled to the size of the table. Homes are therefore in the order of the hashes in a table of any
+ * size: that is what SCAN's cursor is made of. A table can be moved to one of another size without a look at the names,
+ * so tables may grow often and by little, a quarter: they are full to 64 to 80 %. As tag and home are the same bits, the tag
+ * is worth less, the larger the table: among 10 million names one slot in 100 that is passed looks like the right one. */
 #ifndef BLOOMERY_REGISTRY_TABLE_H
 #define BLOOMERY_REGISTRY_TABLE_H
 
@@ -13,14 +16,15 @@
 
 #define SHARD_BITS     12
 #define SHARD_COUNT    (1u << SHARD_BITS)
-#define TABLE_MIN_BITS 3  /* a cache line of slots */
-#define HOME_BITS_MAX  36 /* 64 - SHARD_BITS - 16 */
+#define TABLE_MIN      8 /* slots: a cache line; sizes are multiples of it */
+#define TAG_BITS       19
+#define POINTER_BITS   45 /* of an address of 48 bits, a multiple of 8 */
 #define SLOT_EMPTY     UINT64_C(0)
 #define SLOT_DELETED   UINT64_C(1)
-#define SLOT_POINTER   ((UINT64_C(1) << 48) - 1)
+#define SLOT_POINTER   ((UINT64_C(1) << POINTER_BITS) - 1)
 
 struct table {
-    uint32_t bits; /* log2 of the number of slots */
+    uint32_t size; /* slots */
     uint32_t used; /* slots with an entry; written by writers only, as `deleted` */
     uint32_t deleted;
     _Atomic uint64_t slots[];
@@ -33,19 +37,34 @@ static inline unsigned hash_shard(uint64_t hash)
     return (unsigned)(hash >> (64 - SHARD_BITS));
 }
 
-static inline uint64_t table_mask(const struct table *table)
+static inline uint64_t hash_tag(uint64_t hash)
 {
-    return (UINT64_C(1) << table->bits) - 1;
+    return hash << SHARD_BITS >> (64 - TAG_BITS);
+}
+
+static inline uint64_t tag_home(const struct table *table, uint64_t tag)
+{
+    return tag * table->size >> TAG_BITS;
 }
 
 static inline uint64_t table_home(const struct table *table, uint64_t hash)
 {
-    return (hash >> (64 - SHARD_BITS - table->bits)) & table_mask(table);
+    return tag_home(table, hash_tag(hash));
+}
+
+static inline uint64_t table_next(const struct table *table, uint64_t i)
+{
+    return i + 1 == table->size ? 0 : i + 1;
 }
 
 static inline struct entry *slot_entry(uint64_t slot)
 {
-    return (struct entry *)(uintptr_t)(slot & SLOT_POINTER);
+    return (struct entry *)(uintptr_t)((slot & SLOT_POINTER) << 3);
+}
+
+static inline uint64_t slot_tag(uint64_t slot)
+{
+    return slot >> POINTER_BITS;
 }
 
 static inline bool slot_holds_entry(uint64_t slot)
@@ -55,7 +74,7 @@ static inline bool slot_holds_entry(uint64_t slot)
 
 static inline bool slot_has_tag(uint64_t slot, uint64_t hash)
 {
-    return slot >> 48 == (hash & 0xffff);
+    return slot_tag(slot) == hash_tag(hash);
 }
 
 /* The slot that holds the name, or NULL; value_out is what was seen in it (readers must not look at the slot again: it

@@ -93,7 +93,7 @@ void walk_note_gone(struct registry *r, struct entry *owner)
 
 static void for_each_slot(const struct table *table, void (*fn)(struct registry *, struct entry *), struct registry *r)
 {
-    for (uint64_t i = 0; table && i <= table_mask(table); i++) {
+    for (uint64_t i = 0; table && i < table->size; i++) {
         uint64_t slot = atomic_load_explicit(&table->slots[i], memory_order_relaxed);
         if (slot_holds_entry(slot))
             fn(r, slot_entry(slot));

@@ -1,5 +1,6 @@
-/* What a filter costs beside its bits and its name, with and without a time, and what it costs others when many expire
- * at once. One line per figure: name, value, unit. Argument: how many filters (default 200000). */
+/* What a filter costs beside its bits and its name, with and without a time; what finding one among many costs; and what it
+ * costs others when many expire at once. One line per figure: name, value, unit. Arguments: how many filters (default
+ * 1000000), and "expiry" for the last part. */
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,6 +10,7 @@
 #include <time.h>
 
 #include "expirer.h"
+#include "murmur3.h"
 #include "rcu.h"
 #include "registry.h"
 
@@ -33,7 +35,7 @@ static struct slice name_of(char *text, unsigned i)
 static size_t heap_bytes(void)
 {
     struct mallinfo2 info = mallinfo2();
-    return info.uordblks + info.hblkhd;
+    return info.uordblks + info.hblkhd + (registry ? registry_slab_bytes(registry) : 0);
 }
 
 static void figure(const char *name, double value, const char *unit)
@@ -49,16 +51,73 @@ static void per_filter(const char *name, size_t before, unsigned n)
     figure(name, ((double)(heap_bytes() - before) - (double)bits - (double)names) / n, "bytes");
 }
 
-static double look_up_ns(unsigned n)
+/* ---- queries of one item each, of filters at random, as they come from clients
+ * ----------------------------------------------------------------- */
+
+#define QUERIES 1000000u
+#define BATCH   32u
+
+struct query {
+    char name[24];
+    struct bloom_hash item;
+};
+
+static struct query *queries_of(unsigned n)
 {
+    struct query *queries = malloc(QUERIES * sizeof(*queries));
     char text[32];
-    unsigned found = 0;
+    if (!queries)
+        exit(2);
+    for (unsigned i = 0; i < QUERIES; i++) {
+        strcpy(queries[i].name, name_of(text, i * 2654435761u % n).ptr);
+        queries[i].item = murmur3_hash(&i, sizeof(i));
+    }
+    return queries;
+}
+
+static unsigned query(const struct query *query, uint64_t hash)
+{
+    struct entry *entry = registry_find(registry, hash, (struct slice){query->name, strlen(query->name)});
+    if (!entry)
+        exit(2);
+    return bloom_filter_query(entry_filter(entry), query->item);
+}
+
+static double one_by_one_ns(const struct query *queries)
+{
+    unsigned present = 0;
     int64_t start = now_ns(CLOCK_MONOTONIC);
-    for (unsigned i = 0; i < n; i++)
-        found += registry_lookup(registry, name_of(text, i * 2654435761u % n)) != NULL;
-    if (found != n)
-        printf("only %u of %u found\n", found, n);
-    return (double)(now_ns(CLOCK_MONOTONIC) - start) / n;
+    for (unsigned i = 0; i < QUERIES; i++)
+        present += query(&queries[i], registry_hash(registry, (struct slice){queries[i].name, strlen(queries[i].name)}));
+    return present ? 0 : (double)(now_ns(CLOCK_MONOTONIC) - start) / QUERIES; /* nothing has been added */
+}
+
+/* The steps of the window: the misses of so many queries overlap. */
+static double batched_ns(const struct query *queries)
+{
+    unsigned present = 0;
+    int64_t start = now_ns(CLOCK_MONOTONIC);
+    for (unsigned i = 0; i + BATCH <= QUERIES; i += BATCH) {
+        uint64_t hashes[BATCH];
+        for (unsigned j = 0; j < BATCH; j++) {
+            const char *name = queries[i + j].name;
+            hashes[j] = registry_hash(registry, (struct slice){name, strlen(name)});
+            registry_prefetch(registry, hashes[j]);
+        }
+        for (unsigned j = 0; j < BATCH; j++)
+            registry_prefetch_entry(registry, hashes[j]);
+        for (unsigned j = 0; j < BATCH; j++)
+            present += query(&queries[i + j], hashes[j]);
+    }
+    return present ? 0 : (double)(now_ns(CLOCK_MONOTONIC) - start) / (QUERIES / BATCH * BATCH);
+}
+
+static void measure_queries(unsigned n)
+{
+    struct query *queries = queries_of(n);
+    double one_by_one = one_by_one_ns(queries), batched = batched_ns(queries);
+    printf("%10u filters: a query %18.1f ns one by one %8.1f ns in batches of %u\n", n, one_by_one, batched, BATCH);
+    free(queries);
 }
 
 static _Atomic bool stop;
@@ -136,8 +195,8 @@ static void expire_all(unsigned n)
 
 int main(int argc, char **argv)
 {
-    struct bloom_params params = {.capacity = 10, .error_rate = 0.01, .expansion = 2};
-    unsigned n = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 200000;
+    struct bloom_params params = {.capacity = 100, .error_rate = 0.01, .expansion = 2};
+    unsigned n = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 1000000;
     struct entry *entry;
     char text[32];
     if (n == 0 || bloom_pool_create(&pool) || reclaimer_create(&reclaimer) ||
@@ -145,23 +204,28 @@ int main(int argc, char **argv)
         return 2;
     rcu_reader_begin();
     size_t before = heap_bytes();
-    int64_t start = now_ns(CLOCK_MONOTONIC);
-    for (unsigned i = 0; i < n; i++)
-        if (registry_create_filter(registry, name_of(text, i), 0, class, &entry, NULL) != REGISTRY_OK)
-            return 2;
-    figure("creating a filter", (double)(now_ns(CLOCK_MONOTONIC) - start) / n, "ns");
+    int64_t start, took = 0;
+    for (unsigned made = 0, some = 1; made < n; some = some > n / 1000 ? n : some * 1000) {
+        start = now_ns(CLOCK_MONOTONIC);
+        for (; made < some && made < n; made++)
+            if (registry_create_filter(registry, name_of(text, made), 0, class, &entry, NULL) != REGISTRY_OK)
+                return 2;
+        took += now_ns(CLOCK_MONOTONIC) - start;
+        measure_queries(made);
+    }
+    figure("creating a filter", (double)took / n, "ns");
     rcu_reader_offline();
     reclaimer_flush(reclaimer);
     rcu_reader_online();
     per_filter("a filter beside bits and name", before, n);
-    figure("looking one up", look_up_ns(n), "ns");
     start = now_ns(CLOCK_MONOTONIC);
     for (unsigned i = 0; i < n; i++)
         registry_expire(registry, name_of(text, i), INT64_MAX - (int64_t)i, 0);
     figure("giving a time", (double)(now_ns(CLOCK_MONOTONIC) - start) / n, "ns");
     per_filter("one with a time beside bits and name", before, n);
-    figure("looking one with a time up", look_up_ns(n), "ns");
-    expire_all(n);
+    measure_queries(n);
+    if (argc > 2 && strcmp(argv[2], "expiry") == 0)
+        expire_all(n);
     rcu_reader_end();
     bloom_class_release(class);
     registry_destroy(registry);

@@ -1,0 +1,190 @@
+/* A page is found by its alignment. Free places of a page are linked through themselves; those that have never been used
+ * lie behind `fresh` and have not been touched. Pages with free places are in a ring per size. Pages come from regions of
+ * 2 MiB, which are kept until the end. */
+#include "slab.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "check.h"
+
+#define PAGE     ((size_t)64 << 10)
+#define REGION   ((size_t)2 << 20)
+#define KEPT     ((size_t)4 << 10) /* of a page without objects: where its header is */
+#define NCLASSES (SLAB_MAX_SIZE / 8 + 1)
+
+struct page {
+    struct slab *slab;
+    struct page *prev, *next; /* in the ring of its size; `next` only: among the free pages */
+    void *free;               /* a place that was used before, and in it the next one */
+    uint32_t fresh;           /* offset of the first place that was not */
+    uint32_t used;            /* objects */
+    uint32_t size;            /* bytes of each */
+};
+
+struct slab {
+    pthread_mutex_t lock;
+    struct page *open[NCLASSES]; /* pages with room; NULL: none */
+    struct page *empty;
+    char *region; /* the latest */
+    size_t region_used;
+    char **regions;
+    size_t nregions;
+    uint64_t npages; /* with objects */
+};
+
+struct slab *slab_create(void)
+{
+    struct slab *slab = calloc(1, sizeof(*slab));
+    if (slab)
+        pthread_mutex_init(&slab->lock, NULL);
+    return slab;
+}
+
+void slab_destroy(struct slab *slab)
+{
+    if (!slab)
+        return;
+    for (size_t i = 0; i < slab->nregions; i++)
+        munmap(slab->regions[i], REGION);
+    free(slab->regions);
+    pthread_mutex_destroy(&slab->lock);
+    free(slab);
+}
+
+/* ---- pages, under the lock
+ * ------------------------------------------------------------------------------------------- */
+
+static char *map_region(void)
+{
+    char *raw = mmap(NULL, 2 * REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (raw == MAP_FAILED)
+        return NULL;
+    size_t lead = (size_t)(-(uintptr_t)raw & (REGION - 1));
+    if (lead)
+        munmap(raw, lead);
+    munmap(raw + lead + REGION, REGION - lead);
+    return raw + lead;
+}
+
+static bool add_region(struct slab *slab)
+{
+    char **regions = realloc(slab->regions, (slab->nregions + 1) * sizeof(*regions));
+    if (!regions)
+        return false;
+    slab->regions = regions;
+    char *region = map_region();
+    if (!region)
+        return false;
+    slab->regions[slab->nregions++] = slab->region = region;
+    slab->region_used = 0;
+    return true;
+}
+
+static struct page *take_page(struct slab *slab, size_t size)
+{
+    struct page *page = slab->empty;
+    if (page) {
+        slab->empty = page->next;
+    } else {
+        if ((!slab->region || slab->region_used == REGION) && !add_region(slab))
+            return NULL;
+        page = (struct page *)(void *)(slab->region + slab->region_used);
+        slab->region_used += PAGE;
+    }
+    *page = (struct page){.slab = slab, .fresh = sizeof(*page), .size = (uint32_t)size};
+    slab->npages++;
+    return page;
+}
+
+static void open_page(struct slab *slab, struct page *page)
+{
+    struct page **ring = &slab->open[page->size / 8];
+    page->next = *ring ? *ring : page;
+    page->prev = *ring ? (*ring)->prev : page;
+    page->next->prev = page->prev->next = page;
+    *ring = page;
+}
+
+static void close_page(struct slab *slab, struct page *page)
+{
+    struct page **ring = &slab->open[page->size / 8];
+    if (*ring == page)
+        *ring = page->next == page ? NULL : page->next;
+    page->prev->next = page->next;
+    page->next->prev = page->prev;
+}
+
+static bool page_is_full(const struct page *page)
+{
+    return !page->free && page->fresh + page->size > PAGE;
+}
+
+/* ---- objects
+ * --------------------------------------------------------------------------------------------------------- */
+
+static void *take_place(struct page *page)
+{
+    void *place = page->free;
+    if (place) {
+        memcpy(&page->free, place, sizeof(page->free));
+    } else {
+        place = (char *)page + page->fresh;
+        page->fresh += page->size;
+    }
+    page->used++;
+    return place;
+}
+
+void *slab_alloc(struct slab *slab, size_t size)
+{
+    void *place = NULL;
+    CHECK(size > 0 && size <= SLAB_MAX_SIZE);
+    size = (size + 7) & ~(size_t)7;
+
+    pthread_mutex_lock(&slab->lock);
+    struct page *page = slab->open[size / 8];
+    if (!page && (page = take_page(slab, size)))
+        open_page(slab, page);
+    if (page) {
+        place = take_place(page);
+        if (page_is_full(page))
+            close_page(slab, page);
+    }
+    pthread_mutex_unlock(&slab->lock);
+
+    return place ? memset(place, 0, size) : NULL;
+}
+
+void slab_free(void *object)
+{
+    struct page *page = (struct page *)((uintptr_t)object & ~(uintptr_t)(PAGE - 1));
+    struct slab *slab = page->slab;
+
+    pthread_mutex_lock(&slab->lock);
+    bool was_full = page_is_full(page);
+    memcpy(object, &page->free, sizeof(page->free));
+    page->free = object;
+    if (was_full)
+        open_page(slab, page);
+    /* The last page of a size stays: one filter that comes and goes is not to cost a system call each time. */
+    if (--page->used == 0 && page->next != page) {
+        close_page(slab, page);
+        madvise((char *)page + KEPT, PAGE - KEPT, MADV_DONTNEED);
+        page->next = slab->empty;
+        slab->empty = page;
+        slab->npages--;
+    }
+    pthread_mutex_unlock(&slab->lock);
+}
+
+uint64_t slab_bytes(struct slab *slab)
+{
+    pthread_mutex_lock(&slab->lock);
+    uint64_t bytes = slab->npages * PAGE;
+    pthread_mutex_unlock(&slab->lock);
+    return bytes;
+}

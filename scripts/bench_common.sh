@@ -1,0 +1,52 @@
+# What the benchmark scripts have in common; sourced by them after common.sh: servers on free ports, with one worker each,
+# that end with the script; their files in $tmp.
+
+tool=build/release/tools/bloomery
+tmp=$(mktemp -d "${TMPDIR:-/var/tmp}/bloomery-bench.XXXXXX")
+pids=()
+cleanup() {
+    kill "${pids[@]}" 2>/dev/null || true
+    wait 2>/dev/null || true
+    rm -rf "$tmp"
+}
+trap cleanup EXIT
+
+free_port() { # a port nobody listens on
+    local port
+    while port=$((20000 + RANDOM % 20000)); (exec 3<>/dev/tcp/127.0.0.1/"$port") 2>/dev/null; do :; done
+    echo "$port"
+}
+
+wait_for() { # PORT
+    for _ in $(seq 100); do redis-cli -p "$1" ping >/dev/null 2>&1 && return; sleep 0.1; done
+    fail "nobody answers on port $1"
+}
+
+daemon() { # NAME [setting ...]: starts a bloomeryd with one worker; its port is in port_NAME
+    local name=$1 port
+    shift
+    port=$(free_port)
+    build/release/server/bloomeryd --port "$port" --threads 1 --dir "$tmp/$name" --save "" --logfile "$tmp/$name.log" "$@" &
+    pids+=($!)
+    wait_for "$port"
+    declare -g "port_$name=$port"
+}
+
+start_redis() { # its port is in rport
+    rport=$(free_port)
+    # Debian's redis-server is this binary under another name; redis-tools has it, and does not start a service.
+    (cd "$tmp" && exec -a redis-server redis-check-rdb --port "$rport" --save "" --logfile "$tmp/redis.log") &
+    pids+=($!)
+    wait_for "$rport"
+    redis_version=$(redis-cli -p "$rport" info server | awk -F: '/^redis_version/ {print $2}' | tr -d '\r')
+}
+
+machine="$(awk -F': ' '/model name/ {print $2; exit}' /proc/cpuinfo), $(nproc) processors, $(uname -s) $(uname -r)"
+
+info() { # PORT FIELD: a number of INFO
+    redis-cli -p "$1" info everything | awk -F: -v field="$2" '$1 == field {print $2 + 0}'
+}
+
+json_number() { # FILE FIELD
+    awk -v field="$2" 'match($0, "\"" field "\": [0-9.]+") { print substr($0, RSTART + length(field) + 4, RLENGTH - length(field) - 4) }' "$1"
+}

@@ -12,11 +12,8 @@
 
 #include "log_varint.h"
 
-#define LOG_VERSION 2
-#define LOG_VERSION_WITHOUT_START 1 /* its header ends before `start`: read, no longer written */
+#define LOG_VERSION 3 /* earlier ones, whose headers end before `start` (1) and before `sealed` (2), are read */
 #define LONG_FRAME  128 /* payloads from this length on have the check of the length */
-#define HEADER_SUMMED 56 /* bytes of a segment's header that are under its checksum, which follows them */
-#define HEADER_SUMMED_WITHOUT_START 40
 #define HEAD_FIXED  6   /* checksum and the low half of the sequence number */
 
 static const char magic[8] = {'B', 'L', 'O', 'O', 'M', 'L', 'O', 'G'};
@@ -63,7 +60,16 @@ void log_header_encode(const struct log_header *header, unsigned char bytes_out[
     put64(bytes_out + 32, header->salt);
     put64(bytes_out + 40, header->start);
     put64(bytes_out + 48, header->generation);
-    put64(bytes_out + HEADER_SUMMED, XXH3_64bits(bytes_out, HEADER_SUMMED));
+    put64(bytes_out + 56, header->sealed);
+    put64(bytes_out + 64, XXH3_64bits(bytes_out, 64));
+}
+
+/* Bytes under the checksum, which follows them; 0: a version that is not known here. */
+static size_t summed_bytes(uint32_t version)
+{
+    static const size_t summed[] = {0, 40, 56, 64};
+
+    return version <= LOG_VERSION ? summed[version] : 0;
 }
 
 int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_header *header_out, struct errbuf *err)
@@ -73,12 +79,12 @@ int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_he
         return LOG_DAMAGED;
     }
     uint32_t version = get32(bytes + 8);
-    if (version != LOG_VERSION && version != LOG_VERSION_WITHOUT_START) {
+    size_t summed = summed_bytes(version);
+    if (summed == 0) {
         errbuf_set(err, "version %" PRIu32 " of the format is not known here", version);
         return LOG_DAMAGED;
     }
-    bool has_start = version != LOG_VERSION_WITHOUT_START;
-    size_t summed = has_start ? HEADER_SUMMED : HEADER_SUMMED_WITHOUT_START;
+    bool has_start = version >= 2;
     if (get64(bytes + summed) != XXH3_64bits(bytes, summed)) {
         errbuf_set(err, "the checksum of its header is wrong");
         return LOG_DAMAGED;
@@ -97,6 +103,7 @@ int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_he
         .salt = get64(bytes + 32),
         .start = has_start ? get64(bytes + 40) : 0,
         .generation = has_start ? get64(bytes + 48) : 0,
+        .sealed = version >= 3 ? get64(bytes + 56) : 0,
     };
     return LOG_OK;
 }

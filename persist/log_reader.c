@@ -19,6 +19,7 @@ struct segment {
     uint64_t salt;
     uint64_t start;  /* of its header, as is */
     uint64_t generation;
+    uint64_t sealed; /* of its header, as is */
     uint64_t last;   /* number of the last frame that was taken; 0: none */
     bool unused;     /* its header never came to the disk, nor did anything else */
     bool lost;       /* its header is damaged and the loss accepted */
@@ -201,6 +202,7 @@ static bool header_is_valid(struct segment *segment, const struct bytes *file, s
     segment->salt = header.salt;
     segment->start = header.start;
     segment->generation = header.generation;
+    segment->sealed = header.sealed;
     return true;
 }
 
@@ -362,6 +364,20 @@ static int read_frames(struct log_reader *r, struct segment *segment, const stru
     return rc;
 }
 
+/* Frames that were in the segment when it got its name are there, or a later one has them. */
+static int check_seal(struct log_reader *r, const struct segment *segment, struct errbuf *err)
+{
+    uint64_t end = segment->sealed < segment->limit ? segment->sealed + 1 : segment->limit;
+
+    if (segment->sealed > r->summary.synced)
+        r->summary.synced = segment->sealed;
+    if (r->expected >= end)
+        return LOG_OK;
+    errbuf_set(err, "frame %" PRIu64 " is not valid, and its header says that it had been written", r->expected);
+    r->expected = end;
+    return found_damage(r, segment, err);
+}
+
 static int read_segment(struct log_reader *r, struct segment *segment, struct errbuf *err)
 {
     struct bytes file;
@@ -386,6 +402,8 @@ static int read_segment(struct log_reader *r, struct segment *segment, struct er
     if (rc != 0)
         return rc;
     rc = read_frames(r, segment, &file, err);
+    if (rc == LOG_OK)
+        rc = check_seal(r, segment, err);
     if (r->options.progress)
         r->options.progress(r->options.progress_ctx, file.len);
     free(file.ptr);

@@ -328,6 +328,19 @@ int log_writer_rotate(struct log_writer *w, uint64_t *segment_out, struct errbuf
 
 /* ---- frames once more ----------------------------------------------------------------------------------------------- */
 
+/* How many there are in the first `len` bytes of what is kept. */
+static uint64_t kept_frames(const struct log_writer *w, size_t len)
+{
+    uint64_t count = 0;
+
+    for (size_t at = 0; at < len; count++) {
+        struct kept_head head;
+        memcpy(&head, w->kept.ptr + at, sizeof(head));
+        at += sizeof(head) + head.len;
+    }
+    return count;
+}
+
 /* The first `len` bytes of what is kept. */
 static int write_kept_frames(struct log_writer *w, size_t len, uint64_t *last_out, struct errbuf *err)
 {
@@ -385,6 +398,7 @@ static int rewrite(struct log_writer *w, size_t len, uint64_t start, uint64_t ge
     int rc = make_log_dir(w);
 
     number_segment(w, start ? start : w->next_segment, generation);
+    w->header.sealed = w->synced + kept_frames(w, len);
     if (rc != 0)
         return fail(w, rc, "cannot make the directory", err);
     log_segment_name(w->header.number, name);

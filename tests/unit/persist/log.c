@@ -186,7 +186,7 @@ Test(log, each_byte_of_the_log_is_watched)
         cr_assert_eq(read.status, LOG_DAMAGED, "byte %llu", (unsigned long long)at);
         change_byte(segment(1), at);
     }
-    for (uint64_t at = 0; at < 64; at++) {
+    for (uint64_t at = 0; at < 72; at++) {
         change_byte(segment(1), at);
         read_log(false, &read);
         cr_assert_eq(read.status, LOG_DAMAGED, "byte %llu of the header", (unsigned long long)at);
@@ -247,6 +247,30 @@ Test(log, segments_before_the_save_are_not_read)
     cr_assert_eq(read.summary.next_segment, cut + 1);
     struct fs_stat st;
     cr_assert_eq(ops->stat(ops->ctx, segment(cut - 1), &st), -ENOENT);
+}
+
+/* Nothing but the header says that the frames of a segment that was written as a whole had been on the disk. The start after that
+ * has nothing to write again. */
+Test(log, a_segment_that_was_made_as_a_whole_is_whole)
+{
+    struct log_rig_read read;
+
+    write_frames(1, 10, 5);
+    write_frames(11, 13, 0);
+    write_frames(14, 13, 0);
+    read_log(false, &read);
+    uint64_t last = last_segment();
+    cr_assert_eq(read.summary.tail, 0u);
+    cr_assert_eq(read.summary.synced, 13u);
+    write_frames(14, 13, 0);
+    cr_assert_eq(last_segment(), last, "nothing has been written");
+    change_byte(segment(last), LOG_HEADER_BYTES + 60);
+    read_log(false, &read);
+    cr_assert_eq(read.status, LOG_DAMAGED);
+    cr_assert(strstr(read.err.text, "its header says that it had been written") != NULL, "%s", read.err.text);
+    read_log(true, &read);
+    cr_assert_eq(read.status, 0, "%s", read.err.text);
+    cr_assert_eq(read.summary.next_sequence, 14u);
 }
 
 /* A file that is no segment is reported and left alone; a segment under another's name is damage. */

@@ -284,15 +284,15 @@ Test(log_frame, a_header_of_version_1_is_read)
 Test(log_frame, headers_and_names)
 {
     unsigned char block[LOG_HEADER_BYTES];
-    struct log_header header = {.number = 12, .first = 345, .salt = 678, .start = 11, .generation = 90}, again;
+    struct log_header header = {.number = 12, .first = 345, .salt = 678, .start = 11, .generation = 90, .sealed = 400}, again;
     struct errbuf err = {""};
     char name[LOG_SEGMENT_NAME];
 
     log_header_encode(&header, block);
     cr_assert_eq(log_header_decode(block, &again, &err), LOG_OK);
     cr_assert(again.number == 12 && again.first == 345 && again.salt == 678 && again.start == 11 &&
-              again.generation == 90);
-    for (size_t i = 0; i < 64; i++) {
+              again.generation == 90 && again.sealed == 400);
+    for (size_t i = 0; i < 72; i++) {
         block[i] ^= 1;
         cr_assert_eq(log_header_decode(block, &again, &err), LOG_DAMAGED, "byte %zu", i);
         block[i] ^= 1;

@@ -103,6 +103,14 @@ static inline uint32_t all_of(const struct bloom_batch *batch)
     return (uint32_t)((UINT64_C(1) << batch->n) - 1);
 }
 
+void bloom_batch_fetch(const struct bloom_batch *batch, const struct bloom_filter *filter)
+{
+    const struct bloom_layer *newest = bloom_filter_newest(filter);
+
+    if (layer_bytes(newest) <= CACHE_BYTES) /* otherwise they are on their way */
+        prefetch(batch, newest, newest->geometry->k);
+}
+
 uint32_t bloom_batch_query(const struct bloom_batch *batch, const struct bloom_filter *filter)
 {
     const struct bloom_layer *layer = bloom_filter_newest(filter);

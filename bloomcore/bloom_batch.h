@@ -36,6 +36,10 @@ struct bloom_batch {
 void bloom_batch_start(struct bloom_batch *batch, const struct bloom_filter *filter, const struct bloom_item *items,
                        size_t n);
 
+/* After the start, for a filter that is small but has not been used for a while, one of very many: fetches its items' lines
+ * all the same. */
+void bloom_batch_fetch(const struct bloom_batch *batch, const struct bloom_filter *filter);
+
 /* Bit i is set if item i may have been added, clear if it certainly was not: as of now, also when the filter has been added
  * to or has grown since. Bits from n on are clear. */
 uint32_t bloom_batch_query(const struct bloom_batch *batch, const struct bloom_filter *filter);

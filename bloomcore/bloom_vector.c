@@ -304,7 +304,7 @@ TARGET uint32_t bloom_vector_query(const _Atomic uint64_t *words, const struct b
         survivors |= (uint32_t)alive << i;
     }
     for (unsigned i = 0; i < left; i += LANES) {
-        __mmask8 alive = left - i >= LANES ? 0xff : (__mmask8)((1u << (left - i)) - 1);
+        __mmask8 alive = (__mmask8)(left - i >= LANES ? 0xffu : (1u << (left - i)) - 1);
         __m512i x = _mm512_maskz_loadu_epi64(alive, at + i), dx = _mm512_maskz_loadu_epi64(alive, step + i);
 
         for (unsigned j = first; j < k && alive; j++) {

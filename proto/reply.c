@@ -135,6 +135,22 @@ void reply_integer(struct reply *reply, int64_t value)
     commit_to(reply->buf, put_line_end(put_digits(out, value < 0 ? 0 - (uint64_t)value : (uint64_t)value)));
 }
 
+void reply_bools(struct reply *reply, uint32_t bits, size_t n)
+{
+    char *room = buf_reserve(reply->buf, n * 4);
+    uint32_t no, yes;
+
+    if (room == NULL)
+        return;
+    memcpy(&no, reply->version == 3 ? "#f\r\n" : ":0\r\n", 4);
+    memcpy(&yes, reply->version == 3 ? "#t\r\n" : ":1\r\n", 4);
+    for (size_t i = 0; i < n; i++, bits >>= 1) {
+        uint32_t text = no ^ ((no ^ yes) & (0 - (bits & 1))); /* without a branch: answers cannot be predicted */
+        memcpy(room + i * 4, &text, 4);
+    }
+    buf_commit(reply->buf, n * 4);
+}
+
 void reply_null(struct reply *reply)
 {
     if (reply->version == 3)

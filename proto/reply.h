@@ -54,6 +54,9 @@ static inline void reply_bool(struct reply *reply, bool value)
     }
 }
 
+/* n replies (1..32) as by reply_bool(), of bits 0 to n - 1: the answers to a pipeline, in one piece. */
+void reply_bools(struct reply *reply, uint32_t bits, size_t n);
+
 /* An array whose length is known only afterwards: begin, write elements, end with their number. The content is moved
  * by the few bytes that a number of more than one digit needs. The token is opaque; nothing may be consumed from the
  * buf between begin and end. */

@@ -6,8 +6,6 @@
 #include "notify.h"
 #include "usage.h"
 
-#define BATCH 32 /* items on their way at once; window.h says why */
-
 /* ---- finding and creating -------------------------------------------------------------------------------------------- */
 
 static void reply_quarantined(struct bf_call *call)
@@ -157,28 +155,19 @@ static int note_grow(void *ctx, uint64_t id, unsigned layer, const struct bloom_
     return status;
 }
 
-static enum bloom_add add_noted(struct bf_call *call, const struct bloom_probe *probe, struct bloom_filter *filter,
+static enum bloom_add add_noted(struct bf_call *call, struct bloom_batch *batch, size_t i, struct bloom_filter *filter,
                                 struct errbuf *err)
 {
     static const struct bloom_journal_ops ops = {note_add, note_grow};
     struct add_note note = {.id = call->entry->id, .ring = call->ring};
     struct bloom_journal journal = {&ops, &note, note.id};
-    enum bloom_add result = bloom_probe_add_journaled(probe, filter, &journal, err);
+    enum bloom_add result = bloom_batch_add(batch, i, filter, &journal, err);
     /* Who made the layer may find its item added by somebody else meanwhile, and yet nobody else knows of the layer. */
     if (note.grew && result != BLOOM_NO_ROOM)
         notify_event(call->server->notify, NOTIFY_MODULE, "bloom.grow", call->name);
     if (result == BLOOM_ADDED && bloom_filter_params(filter)->expansion == 0 && note.ordinal == bloom_filter_capacity(filter))
         notify_event(call->server->notify, NOTIFY_MODULE, "bloom.full", call->name);
     return result;
-}
-
-static inline enum bloom_add add_probed(struct bf_call *call, const struct bloom_probe *probe, struct bloom_filter *filter,
-                                        struct errbuf *err)
-{
-    if (__builtin_expect(notify_wants(call->server->notify, NOTIFY_MODULE), false))
-        return add_noted(call, probe, filter, err);
-    struct bloom_journal journal;
-    return bloom_probe_add_journaled(probe, filter, journal_of(call, &journal), err);
 }
 
 /* ---- one item -------------------------------------------------------------------------------------------------------- */
@@ -232,41 +221,8 @@ static void reply_query(struct bf_call *call, bool present)
     reply_bool(call->reply, present);
 }
 
-/* Replies to an add; false if it was refused. */
-static bool reply_add(struct bf_call *call, enum bloom_add result, const struct errbuf *err)
+void bf_query_one(struct bf_call *call, struct slice item)
 {
-    note_use(call);
-    switch (result) {
-    case BLOOM_PRESENT:
-        stats_add(&call->stats->items_present, 1);
-        reply_bool(call->reply, false);
-        return true;
-    case BLOOM_ADDED:
-        entry_mark_dirty(call->entry);
-        stats_add(&call->stats->items_added, 1);
-        stats_add(&call->stats->changes, 1);
-        reply_bool(call->reply, true);
-        return true;
-    case BLOOM_FULL:
-        stats_add(&call->stats->adds_full, 1);
-        reply_error(call->reply, "ERR non scaling filter is full");
-        return false;
-    case BLOOM_NO_ROOM:
-        stats_add(&call->stats->adds_no_room, 1);
-        reply_errorf(call->reply, "ERR problem inserting into filter: %s", err->text);
-        return false;
-    }
-    return false;
-}
-
-void bf_finish_query(struct bf_call *call, struct slice item, const struct bloom_probe *probe)
-{
-    struct bloom_filter *filter = call->entry ? entry_filter(call->entry) : NULL;
-    if (filter) {
-        stats_add(&call->stats->keyspace_hits, 1);
-        reply_query(call, bloom_probe_query(probe, filter));
-        return;
-    }
     bool replied;
     bf_look(call);
     stats_add(call->entry ? &call->stats->keyspace_hits : &call->stats->keyspace_misses, 1);
@@ -274,51 +230,133 @@ void bf_finish_query(struct bf_call *call, struct slice item, const struct bloom
         reply_query(call, true);
         return;
     }
-    filter = bf_filter(call, &replied);
+    struct bloom_filter *filter = bf_filter(call, &replied);
     if (filter)
         reply_query(call, bloom_filter_query(filter, murmur3_hash(item.ptr, item.len)));
     else if (!replied)
         reply_missing(call, 1, false);
 }
 
-void bf_finish_add(struct bf_call *call, struct slice item, const struct bloom_probe *probe)
+void bf_add_one(struct bf_call *call, struct slice item)
 {
-    struct errbuf err = {""};
-    struct bloom_filter *filter = call->entry ? entry_filter(call->entry) : NULL;
-    enum bloom_add result;
-    if (filter) {
-        result = add_probed(call, probe, filter, &err);
-    } else {
-        filter = bf_filter_for_add(call);
-        if (!filter)
-            return;
-        struct bloom_probe now;
-        bloom_probe_start(&now, filter, murmur3_hash(item.ptr, item.len));
-        result = add_probed(call, &now, filter, &err);
+    struct bloom_filter *filter = bf_filter_for_add(call);
+    struct bloom_batch batch;
+    size_t error_at;
+    if (!filter)
+        return;
+    bloom_batch_start(&batch, filter, &(struct bloom_item){item.ptr, item.len}, 1);
+    bf_add_batch(call, filter, &batch, 0, 1, &error_at);
+}
+
+/* ---- batches --------------------------------------------------------------------------------------------------------- */
+
+_Static_assert(BLOOM_BATCH <= 32, "answers are bits of a uint32_t");
+
+static void reply_queries(struct bf_call *call, uint32_t present, size_t n)
+{
+    uint64_t hits = (uint64_t)__builtin_popcount(present);
+    count_queries(call, hits, n - hits);
+    reply_bools(call->reply, present, n);
+}
+
+void bf_query_batch(struct bf_call *call, struct bloom_filter *filter, const struct bloom_batch *batch, size_t n)
+{
+    stats_add(&call->stats->keyspace_hits, n);
+    reply_queries(call, bloom_batch_query(batch, filter), n);
+}
+
+/* Replies to n adds that were not refused. */
+static void reply_adds(struct bf_call *call, uint32_t added, size_t n)
+{
+    uint64_t ones = (uint64_t)__builtin_popcount(added);
+    if (ones) {
+        entry_mark_dirty(call->entry);
+        stats_add(&call->stats->items_added, ones);
+        stats_add(&call->stats->changes, ones);
     }
-    reply_add(call, result, &err);
+    stats_add(&call->stats->items_present, n - ones);
+    reply_bools(call->reply, added, n);
+}
+
+static void reply_refused(struct bf_call *call, enum bloom_add result, const struct errbuf *err)
+{
+    if (result == BLOOM_FULL) {
+        stats_add(&call->stats->adds_full, 1);
+        reply_error(call->reply, "ERR non scaling filter is full");
+    } else {
+        stats_add(&call->stats->adds_no_room, 1);
+        reply_errorf(call->reply, "ERR problem inserting into filter: %s", err->text);
+    }
+}
+
+/* As bloom_batch_add_all(), with events. */
+static size_t add_all_noted(struct bf_call *call, struct bloom_batch *batch, size_t from, size_t n,
+                            struct bloom_filter *filter, struct errbuf *err, uint32_t *added, enum bloom_add *refused)
+{
+    *added = 0;
+    for (; from < n; from++) {
+        enum bloom_add result = add_noted(call, batch, from, filter, err);
+        if (result > BLOOM_ADDED) {
+            *refused = result;
+            break;
+        }
+        *added |= (uint32_t)result << from;
+    }
+    return from;
+}
+
+size_t bf_add_batch(struct bf_call *call, struct bloom_filter *filter, struct bloom_batch *batch, size_t from, size_t n,
+                    size_t *error_at_out)
+{
+    struct bloom_journal space;
+    struct errbuf err = {""};
+    enum bloom_add refused = BLOOM_FULL;
+    uint32_t added;
+    size_t end;
+
+    if (__builtin_expect(notify_wants(call->server->notify, NOTIFY_MODULE), false))
+        end = add_all_noted(call, batch, from, n, filter, &err, &added, &refused);
+    else
+        end = bloom_batch_add_all(batch, from, filter, journal_of(call, &space), &err, &added, &refused);
+    note_use(call);
+    if (end > from)
+        reply_adds(call, added >> from, end - from);
+    *error_at_out = SIZE_MAX;
+    if (end == n)
+        return n;
+    *error_at_out = buf_len(call->reply->buf);
+    reply_refused(call, refused, &err);
+    return end + 1;
 }
 
 /* ---- many items ------------------------------------------------------------------------------------------------------ */
 
+/* Starts the batch of items `start` to at most `end`, and returns how many they are. */
+static size_t start_batch(struct bloom_batch *batch, const struct bloom_filter *filter, size_t start, size_t end,
+                          struct slice (*item)(const void *ctx, size_t i), const void *ctx)
+{
+    struct bloom_item items[BLOOM_BATCH];
+    size_t n = end - start < BLOOM_BATCH ? end - start : BLOOM_BATCH;
+    for (size_t i = 0; i < n; i++) {
+        struct slice it = item(ctx, start + i);
+        items[i] = (struct bloom_item){it.ptr, it.len};
+    }
+    bloom_batch_start(batch, filter, items, n);
+    return n;
+}
+
+/* `filter` NULL: each item is answered "maybe". */
 static void query_items(struct bf_call *call, struct bloom_filter *filter, size_t start, size_t end,
                         struct slice (*item)(const void *ctx, size_t i), const void *ctx)
 {
-    struct bloom_probe probes[BATCH];
-    uint64_t hits = 0, n = end - start;
-    for (; start < end; start += BATCH) {
-        size_t batch = end - start < BATCH ? end - start : BATCH;
-        for (size_t i = 0; filter && i < batch; i++) {
-            struct slice it = item(ctx, start + i);
-            bloom_probe_start(&probes[i], filter, murmur3_hash(it.ptr, it.len));
-        }
-        for (size_t i = 0; i < batch; i++) {
-            bool present = !filter || bloom_probe_query(&probes[i], filter);
-            hits += present;
-            reply_bool(call->reply, present);
-        }
+    struct bloom_batch batch;
+    size_t n;
+    for (; filter && start < end; start += n) {
+        n = start_batch(&batch, filter, start, end, item, ctx);
+        reply_queries(call, bloom_batch_query(&batch, filter), n);
     }
-    count_queries(call, hits, n - hits);
+    for (; start < end; start++)
+        reply_query(call, true);
 }
 
 void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx)
@@ -359,19 +397,13 @@ static struct bloom_filter *bf_same_filter(struct bf_call *call, uint64_t id)
 static bool add_items(struct bf_call *call, struct bloom_filter *filter, size_t start, size_t end, int64_t *replies,
                       struct slice (*item)(const void *ctx, size_t i), const void *ctx)
 {
-    struct bloom_probe probes[BATCH];
-    struct errbuf err = {""};
-    bool going = true;
-    for (; start < end && going; start += BATCH) {
-        size_t batch = end - start < BATCH ? end - start : BATCH;
-        for (size_t i = 0; i < batch; i++) {
-            struct slice it = item(ctx, start + i);
-            bloom_probe_start(&probes[i], filter, murmur3_hash(it.ptr, it.len));
-        }
-        for (size_t i = 0; i < batch && going; i++, ++*replies)
-            going = reply_add(call, add_probed(call, &probes[i], filter, &err), &err);
+    struct bloom_batch batch;
+    size_t n, error_at = SIZE_MAX;
+    for (; start < end && error_at == SIZE_MAX; start += n) {
+        n = start_batch(&batch, filter, start, end, item, ctx);
+        *replies += (int64_t)bf_add_batch(call, filter, &batch, 0, n, &error_at);
     }
-    return going;
+    return error_at == SIZE_MAX;
 }
 
 void bf_add_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx)

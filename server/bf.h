@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "bloom_filter.h"
+#include "bloom_batch.h"
 #include "command.h"
 #include "registry.h"
 #include "reply.h"
@@ -38,11 +38,18 @@ struct bf_call {
 /* The call of a command whose argument 1 is the filter's name. */
 struct bf_call bf_call_of(struct command_ctx *ctx);
 
-/* Finishes a query or an add that was prepared with bloom_probe_start() if call->entry has a filter: looks at the
- * registry again if there was none, creates the filter of an add that is still missing, replies, counts. The entry of an
- * earlier moment is good enough for an answer: the command then simply came before what happened to the name since. */
-void bf_finish_query(struct bf_call *call, struct slice item, const struct bloom_probe *probe);
-void bf_finish_add(struct bf_call *call, struct slice item, const struct bloom_probe *probe);
+/* Queries or adds one item: looks the filter up if call->entry is NULL, creates the filter of an add that is missing,
+ * replies, counts. The entry of an earlier moment is good enough for an answer: the command then simply came before what
+ * happened to the name since. */
+void bf_query_one(struct bf_call *call, struct slice item);
+void bf_add_one(struct bf_call *call, struct slice item);
+
+/* The same for the n items, or items `from` to n - 1, of a batch that was started on the filter of call->entry, each with a
+ * reply of its own. An add that is refused is the last: returns the index behind the last item that was replied to, and
+ * *error_at_out is what buf_len() was before the error; SIZE_MAX: there was none. */
+void bf_query_batch(struct bf_call *call, struct bloom_filter *filter, const struct bloom_batch *batch, size_t n);
+size_t bf_add_batch(struct bf_call *call, struct bloom_filter *filter, struct bloom_batch *batch, size_t from, size_t n,
+                    size_t *error_at_out);
 
 /* Queries or adds n items, or the next slice of them, with one reply each, `item(ctx, i)` giving them; the array is as long
  * as it can be: an add that fails ends it with the error as its last element, as RedisBloom does. So does the end of the

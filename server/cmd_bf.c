@@ -118,13 +118,13 @@ void cmd_bf_madd(struct command_ctx *ctx)
 void cmd_bf_exists(struct command_ctx *ctx)
 {
     struct bf_call call = bf_call_of(ctx);
-    bf_finish_query(&call, command_arg(ctx, 2), NULL);
+    bf_query_one(&call, command_arg(ctx, 2));
 }
 
 void cmd_bf_add(struct command_ctx *ctx)
 {
     struct bf_call call = bf_call_of(ctx);
-    bf_finish_add(&call, command_arg(ctx, 2), NULL);
+    bf_add_one(&call, command_arg(ctx, 2));
 }
 
 /* ---- BF.INSERT --------------------------------------------------------------------------------------------------- */

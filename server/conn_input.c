@@ -216,7 +216,6 @@ static void take_input(struct conn *conn, char *data, size_t len)
 {
     struct worker *worker = conn->worker;
     bool own = data == conn->in;
-    window_new_input(&worker->window);
     monitor_look(worker);
     size_t done = run_commands(conn, data, len);
     if (own && done)

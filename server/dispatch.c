@@ -282,53 +282,59 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
     return false;
 }
 
-/* The two commands that the window takes. They are most of the traffic, so they are recognised before the table is
- * asked: eight bytes at a time, letters made lower case by setting their bit. */
+/* Whether a BF.EXISTS or BF.ADD of this connection passes all checks and may go through the window. The window needs room
+ * in the log for all adds that it may hold; with a twin each is noted twice. */
+static bool window_takes(struct conn *conn, enum window_kind kind)
+{
+    const struct worker *worker = conn->worker;
+    if (conn->modes || worker->timing.exact || !atomic_load_explicit(&conn->session.authenticated, memory_order_relaxed))
+        return false;
+    if (kind == WINDOW_QUERY)
+        return !worker->no_window_query;
+    return !worker->no_window_add && (!worker->ring || ring_reserve(worker->ring, 2 * (WINDOW_ITEMS + 1)) == 0);
+}
+
+/* The two commands that the window takes are most of the traffic, so they are recognised before the table is asked: eight
+ * bytes at a time, letters made lower case by setting their bit. */
 #define LOWER UINT64_C(0x2020202020202020)
 
-/* Room in the log for all adds that the window may hold. */
-static bool window_has_room(struct worker *worker)
+static bool window_kind_of(const struct resp_command *cmd, enum window_kind *kind_out)
 {
-    return !worker->ring || ring_reserve(worker->ring, 2 * (WINDOW_SIZE + 1)) == 0;
-}
-
-static void count_windowed(struct conn *conn, enum window_kind kind)
-{
-    struct worker *worker = conn->worker;
-    count_command(conn);
-    stats_add(&worker->stats.calls[kind == WINDOW_QUERY ? worker->counter_bf_exists : worker->counter_bf_add], 1);
-}
-
-static bool take_into_window(struct conn *conn, const struct resp_command *cmd)
-{
-    struct worker *worker = conn->worker;
     struct slice name = resp_arg(cmd, 0);
     static const char exists[8] = "bf.exist", add[8] = "bf.add\0";
     uint64_t word = 0, want;
-    enum window_kind kind;
 
-    if (cmd->argc != 3 || conn->modes || worker->timing.exact ||
-        !atomic_load_explicit(&conn->session.authenticated, memory_order_relaxed))
+    if (cmd->argc != 3)
         return false;
     if (name.len == 9) {
         memcpy(&word, name.ptr, 8);
         memcpy(&want, exists, 8);
-        if ((word | LOWER) != (want | LOWER) || (name.ptr[8] | 0x20) != 's' || name.ptr[2] != '.' ||
-            worker->no_window_query)
-            return false;
-        kind = WINDOW_QUERY;
-    } else if (name.len == 6) {
+        *kind_out = WINDOW_QUERY;
+        return (word | LOWER) == (want | LOWER) && (name.ptr[8] | 0x20) == 's' && name.ptr[2] == '.';
+    }
+    if (name.len == 6) {
         memcpy(&word, name.ptr, 6);
         memcpy(&want, add, 8);
-        if ((word | LOWER) != (want | LOWER) || name.ptr[2] != '.' || worker->no_window_add || !window_has_room(worker))
-            return false;
-        kind = WINDOW_ADD;
-    } else {
-        return false;
+        *kind_out = WINDOW_ADD;
+        return (word | LOWER) == (want | LOWER) && name.ptr[2] == '.';
     }
-    count_windowed(conn, kind);
+    return false;
+}
+
+static void note_windowed(struct conn *conn, enum window_kind kind)
+{
     atomic_store_explicit(&conn->session.command, kind == WINDOW_QUERY ? "bf.exists" : "bf.add", memory_order_relaxed);
-    window_push(worker, kind, conn, resp_arg(cmd, 1), resp_arg(cmd, 2));
+}
+
+/* `from_input`: others like it may follow. */
+static bool take_into_window(struct conn *conn, const struct resp_command *cmd, bool from_input)
+{
+    struct worker *worker = conn->worker;
+    enum window_kind kind;
+    if (!window_kind_of(cmd, &kind) || !window_takes(conn, kind))
+        return false;
+    note_windowed(conn, kind);
+    window_push(worker, kind, conn, cmd, from_input);
     if (worker->monitored)
         monitor_feed(worker, &conn->session, NULL, cmd);
     return true;
@@ -337,20 +343,22 @@ static bool take_into_window(struct conn *conn, const struct resp_command *cmd)
 size_t dispatch_repeated(struct conn *conn, const char *data, size_t len)
 {
     struct worker *worker = conn->worker;
-    struct slice item;
-    if (!window_has_room(worker))
+    enum window_kind kind = worker->window.last_kind; /* more often than not the next is of the same one */
+    if (worker->monitored || !resp_parser_idle(&conn->parser)) /* each command has to be seen / is not at its beginning */
         return 0;
-    size_t n = resp_repeat_match(&worker->window.repeat, data, len, worker->limits.max_bulk, &item);
-    if (n) {
-        window_push_repeated(worker, item);
-        count_windowed(conn, worker->window.ops[(worker->window.pushed - 1) & (WINDOW_SIZE - 1)].kind);
+    for (int i = 0; i < WINDOW_KINDS; i++, kind = WINDOW_KINDS - 1 - kind) {
+        size_t n = window_takes(conn, kind) ? window_push_repeated(worker, kind, conn, data, len) : 0;
+        if (n) {
+            note_windowed(conn, kind);
+            return n;
+        }
     }
-    return n;
+    return 0;
 }
 
 void dispatch_queued(struct conn *conn, const struct command *command, const struct resp_command *cmd)
 {
-    if (take_into_window(conn, cmd))
+    if (take_into_window(conn, cmd, false))
         return;
     window_flush(conn->worker);
     if (!reserve_room(conn, cmd, command)) {
@@ -427,12 +435,8 @@ static void drop_reply(struct conn *conn, size_t before)
 enum dispatch_result dispatch(struct conn *conn, const struct resp_command *cmd)
 {
     atomic_store_explicit(&conn->session.last_ms, conn->worker->now_ms, memory_order_relaxed);
-    if (take_into_window(conn, cmd)) {
-        if (!conn->worker->monitored) /* each command has to be seen then */
-            resp_repeat_note(&conn->worker->window.repeat, cmd);
+    if (take_into_window(conn, cmd, true))
         return DISPATCH_DONE;
-    }
-    resp_repeat_forget(&conn->worker->window.repeat); /* what made it possible may be otherwise now */
     window_flush(conn->worker);
     conn_will_reply(conn);
     if (conn->session.subscribed)

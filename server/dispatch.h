@@ -20,9 +20,8 @@ enum dispatch_result {
  * or make the connection wait; never closes it. */
 enum dispatch_result dispatch(struct conn *conn, const struct resp_command *cmd);
 
-/* The short way for a command that equals the one dispatched before it but for its last argument: its length, if
- * data[0..len) begins with one that could be taken into the window, otherwise 0. The data is of the piece of input that
- * window_new_input() was called for, and the parser is between two commands. */
+/* The short way for commands that equal one dispatched earlier, of whatever connection, but for their last argument: how
+ * many bytes those are that data[0..len) begins with and that have been taken into the window, 0 if there are none. */
 size_t dispatch_repeated(struct conn *conn, const char *data, size_t len);
 
 /* Runs a command of a transaction, which was checked when it was queued. Its slices must stay valid until the window is

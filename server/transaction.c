@@ -281,7 +281,6 @@ static void run_queue(struct conn *conn)
         tx->ncommands > 1 && (tx->flags & CMD_WRITE) ? server_journal(conn->worker->server) : NULL;
     conn->modes &= ~(unsigned)CONN_IN_MULTI;
     conn->in_exec = true;
-    window_new_input(&conn->worker->window);
     if (journal)
         journal_hold(journal);
     reply_array(&conn->reply, tx->ncommands);

@@ -1,141 +1,240 @@
 #include "window.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bf.h"
-#include "conn.h"
 #include "command.h"
+#include "conn.h"
 #include "dispatch.h"
 #include "timing.h"
 #include "worker.h"
 
-static struct window_op *op_at(struct window *window, uint64_t n)
+_Static_assert((WINDOW_RUNS & (WINDOW_RUNS - 1)) == 0, "runs are numbered by a mask");
+_Static_assert(WINDOW_RUN <= UINT8_MAX && WINDOW_RUN <= WINDOW_ITEMS, "a run's items are counted in a byte, and fit");
+
+int window_init(struct window *window)
 {
-    return &window->ops[n & (WINDOW_SIZE - 1)];
+    *window = (struct window){0};
+    if (posix_memalign((void **)&window->runs, 64, WINDOW_RUNS * sizeof(*window->runs)) != 0) {
+        window->runs = NULL;
+        return -ENOMEM;
+    }
+    return 0; /* what is not used of it is never touched */
 }
 
-static bool same_name(struct slice a, struct slice b)
+void window_deinit(struct window *window)
 {
-    return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
+    free(window->runs);
+    window->runs = NULL;
 }
 
-static void look(struct worker *worker, uint64_t n)
+static struct window_run *run_at(struct window *window, uint64_t n)
 {
-    struct window_op *op = op_at(&worker->window, n);
-    if (!op->same_filter)
-        registry_prefetch_entry(worker->server->registry, op->name_hash);
+    return &window->runs[n & (WINDOW_RUNS - 1)];
 }
 
-static void probe(struct worker *worker, uint64_t n)
+/* ---- the steps ------------------------------------------------------------------------------------------------------- */
+
+static void look(struct worker *worker)
 {
-    struct window_op *op = op_at(&worker->window, n);
-    op->entry = op->same_filter ? op_at(&worker->window, n - 1)->entry
-                                : registry_find(worker->server->registry, op->name_hash, op->name);
-    struct bloom_filter *filter = op->entry ? entry_filter(op->entry) : NULL;
-    if (filter)
-        bloom_probe_start(&op->probe, filter, murmur3_hash(op->item.ptr, op->item.len));
+    struct window *w = &worker->window;
+    registry_prefetch_entry(worker->server->registry, run_at(w, w->looked++)->name_hash);
 }
 
-static void finish(struct worker *worker, uint64_t n)
+static void probe(struct worker *worker)
 {
-    struct window_op *op = op_at(&worker->window, n);
+    struct window *w = &worker->window;
+    struct window_run *run = run_at(w, w->probed++);
+    run->entry = registry_find(worker->server->registry, run->name_hash, run->name);
+    struct bloom_filter *filter = run->entry ? entry_filter(run->entry) : NULL;
+    w->items_probed = run->end;
+    run->in_cache = true;
+    if (!filter)
+        return;
+    struct bloom_item items[WINDOW_RUN];
+    for (size_t i = 0; i < run->n; i++)
+        items[i] = (struct bloom_item){run->items[i].ptr, run->items[i].len};
+    bloom_batch_start(&run->batch, filter, items, run->n);
+    run->in_cache = run->name_hash == w->hot_hash && !bloom_filter_beyond_cache(filter);
+    if (!run->in_cache)
+        bloom_batch_fetch(&run->batch, filter);
+    w->hot_hash = run->name_hash;
+}
+
+static size_t counter_of(const struct worker *worker, int kind)
+{
+    return kind == WINDOW_QUERY ? worker->counter_bf_exists : worker->counter_bf_add;
+}
+
+/* The filter of a run is not there, or cannot be asked: its commands go the way of a command by itself. */
+static void finish_one_by_one(struct worker *worker, const struct window_run *run, struct bf_call *call)
+{
+    for (size_t i = 0; i < run->n; i++) {
+        size_t before = buf_len(&run->conn->out);
+        (run->kind == WINDOW_QUERY ? bf_query_one : bf_add_one)(call, run->items[i]);
+        dispatch_count_error(run->conn, &run->conn->out, before, counter_of(worker, run->kind));
+    }
+}
+
+static void finish_adds(struct worker *worker, struct window_run *run, struct bf_call *call,
+                        struct bloom_filter *filter)
+{
+    for (size_t done = 0, error_at; done < run->n;) {
+        done = bf_add_batch(call, filter, &run->batch, done, run->n, &error_at);
+        if (error_at != SIZE_MAX)
+            dispatch_count_error(run->conn, &run->conn->out, error_at, worker->counter_bf_add);
+    }
+}
+
+static void finish(struct worker *worker)
+{
+    struct window *w = &worker->window;
+    struct window_run *run = run_at(w, w->finished++);
+    struct bloom_filter *filter = run->entry ? entry_filter(run->entry) : NULL;
     struct bf_call call = {
         .server = worker->server,
         .stats = &worker->stats,
-        .reply = &op->conn->reply,
+        .reply = &run->conn->reply,
         .ring = worker->ring,
-        .name = op->name,
-        .name_hash = op->name_hash,
-        .entry = op->entry,
-        .no_touch = session_no_touch(&op->conn->session),
+        .name = run->name,
+        .name_hash = run->name_hash,
+        .entry = run->entry,
+        .no_touch = session_no_touch(&run->conn->session),
     };
-    conn_will_reply(op->conn);
-    size_t before = buf_len(&op->conn->out);
-    if (op->kind == WINDOW_QUERY) {
-        bf_finish_query(&call, op->item, &op->probe);
-    } else {
-        bf_finish_add(&call, op->item, &op->probe);
-        op->conn->wrote = true;
+    w->items_finished = run->end;
+    w->last = run;
+    conn_will_reply(run->conn);
+    run->conn->wrote |= run->kind == WINDOW_ADD;
+    if (!filter)
+        finish_one_by_one(worker, run, &call);
+    else if (run->kind == WINDOW_QUERY)
+        bf_query_batch(&call, filter, &run->batch, run->n);
+    else
+        finish_adds(worker, run, &call, filter);
+}
+
+/* Takes the steps that are due. The later ones first, so that no run takes two of them at once. */
+static void advance(struct worker *worker)
+{
+    struct window *w = &worker->window;
+    while (w->finished < w->probed &&
+           (run_at(w, w->finished)->in_cache || w->items_probed - run_at(w, w->finished)->end >= WINDOW_FINISH))
+        finish(worker);
+    while (w->probed < w->looked && w->items_pushed - run_at(w, w->probed)->end >= WINDOW_LOOK + WINDOW_PROBE)
+        probe(worker);
+    while (w->looked < w->pushed && w->items_pushed - run_at(w, w->looked)->end >= WINDOW_LOOK)
+        look(worker);
+}
+
+static void finish_all(struct worker *worker)
+{
+    struct window *w = &worker->window;
+    while (w->looked < w->pushed)
+        look(worker);
+    while (w->probed < w->pushed)
+        probe(worker);
+    while (w->finished < w->pushed)
+        finish(worker);
+}
+
+/* ---- taking in ------------------------------------------------------------------------------------------------------- */
+
+/* The place of the next run. */
+static struct window_run *make_room(struct worker *worker)
+{
+    struct window *w = &worker->window;
+    while (w->pushed - w->finished == WINDOW_RUNS || w->items_pushed - w->items_finished > WINDOW_ITEMS - WINDOW_RUN) {
+        if (w->finished == w->looked)
+            look(worker);
+        if (w->finished == w->probed)
+            probe(worker);
+        finish(worker);
     }
-    dispatch_count_error(op->conn, &op->conn->out, before, op->kind == WINDOW_QUERY ? worker->counter_bf_exists : worker->counter_bf_add);
+    if (w->pushed == w->finished) /* the place that is in the cache */
+        w->pushed = w->looked = w->probed = w->finished = 0;
+    return run_at(w, w->pushed);
 }
 
-/* Takes the steps that are due when the steps before them may run ahead by so many commands. */
-static void advance(struct worker *worker, uint64_t look_lag, uint64_t probe_lag, uint64_t finish_lag)
+/* Takes in the run that has been put into its place. */
+static void take_in(struct worker *worker, struct window_run *run)
 {
     struct window *w = &worker->window;
-    while (w->pushed - w->looked > look_lag)
-        look(worker, w->looked++);
-    while (w->looked - w->probed > probe_lag)
-        probe(worker, w->probed++);
-    while (w->probed - w->finished > finish_lag)
-        finish(worker, w->finished++);
-}
-
-/* The place of the next command. */
-static struct window_op *make_room(struct worker *worker, enum window_kind kind)
-{
-    struct window *w = &worker->window;
-    if (window_empty(w))
+    if (w->since[WINDOW_QUERY] + w->since[WINDOW_ADD] == 0)
         w->started_ns = timing_now_ns();
-    w->since[kind]++;
-    if (w->pushed - w->finished == WINDOW_SIZE)
-        advance(worker, 0, 0, WINDOW_SIZE - 1);
-    return op_at(w, w->pushed);
-}
-
-static void pushed(struct worker *worker)
-{
-    worker->window.pushed++;
-    advance(worker, WINDOW_LOOK, WINDOW_PROBE - WINDOW_LOOK, WINDOW_SIZE - WINDOW_PROBE);
-}
-
-void window_push(struct worker *worker, enum window_kind kind, struct conn *conn, struct slice name, struct slice item)
-{
-    struct window *w = &worker->window;
-    struct window_op *op = make_room(worker, kind);
-    op->conn = conn;
-    op->name = name;
-    op->item = item;
-    op->kind = (uint8_t)kind;
-    op->same_filter = w->pushed > w->chain_from && !window_empty(w) && same_name(op_at(w, w->pushed - 1)->name, name);
-    if (op->same_filter) {
-        op->name_hash = op_at(w, w->pushed - 1)->name_hash;
+    w->since[run->kind] += run->n;
+    w->last_kind = run->kind;
+    stats_add(&run->conn->session.commands, run->n);
+    w->items_pushed += run->n;
+    run->end = w->items_pushed;
+    bool hot = run->name_hash == w->hot_hash && w->probed == w->pushed;
+    w->pushed++;
+    if (hot) {
+        w->looked++;
+        probe(worker);
     } else {
-        op->name_hash = registry_hash(worker->server->registry, name);
-        registry_prefetch(worker->server->registry, op->name_hash);
+        registry_prefetch(worker->server->registry, run->name_hash);
     }
-    pushed(worker);
+    advance(worker);
 }
 
-void window_push_repeated(struct worker *worker, struct slice item)
+static void memorize(struct window_memo *memo, const struct resp_command *cmd, uint64_t name_hash)
 {
-    struct window *w = &worker->window;
-    const struct window_op *before = op_at(w, w->pushed - 1);
-    struct window_op *op = make_room(worker, before->kind);
-    op->conn = before->conn;
-    op->name = before->name;
-    op->name_hash = before->name_hash;
-    op->item = item;
-    op->kind = before->kind;
-    op->same_filter = !window_empty(w);
-    if (!op->same_filter)
-        registry_prefetch(worker->server->registry, op->name_hash);
-    pushed(worker);
+    if (!resp_repeat_note(&memo->repeat, cmd))
+        return;
+    memo->name_hash = name_hash;
+    memo->name_off = cmd->spans[1].off;
+    memo->name_len = cmd->spans[1].len;
 }
 
-/* Shares the time since the window was last empty out among the commands that have gone through it. */
-static void take_time(struct worker *worker)
+void window_push(struct worker *worker, enum window_kind kind, struct conn *conn, const struct resp_command *cmd,
+                 bool remember)
+{
+    struct window_run *run = make_room(worker);
+    run->conn = conn;
+    run->name = resp_arg(cmd, 1);
+    run->name_hash = registry_hash(worker->server->registry, run->name);
+    run->items[0] = resp_arg(cmd, 2);
+    run->kind = (uint8_t)kind;
+    run->n = 1;
+    if (remember)
+        memorize(&worker->window.memos[kind], cmd, run->name_hash);
+    take_in(worker, run);
+}
+
+size_t window_push_repeated(struct worker *worker, enum window_kind kind, struct conn *conn, const char *data, size_t len)
+{
+    const struct window_memo *memo = &worker->window.memos[kind];
+    struct window_run *run = make_room(worker);
+    size_t used, n = resp_repeat_match(&memo->repeat, data, len, worker->limits.max_bulk, run->items, WINDOW_RUN, &used);
+    if (n == 0)
+        return 0;
+    run->conn = conn;
+    run->name = (struct slice){data + memo->name_off, memo->name_len};
+    run->name_hash = memo->name_hash;
+    run->kind = (uint8_t)kind;
+    run->n = (uint8_t)n;
+    take_in(worker, run);
+    return used;
+}
+
+/* ---- the end --------------------------------------------------------------------------------------------------------- */
+
+/* Counts what has been taken in since the last flush, and shares the time since then out among it. */
+static void count(struct worker *worker)
 {
     struct window *w = &worker->window;
-    uint64_t ns = timing_now_ns() - w->started_ns, n = w->since[WINDOW_QUERY] + w->since[WINDOW_ADD];
-    const struct window_op *last = op_at(w, w->finished - 1);
+    uint64_t n = w->since[WINDOW_QUERY] + w->since[WINDOW_ADD], ns = timing_now_ns() - w->started_ns;
+    const struct window_run *last = w->last;
 
-    for (int kind = WINDOW_QUERY; kind <= WINDOW_ADD; kind++) {
+    stats_add(&worker->stats.commands_processed, n);
+    for (int kind = 0; kind < WINDOW_KINDS; kind++) {
         if (w->since[kind] == 0)
             continue;
-        const struct command *row = command_row(kind == WINDOW_QUERY ? worker->counter_bf_exists : worker->counter_bf_add);
-        struct slice words[3] = {{row->name, strlen(row->name)}, last->name, last->item};
+        const struct command *row = command_row(counter_of(worker, kind));
+        struct slice words[3] = {{row->name, strlen(row->name)}, last->name, last->items[last->n - 1]};
+        stats_add(&worker->stats.calls[counter_of(worker, kind)], w->since[kind]);
         timing_batch(worker, row, w->since[kind], ns / n * w->since[kind], words, &last->conn->session);
         w->since[kind] = 0;
     }
@@ -143,8 +242,9 @@ static void take_time(struct worker *worker)
 
 void window_flush(struct worker *worker)
 {
-    if (window_empty(&worker->window))
+    struct window *w = &worker->window;
+    if (w->since[WINDOW_QUERY] + w->since[WINDOW_ADD] == 0)
         return;
-    advance(worker, 0, 0, 0);
-    take_time(worker);
+    finish_all(worker);
+    count(worker);
 }

@@ -1,17 +1,26 @@
 /* window: the short software pipeline of queries and adds.
  *
- * A command waits for memory three times: for the registry's slot, for the filter's header, and for the words its bits are
- * in. One by one that is some 300 ns of waiting for each item of a large filter. The window keeps a few dozen commands, of
- * all connections that are readable in one iteration, on their way at once: each step of a command is taken only when
- * enough others have been started behind it for its prefetch to have arrived.
+ * Its unit is the run: up to WINDOW_RUN commands of one connection, one behind the other in one piece of input, that are
+ * the same but for their item. What a command costs beside its item's bits is paid once per run: the look-up of the
+ * filter, room for the replies, the counters. A command by itself is a run of one.
  *
- *     push:    the slot is prefetched            (place 0)
- *     look:    the filter's header is prefetched (WINDOW_LOOK places later)
- *     probe:   filter looked up, item hashed, its words prefetched (WINDOW_PROBE places later)
- *     finish:  answered, in the order of arrival (WINDOW_SIZE places later)
+ * A run waits for memory three times: for the registry's slot, for the filter's header, and for the words its bits are
+ * in. One by one that is some 300 ns of waiting for each item of a large filter. So each step of a run is taken only when
+ * enough items of others have been taken in behind it for its prefetch to have arrived, across all connections that are
+ * readable in one iteration:
+ *
+ *     push:    the slot is prefetched
+ *     look:    the filter's header is prefetched                                  (WINDOW_LOOK items later)
+ *     probe:   filter looked up, items hashed, their words prefetched             (WINDOW_PROBE items later)
+ *     finish:  answered, in the order of arrival                                  (WINDOW_FINISH items later)
+ *
+ * Nothing waits for what is in the cache anyway: a run on the filter that was looked up last is probed at once, and
+ * finished at once if that filter is small, provided that nothing is under way before it. So on a hot small filter the
+ * window is always empty.
  *
  * The first three steps have no effects; finish does all of them, in order, and looks again wherever an earlier command of
- * the window may have changed what the earlier steps saw. So the answers equal those of one-by-one execution.
+ * the window may have changed what the earlier steps saw. So the answers equal those of one-by-one execution. Each run
+ * looks its filter up after it has arrived: a DEL or RENAME that was answered before is seen.
  *
  * Thread: the worker's. */
 #ifndef BLOOMERY_WINDOW_H
@@ -20,60 +29,71 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "bloom_filter.h"
+#include "bloom_batch.h"
 #include "registry.h"
 #include "resp_parse.h"
 #include "resp_repeat.h"
 
-#define WINDOW_SIZE  32 /* a power of two */
-#define WINDOW_LOOK  4
-#define WINDOW_PROBE 8
+#define WINDOW_RUN    BLOOM_BATCH /* items of a run at most */
+#define WINDOW_RUNS   32          /* under way at once at most; a power of two */
+#define WINDOW_ITEMS  128         /* likewise, items of all runs */
+#define WINDOW_LOOK   4
+#define WINDOW_PROBE  4
+#define WINDOW_FINISH 24
 
 struct conn;
 struct worker;
 
 enum window_kind { WINDOW_QUERY, WINDOW_ADD };
+#define WINDOW_KINDS 2
 
-struct window_op {
+struct window_run {
     struct conn *conn;
     struct slice name;
-    struct slice item;
     uint64_t name_hash;
+    uint64_t end;                 /* how many items had ever been pushed, with this run's */
     struct entry *entry;          /* as seen by the probe step, may be NULL */
     uint8_t kind;
-    bool same_filter;             /* the name equals that of the op before, which came in the same piece of input */
-    struct bloom_probe probe;     /* valid if entry has a filter */
+    uint8_t n;                    /* items, at least 1 */
+    bool in_cache;                /* nothing was prefetched for its items: finish need not wait */
+    struct slice items[WINDOW_RUN];
+    struct bloom_batch batch;     /* valid if entry has a filter */
+};
+
+/* The last command of a kind that the worker has parsed: what resp_repeat.h needs to recognise the next ones, in this or
+ * another piece of input, of any connection. */
+struct window_memo {
+    struct resp_repeat repeat;
+    uint64_t name_hash;
+    uint32_t name_off, name_len; /* where the name is in the request */
 };
 
 struct window {
-    uint64_t pushed, looked, probed, finished; /* ops that have taken the step, ever */
-    uint64_t chain_from;                       /* the first op of what was read last: see window_new_input() */
-    uint64_t started_ns;                       /* when it was last empty and got an op (timing.h) */
-    uint64_t since[2];                         /* ops of each kind taken in since */
-    struct resp_repeat repeat;                 /* the last command of this piece of input, if it was taken in */
-    struct window_op ops[WINDOW_SIZE];
+    uint64_t pushed, looked, probed, finished; /* runs that have taken the step, since it was empty */
+    uint64_t items_pushed, items_probed, items_finished; /* items of the runs that have */
+    uint64_t hot_hash;                         /* of the name that was looked up last; 0: none */
+    const struct window_run *last;             /* the one finished last */
+    uint64_t started_ns;                       /* when the first of `since` was taken in (timing.h) */
+    uint64_t since[WINDOW_KINDS];              /* commands of each kind taken in since the last flush */
+    enum window_kind last_kind;
+    struct window_memo memos[WINDOW_KINDS];
+    struct window_run *runs;                   /* WINDOW_RUNS */
 };
 
-/* Takes a command in. Its slices must stay valid until it is finished: at the latest until window_flush(). */
-void window_push(struct worker *worker, enum window_kind kind, struct conn *conn, struct slice name, struct slice item);
+int window_init(struct window *window); /* 0 or -ENOMEM */
+void window_deinit(struct window *window);
 
-/* Takes in a command that equals the one taken in before it but for its item, and came in the same piece of input. */
-void window_push_repeated(struct worker *worker, struct slice item);
+/* Takes a command in. Its slices must stay valid until it is finished: at the latest until window_flush(). `remember`: it
+ * was parsed from input, and those like it may be taken in by window_push_repeated(). */
+void window_push(struct worker *worker, enum window_kind kind, struct conn *conn, const struct resp_command *cmd,
+                 bool remember);
 
-/* To be called for each piece of input before its commands are pushed: they look filters up anew, and do not take over
- * what was found for commands that were sent earlier. In between, somebody else's DEL or RENAME may have been answered. */
-static inline void window_new_input(struct window *window)
-{
-    window->chain_from = window->pushed;
-    resp_repeat_forget(&window->repeat);
-}
+/* Takes in as many commands as a run holds of those that data[0..len) begins with, if they equal the last one of this kind
+ * that was remembered but for their item. Returns how many bytes they are, 0 if there are none. The same holds for these
+ * bytes as for the slices of a command, and the parser of the connection is between two commands. */
+size_t window_push_repeated(struct worker *worker, enum window_kind kind, struct conn *conn, const char *data, size_t len);
 
 /* Finishes all commands. Called before anything that must not overtake them or that ends the life of their slices. */
 void window_flush(struct worker *worker);
-
-static inline bool window_empty(const struct window *window)
-{
-    return window->pushed == window->finished;
-}
 
 #endif

@@ -429,6 +429,7 @@ static void worker_free(struct worker *worker)
     resp_args_deinit(&worker->args);
     timing_deinit(&worker->timing);
     free(worker->arena);
+    window_deinit(&worker->window);
     usage_destroy(worker->stats.usage);
     pthread_mutex_destroy(&worker->mail_lock);
     free(worker);
@@ -473,7 +474,9 @@ int worker_start(struct worker **worker_out, struct server *server, unsigned ind
     worker->arena = malloc(WORKER_ARENA_SIZE);
     worker->slice_items = COMMAND_SLICE;
     worker->stats.usage = usage_create();
-    int err = worker->arena && worker->stats.usage ? uv_loop_init(&worker->loop) : -ENOMEM;
+    int err = worker->arena && worker->stats.usage ? window_init(&worker->window) : -ENOMEM;
+    if (!err)
+        err = uv_loop_init(&worker->loop);
     if (err) {
         worker_free(worker);
         return err;

@@ -64,6 +64,8 @@ Test(reply, each_kind_has_the_form_of_its_version)
     WRITES_SAME(reply_errorf(r, "%s", ""), "-\r\n");
     WRITES(reply_bool(r, true), ":1\r\n", "#t\r\n");
     WRITES(reply_bool(r, false), ":0\r\n", "#f\r\n");
+    WRITES(reply_bools(r, 1, 1), ":1\r\n", "#t\r\n");
+    WRITES(reply_bools(r, 0xfffffff6, 4), ":0\r\n:1\r\n:1\r\n:0\r\n", "#f\r\n#t\r\n#t\r\n#f\r\n");
     WRITES(reply_null(r), "$-1\r\n", "_\r\n");
     WRITES(reply_null_array(r), "*-1\r\n", "_\r\n");
     WRITES_SAME(reply_bulk(r, "a\r\nb\0", 5), "$5\r\na\r\nb\0\r\n");

@@ -15,7 +15,10 @@ struct outcome {
     size_t len;
     enum resp_status status; /* the last one */
     unsigned commands, repeated;
+    unsigned longest; /* most that were recognised at once */
 };
+
+#define MAX_RUN 32
 
 static void add_slice(struct outcome *outcome, struct slice arg)
 {
@@ -32,8 +35,8 @@ static void add_command(struct outcome *outcome, const struct resp_command *cmd)
     outcome->commands++;
 }
 
-/* Runs data[0..len), of which at first only `cut` bytes have arrived. */
-static void take(struct outcome *outcome, const char *data, size_t len, size_t cut, bool use_repeat)
+/* Runs data[0..len), of which at first only `cut` bytes have arrived, recognising at most `max` at once; 0: not at all. */
+static void take(struct outcome *outcome, const char *data, size_t len, size_t cut, size_t max)
 {
     char *copy = malloc(len + 1); /* inline commands are changed in place */
     struct resp_parser parser;
@@ -47,18 +50,21 @@ static void take(struct outcome *outcome, const char *data, size_t len, size_t c
     *outcome = (struct outcome){.status = RESP_NEED_MORE};
     resp_parser_init(&parser);
     for (;;) {
-        struct slice last;
-        size_t n = 0;
-        if (use_repeat && resp_parser_idle(&parser))
-            n = resp_repeat_match(&repeat, copy + done, have - done, limits.max_bulk, &last);
+        struct slice last[MAX_RUN];
+        size_t n = 0, used;
+        if (max && resp_parser_idle(&parser))
+            n = resp_repeat_match(&repeat, copy + done, have - done, limits.max_bulk, last, max, &used);
         if (n) {
-            done += n;
-            for (size_t i = 0; i + 1 < noted.argc; i++)
-                add_slice(outcome, noted_args[i]);
-            add_slice(outcome, last);
-            outcome->text[outcome->len++] = '\n';
-            outcome->commands++;
-            outcome->repeated++;
+            done += used;
+            for (size_t r = 0; r < n; r++) {
+                for (size_t i = 0; i + 1 < noted.argc; i++)
+                    add_slice(outcome, noted_args[i]);
+                add_slice(outcome, last[r]);
+                outcome->text[outcome->len++] = '\n';
+            }
+            outcome->commands += (unsigned)n;
+            outcome->repeated += (unsigned)n;
+            outcome->longest = n > outcome->longest ? (unsigned)n : outcome->longest;
             continue;
         }
         struct resp_command cmd;
@@ -67,9 +73,7 @@ static void take(struct outcome *outcome, const char *data, size_t len, size_t c
         done += consumed;
         if (outcome->status == RESP_COMMAND) {
             add_command(outcome, &cmd);
-            resp_repeat_forget(&repeat);
-            if (cmd.argc <= 8) {
-                resp_repeat_note(&repeat, &cmd);
+            if (cmd.argc <= 8 && resp_repeat_note(&repeat, &cmd)) { /* otherwise what was noted before still holds */
                 noted = cmd;
                 for (size_t i = 0; i < cmd.argc; i++)
                     noted_args[i] = resp_arg(&cmd, i);
@@ -85,16 +89,17 @@ static void take(struct outcome *outcome, const char *data, size_t len, size_t c
     free(copy);
 }
 
-static void compare(const char *data, size_t len, size_t cut, unsigned *repeated)
+static void compare(const char *data, size_t len, size_t cut, size_t max, struct outcome *total)
 {
     static struct outcome plain, with;
-    take(&plain, data, len, cut, false);
-    take(&with, data, len, cut, true);
+    take(&plain, data, len, cut, 0);
+    take(&with, data, len, cut, max);
     cr_assert(plain.status == with.status && plain.commands == with.commands && plain.len == with.len &&
                   memcmp(plain.text, with.text, plain.len) == 0,
               "%.*s\n%u commands, status %d; with the recogniser %u, status %d", (int)len, data, plain.commands,
               (int)plain.status, with.commands, (int)with.status);
-    *repeated += with.repeated;
+    total->repeated += with.repeated;
+    total->longest = with.longest > total->longest ? with.longest : total->longest;
 }
 
 static size_t random_request(struct rng *rng, char *out)
@@ -132,53 +137,93 @@ Test(resp_repeat, streams_are_the_same_with_and_without_it)
 {
     static char stream[32768];
     struct rng rng;
-    unsigned repeated = 0;
+    static struct outcome total;
 
     rng_init(&rng, 1);
     for (unsigned round = 0; round < 3000; round++) {
         size_t len = 0;
         while (len < 2000)
             len += random_request(&rng, stream + len);
-        compare(stream, len, rng_below(&rng, len + 1), &repeated);
+        compare(stream, len, rng_below(&rng, len + 1), 1 + rng_below(&rng, MAX_RUN), &total);
     }
-    cr_assert_gt(repeated, 20000, "%u", repeated); /* otherwise nothing has been tested */
+    cr_assert_gt(total.repeated, 20000, "%u", total.repeated); /* otherwise nothing has been tested */
+    cr_assert_geq(total.longest, 10);
 }
 
-Test(resp_repeat, every_cut_of_two_requests)
+/* Pipelines of about a run's length, with items of all lengths that the recogniser treats differently, cut at every
+ * byte. */
+Test(resp_repeat, every_cut_of_a_pipeline)
 {
-    static const char pair[] = "*3\r\n$9\r\nBF.EXISTS\r\n$6\r\nfilter\r\n$12\r\nitem:1234567\r\n"
-                               "*3\r\n$9\r\nBF.EXISTS\r\n$6\r\nfilter\r\n$3\r\nabc\r\n";
-    unsigned repeated = 0;
-    for (size_t cut = 0; cut < sizeof(pair); cut++)
-        compare(pair, sizeof(pair) - 1, cut, &repeated);
-    cr_assert_gt(repeated, 0);
+    static const size_t sizes[] = {1, 3, 9, 10, 16, 16, 16, 16, 99, 100, 16};
+    static char stream[8192];
+    static struct outcome total;
+    for (unsigned n = 2; n <= 2 * MAX_RUN + 2; n += n == 4 ? MAX_RUN - 6 : n == MAX_RUN + 2 ? MAX_RUN - 4 : 1) {
+        size_t len = 0;
+        for (unsigned i = 0; i < n; i++) {
+            size_t item = sizes[(i + n) % (sizeof(sizes) / sizeof(*sizes))];
+            len += (size_t)sprintf(stream + len, "*3\r\n$9\r\nBF.EXISTS\r\n$6\r\nfilter\r\n$%zu\r\n", item);
+            memset(stream + len, 'a' + (int)(i % 26), item);
+            memcpy(stream + len + item, "\r\n", 2);
+            len += item + 2;
+        }
+        for (size_t cut = 0; cut <= len; cut++)
+            compare(stream, len, cut, MAX_RUN, &total);
+    }
+    cr_assert_eq(total.longest, MAX_RUN);
+}
+
+/* What was noted stays noted: it is a copy, and other commands in between do not matter. */
+Test(resp_repeat, is_remembered_when_the_bytes_are_gone)
+{
+    char request[] = "*3\r\n$9\r\nBF.EXISTS\r\n$6\r\nfilter\r\n$3\r\nabc\r\n";
+    const struct resp_span spans[] = {{8, 9}, {23, 6}, {35, 3}};
+    struct resp_repeat repeat = {0};
+    struct slice last[2];
+    size_t used;
+    cr_assert_eq(resp_repeat_match(&repeat, request, sizeof(request) - 1, 100, last, 2, &used), 0);
+    cr_assert(resp_repeat_note(&repeat, &(struct resp_command){request, spans, 3}));
+    memset(request, 'x', 8);
+    cr_assert_eq(resp_repeat_match(&repeat, request, sizeof(request) - 1, 100, last, 2, &used), 0);
+    memcpy(request, "*3\r\n$9\r\n", 8);
+    memcpy(request + 35, "def", 3);
+    cr_assert_eq(resp_repeat_match(&repeat, request, sizeof(request) - 1, 100, last, 2, &used), 1);
+    cr_assert_eq(used, sizeof(request) - 1);
+    cr_assert(last[0].len == 3 && memcmp(last[0].ptr, "def", 3) == 0);
+    request[0] = ' '; /* an inline command */
+    cr_assert_not(resp_repeat_note(&repeat, &(struct resp_command){request, spans, 3}));
+    request[0] = '*';
+    cr_assert_eq(resp_repeat_match(&repeat, request, sizeof(request) - 1, 100, last, 2, &used), 1);
 }
 
 /* What is taken as a repetition is never longer than the limit for an argument. */
 Test(resp_repeat, keeps_the_limit)
 {
     char stream[4096];
-    unsigned repeated = 0;
+    static struct outcome total;
     for (size_t item = 495; item < 505; item++) {
         int len = sprintf(
             stream, "*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$1\r\na\r\n*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$%zu\r\n", item);
         memset(stream + len, 'x', item);
         memcpy(stream + len + item, "\r\n", 2);
-        compare(stream, (size_t)len + item + 2, (size_t)len + item + 2, &repeated);
+        compare(stream, (size_t)len + item + 2, (size_t)len + item + 2, MAX_RUN, &total);
     }
-    cr_assert_eq(repeated, 6);
+    cr_assert_eq(total.repeated, 6);
 }
 
 /* Nothing beyond the bytes given is read: each stream in memory of exactly its size. */
 Test(resp_repeat, reads_nothing_beyond_the_end)
 {
     static const char request[] = "*3\r\n$9\r\nBF.EXISTS\r\n$6\r\nfilter\r\n$3\r\nabc\r\n";
-    struct resp_repeat repeat = {request, sizeof(request) - 1 - 8};
-    struct slice last;
-    for (size_t len = 0; len < sizeof(request); len++) {
+    struct resp_repeat repeat = {.len = sizeof(request) - 1 - 8};
+    struct slice last[4];
+    size_t used, whole = sizeof(request) - 1;
+    memcpy(repeat.head, request, repeat.len);
+    for (size_t len = 0; len <= 3 * whole; len++) {
         char *copy = malloc(len ? len : 1);
-        memcpy(copy, request, len);
-        cr_assert_eq(resp_repeat_match(&repeat, copy, len, 100, &last), len == sizeof(request) - 1 ? len : 0);
+        for (size_t i = 0; i < len; i++)
+            copy[i] = request[i % whole];
+        cr_assert_eq(resp_repeat_match(&repeat, copy, len, 100, last, 4, &used), len / whole);
+        cr_assert_eq(used, len / whole * whole);
         free(copy);
     }
 }

@@ -1,0 +1,305 @@
+/* Runs of commands that differ in their item only, which the server takes together (server/window.h): whatever their
+ * length, however the input is cut, whoever else sends meanwhile and whatever comes in between, what is answered is, byte
+ * for byte, what running the commands one by one would answer. At an error rate of 1e-7 a plain set is the model. */
+#include <criterion/criterion.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon.h"
+#include "rng.h"
+#include "wire.h"
+
+#define STREAMS  6
+#define FILTERS  3
+#define ITEMS    300
+#define CAPACITY 40 /* of a filter that does not scale */
+#define STEPS    150
+
+static struct daemon the_daemon;
+
+static void discard(void)
+{
+    daemon_discard(&the_daemon);
+}
+
+TestSuite(runs, .fini = discard, .timeout = 300);
+
+struct text {
+    char *data;
+    size_t len, size;
+};
+
+struct model {
+    bool exists, fixed, has[ITEMS];
+    unsigned count;
+};
+
+/* What one connection sends, and what it has to get. */
+struct stream {
+    struct wire wire;
+    unsigned number;
+    bool resp3;
+    struct text sent, expected;
+    size_t done;
+    struct model filters[FILTERS];
+};
+
+static void add(struct text *text, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (text->size - text->len < 1024)
+        text->data = realloc(text->data, text->size = text->size * 2 + 65536);
+    text->len += (size_t)vsnprintf(text->data + text->len, text->size - text->len, format, args);
+    va_end(args);
+}
+
+/* Items of one, two and three digits of length. */
+static void add_request(struct stream *s, const char *command, unsigned filter, unsigned item)
+{
+    char text[200];
+    int len = snprintf(text, sizeof(text), "%0*u", item % 11 == 0 ? 120 : item % 3 == 0 ? 16 : 1, item);
+    add(&s->sent, "*3\r\n$%zu\r\n%s\r\n$6\r\nf:%03u%u\r\n$%d\r\n%s\r\n", strlen(command), command, s->number, filter, len,
+        text);
+}
+
+static void expect_bool(struct stream *s, bool answer)
+{
+    add(&s->expected, "%s\r\n", s->resp3 ? answer ? "#t" : "#f" : answer ? ":1" : ":0");
+}
+
+static void expect_add(struct stream *s, struct model *f, unsigned item)
+{
+    if (!f->exists)
+        *f = (struct model){.exists = true};
+    if (!f->has[item] && f->fixed && f->count == CAPACITY) {
+        add(&s->expected, "-ERR non scaling filter is full\r\n");
+        return;
+    }
+    expect_bool(s, !f->has[item]);
+    f->count += !f->has[item];
+    f->has[item] = true;
+}
+
+static void run_of(struct stream *s, struct rng *rng, unsigned filter, unsigned n)
+{
+    static const char *const commands[] = {"BF.EXISTS", "BF.ADD", "bf.Exists", "bf.add"};
+    unsigned which = rng_below(rng, 10) ? (unsigned)rng_below(rng, 2) : 2 + (unsigned)rng_below(rng, 2);
+    struct model *f = &s->filters[filter];
+    for (unsigned i = 0; i < n; i++) {
+        unsigned item = (unsigned)rng_below(rng, ITEMS);
+        add_request(s, commands[which], filter, item);
+        if (which % 2)
+            expect_add(s, f, item);
+        else
+            expect_bool(s, f->exists && f->has[item]);
+    }
+}
+
+static void transaction(struct stream *s, struct rng *rng, unsigned filter, unsigned n)
+{
+    add(&s->sent, "MULTI\r\n");
+    add(&s->expected, "+OK\r\n");
+    for (unsigned i = 0; i < n; i++)
+        add(&s->expected, "+QUEUED\r\n");
+    add(&s->expected, "*%u\r\n", n);
+    run_of(s, rng, filter, n);
+    add(&s->sent, "EXEC\r\n");
+}
+
+static void step(struct stream *s, struct rng *rng)
+{
+    static const unsigned lengths[] = {1, 2, 3, 8, 15, 16, 17, 31, 32, 33, 34, 63, 64, 65, 100};
+    unsigned filter = (unsigned)rng_below(rng, FILTERS), other = (unsigned)rng_below(rng, FILTERS);
+    unsigned n = lengths[rng_below(rng, sizeof(lengths) / sizeof(*lengths))];
+    struct model *f = &s->filters[filter];
+    switch (rng_below(rng, 20)) {
+    case 0:
+        add(&s->sent, "DEL f:%03u%u\r\n", s->number, filter);
+        add(&s->expected, ":%d\r\n", f->exists);
+        f->exists = false;
+        break;
+    case 1:
+    case 2:
+        add(&s->sent, "BF.RESERVE f:%03u%u 0.0000001 %d NONSCALING\r\n", s->number, filter, CAPACITY);
+        add(&s->expected, f->exists ? "-ERR item exists\r\n" : "+OK\r\n");
+        if (!f->exists)
+            *f = (struct model){.exists = true, .fixed = true};
+        break;
+    case 3:
+        add(&s->sent, "RENAME f:%03u%u f:%03u%u\r\n", s->number, filter, s->number, other);
+        add(&s->expected, f->exists ? "+OK\r\n" : "-ERR no such key\r\n");
+        if (f->exists && other != filter) {
+            s->filters[other] = *f;
+            f->exists = false;
+        }
+        break;
+    case 4:
+        add(&s->sent, "BF.CARD f:%03u%u\r\n", s->number, filter);
+        add(&s->expected, ":%u\r\n", f->exists ? f->count : 0);
+        break;
+    case 5:
+        add(&s->sent, "*1\r\n$4\r\nPING\r\n");
+        add(&s->expected, "+PONG\r\n");
+        break;
+    case 6:
+        transaction(s, rng, filter, n);
+        break;
+    default:
+        run_of(s, rng, filter, n);
+        break;
+    }
+}
+
+static void read_expected(struct stream *s, const char *about)
+{
+    struct lines got = {0};
+    size_t at = 0, replies = 0;
+    while (at < s->expected.len) {
+        cr_assert_eq(wire_reply(&s->wire, WIRE_PATIENCE_MS, &got), WIRE_OK, "%s: %zu replies", about, replies);
+        for (size_t i = 0; i < got.count; i++) {
+            const char *line = s->expected.data + at, *end = strstr(line, "\r\n");
+            cr_assert(end - line == (long)strlen(got.items[i]) && strncmp(line, got.items[i], (size_t)(end - line)) == 0,
+                      "%s: reply %zu is '%s' instead of '%.*s'", about, replies, got.items[i], (int)(end - line), line);
+            at += (size_t)(end - line) + 2;
+        }
+        lines_truncate(&got, 0);
+        replies++;
+    }
+    lines_deinit(&got);
+}
+
+/* All streams at once, in pieces of random length. */
+static void play(uint64_t seed)
+{
+    static struct stream streams[STREAMS];
+    struct rng rng;
+    size_t left = STREAMS;
+    rng_init(&rng, seed);
+    for (unsigned i = 0; i < STREAMS; i++) {
+        struct stream *s = &streams[i];
+        *s = (struct stream){.number = i, .resp3 = i % 2};
+        wire_open(&s->wire, the_daemon.port);
+        wire_ask(&s->wire, s->resp3 ? "HELLO 3" : "PING");
+        for (unsigned n = 0; n < STEPS; n++)
+            step(s, &rng);
+    }
+    while (left) {
+        struct stream *s = &streams[rng_below(&rng, STREAMS)];
+        size_t n = 1 + rng_below(&rng, rng_below(&rng, 3) ? 200 : 8000);
+        if (n > s->sent.len - s->done)
+            n = s->sent.len - s->done;
+        if (n == 0)
+            continue;
+        cr_assert(wire_send(&s->wire, s->sent.data + s->done, n));
+        s->done += n;
+        left -= s->done == s->sent.len;
+    }
+    for (unsigned i = 0; i < STREAMS; i++) {
+        char about[32];
+        snprintf(about, sizeof(about), "seed %d, stream %u", (int)seed, i);
+        read_expected(&streams[i], about);
+        wire_close(&streams[i].wire);
+        free(streams[i].sent.data);
+        free(streams[i].expected.data);
+    }
+}
+
+static const char *const small[] = {"--threads", "1", "--bf-error-rate", "0.0000001", NULL};
+
+DAEMON_TEST(the_daemon, runs, are_answered_as_one_by_one)
+{
+    daemon_start(&the_daemon, small);
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        play(seed);
+        struct wire wire = {0};
+        wire_open(&wire, the_daemon.port);
+        cr_assert_str_eq(wire_ask(&wire, "FLUSHALL"), "+OK");
+        wire_close(&wire);
+    }
+}
+
+/* Every add waits for room in the log, and for the disk; and each is told to those who listen. */
+DAEMON_TEST(the_daemon, runs, are_logged_and_announced_as_one_by_one)
+{
+    const char *const args[] = {"--threads", "2", "--bf-error-rate", "0.0000001", "--appendonly", "yes", "--appendfsync",
+                                "always", "--notify-keyspace-events", "KEA", NULL};
+    daemon_start(&the_daemon, args);
+    play(11);
+    daemon_stop(&the_daemon);
+    daemon_start(&the_daemon, args);
+}
+
+/* A filter beyond the caches: its runs wait for memory, others' do not, and none overtakes another. */
+DAEMON_TEST(the_daemon, runs, on_large_and_small_filters_keep_their_order)
+{
+    static struct stream s;
+    struct rng rng;
+    daemon_start(&the_daemon, small);
+    rng_init(&rng, 12);
+    s = (struct stream){.number = 7};
+    wire_open(&s.wire, the_daemon.port);
+    cr_assert_str_eq(wire_ask(&s.wire, "BF.RESERVE f:0070 0.0000001 20000000"), "+OK");
+    s.filters[0].exists = true;
+    for (unsigned i = 0; i < 2000; i++)
+        run_of(&s, &rng, (unsigned)rng_below(&rng, FILTERS), 1 + (unsigned)rng_below(&rng, rng_below(&rng, 4) ? 4 : 80));
+    cr_assert(wire_send(&s.wire, s.sent.data, s.sent.len));
+    read_expected(&s, "sizes");
+    wire_close(&s.wire);
+    free(s.sent.data);
+    free(s.expected.data);
+}
+
+/* The first part has been read when the other connection, of the same worker, has its answer. */
+DAEMON_TEST(the_daemon, runs, cut_at_every_byte)
+{
+    static struct stream s;
+    struct wire other = {0};
+    struct rng rng;
+    daemon_start(&the_daemon, small);
+    rng_init(&rng, 13);
+    s = (struct stream){.number = 8};
+    wire_open(&s.wire, the_daemon.port);
+    wire_open(&other, the_daemon.port);
+    run_of(&s, &rng, 0, 3);
+    add(&s.sent, "DEL f:0080\r\n");
+    add(&s.expected, ":%d\r\n", s.filters[0].exists);
+    s.filters[0].exists = false;
+    run_of(&s, &rng, 0, 34);
+    add(&s.sent, "DEL f:0080\r\n");
+    add(&s.expected, ":%d\r\n", s.filters[0].exists);
+    for (size_t cut = 1; cut < s.sent.len; cut++) {
+        cr_assert(wire_send(&s.wire, s.sent.data, cut));
+        cr_assert_str_eq(wire_ask(&other, "PING"), "+PONG");
+        cr_assert(wire_send(&s.wire, s.sent.data + cut, s.sent.len - cut));
+        read_expected(&s, "cut");
+    }
+    wire_close(&s.wire);
+    wire_close(&other);
+    free(s.sent.data);
+    free(s.expected.data);
+}
+
+/* CLIENT PAUSE holds a run of adds back, in its place, and lets queries through. */
+DAEMON_TEST(the_daemon, runs, of_adds_wait_for_the_end_of_a_pause)
+{
+    struct wire wire = {0}, other = {0};
+    char text[4096] = "";
+    daemon_start(&the_daemon, small);
+    wire_open(&wire, the_daemon.port);
+    wire_open(&other, the_daemon.port);
+    cr_assert_str_eq(wire_ask(&wire, "BF.ADD f x"), ":1"); /* so that others like it are recognised at once */
+    cr_assert_str_eq(wire_ask(&other, "CLIENT PAUSE 60000 WRITE"), "+OK");
+    for (int i = 0; i < 40; i++)
+        sprintf(text + strlen(text), "*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$2\r\n%02d\r\n", i);
+    wire_send_text(&wire, text);
+    cr_assert_str_eq(wire_ask(&other, "BF.EXISTS f 00"), ":0");
+    cr_assert_str_eq(wire_ask(&other, "BF.CARD f"), ":1");
+    cr_assert_str_eq(wire_ask(&other, "CLIENT UNPAUSE"), "+OK");
+    for (int i = 0; i < 40; i++)
+        cr_assert_str_eq(wire_text(&wire), ":1");
+    wire_close(&wire);
+    wire_close(&other);
+}

@@ -75,6 +75,7 @@ struct server {
     struct huge_pages *huge_pages;
     struct worker **workers;
     unsigned nworkers;
+    bool stopped;                       /* server_stop() */
     _Atomic int64_t pause_until_ms;     /* monotonic; the pause is over when it is reached */
     _Atomic int pause;                  /* enum pause; changed in exclusive sections only, or to none */
     struct exclusive *exclusive;        /* sections in which one worker runs alone */
@@ -85,7 +86,7 @@ struct server {
     struct main_loop *main_loop;        /* of the main thread: listening, signals, timers, shutdown */
     struct store *store;                /* the data directory, opened */
 
-    const char *data_dir;               /* as it was given at the start */
+    char *data_dir;                     /* as it was given at the start */
     struct journal_keep log_kept;       /* while the log has adds to filters in quarantine */
     _Atomic(struct journal *) journal;  /* the add log (persistence.h); NULL while filters are being loaded */
     struct load_progress load;
@@ -114,6 +115,19 @@ struct server {
     char config_file[4096];             /* absolute, or "" */
     char executable[4096];
 };
+
+/* The parts that commands need: memory, names, sessions, monitors, sections, channels and events. At most `max_workers` (at
+ * least 1) will be started; none are yet, and no file is opened but the log. Takes over `config` if it succeeds. 0, or
+ * -errno with the reason. */
+int server_create(struct server **server_out, struct config *config, unsigned max_workers, struct errbuf *err);
+
+/* Starts n workers. 0 or -errno; server_stop() ends those that have been started. */
+int server_start_workers(struct server *server, unsigned n);
+
+/* Ends the notifier and the workers: no client changes anything from here on. For who takes down something that they use,
+ * before server_destroy(), which does it otherwise. */
+void server_stop(struct server *server);
+void server_destroy(struct server *server); /* NULL is fine */
 
 /* The settings in force. Valid until the reader goes offline (rcu.h). */
 static inline const struct config *server_config(const struct server *server)

@@ -17,10 +17,7 @@
 
 #include "conn.h"
 #include "dispatch.h"
-#include "exclusive.h"
 #include "monitor.h"
-#include "notify.h"
-#include "push.h"
 #include "rng.h"
 #include "worker.h"
 
@@ -50,7 +47,7 @@ struct lane {
     double cpu;
 };
 
-static struct server server;
+static struct server *server;
 static struct lane lanes[WORKERS];
 static pthread_barrier_t start_line, finish_line;
 static double seconds = 1;
@@ -132,7 +129,7 @@ static void prepare(struct worker *worker, void *arg)
         snprintf(text, sizeof(text), "BF.ADD here %016x\r\n", row->hits ? i : i + 0x10000000);
         run_text(conn, text);
     }
-    while (bloom_pool_settle(server.pool) != BLOOM_SETTLED_NOTHING) /* as a thread would do in a while */
+    while (bloom_pool_settle(server->pool) != BLOOM_SETTLED_NOTHING) /* as a thread would do in a while */
         ;
     pthread_barrier_wait(&finish_line);
 }
@@ -166,7 +163,7 @@ static void on_workers(unsigned n, void (*run)(struct worker *worker, void *arg)
     pthread_barrier_init(&start_line, NULL, n);
     pthread_barrier_init(&finish_line, NULL, n + 1);
     for (unsigned i = 0; i < n; i++)
-        if (worker_post(server.workers[i], run, (char *)arg + i * step) != 0)
+        if (worker_post(server->workers[i], run, (char *)arg + i * step) != 0)
             exit(1);
     pthread_barrier_wait(&finish_line);
 }
@@ -193,20 +190,9 @@ static void start_server(void)
 {
     static struct config config;
     struct errbuf err = {""};
-    if (config_init(&config) != 0 || log_init(&server.log, NULL, LOG_LEVEL_WARNING, &err) != 0 ||
-        bloom_pool_create(&server.pool) != 0 || reclaimer_create(&server.reclaimer) != 0 ||
-        registry_create(&server.registry, server.pool, server.reclaimer) != 0 || sessions_create(&server.sessions) != 0 ||
-        server_monitors_init(&server) != 0 || exclusive_create(&server.exclusive) != 0 ||
-        pubsub_create(&server.pubsub, WORKERS, push_wake, &server) != 0 ||
-        notify_create(&server.notify, server.pubsub) != 0)
+    if (config_init(&config) != 0 || server_create(&server, &config, WORKERS, &err) != 0 ||
+        server_start_workers(server, WORKERS) != 0)
         exit(1);
-    pthread_mutex_init(&server.config_lock, NULL);
-    pthread_mutex_init(&server.stats_lock, NULL);
-    atomic_store(&server.config, &config);
-    server.workers = calloc(WORKERS, sizeof(*server.workers));
-    for (unsigned i = 0; i < WORKERS; i++, server.nworkers++)
-        if (worker_start(&server.workers[i], &server, i) != 0)
-            exit(1);
     on_workers(WORKERS, open_lane, lanes, sizeof(lanes[0]));
 }
 

@@ -12,27 +12,17 @@ static struct harness *current; /* the one that is running a command: command_de
 
 void harness_init(struct harness *h)
 {
-    struct server *server = calloc(1, sizeof(*server));
     struct config *cfg = malloc(sizeof(*cfg));
     struct errbuf err = {""};
 
     memset(h, 0, sizeof(*h));
-    cr_assert(server != NULL && cfg != NULL);
+    cr_assert(cfg != NULL);
     cr_assert_eq(config_init(cfg), 0);
     cfg->appendonly = false; /* there is no journal here, and the recordings are of servers without */
-    atomic_store(&server->config, cfg);
-    cr_assert_eq(log_init(&server->log, NULL, LOG_LEVEL_WARNING, &err), 0);
-    cr_assert_eq(pthread_mutex_init(&server->config_lock, NULL), 0);
-    cr_assert_eq(pthread_mutex_init(&server->stats_lock, NULL), 0);
-    cr_assert_eq(pthread_mutex_init(&server->rewrite_lock, NULL), 0);
-    cr_assert_eq(bloom_pool_create(&server->pool), 0);
-    cr_assert_eq(reclaimer_create(&server->reclaimer), 0);
-    cr_assert_eq(registry_create(&server->registry, server->pool, server->reclaimer), 0);
-    cr_assert_eq(sessions_create(&server->sessions), 0);
-    cr_assert_eq(server_monitors_init(server), 0);
-    server->started_ms = server_now_ms();
+    cr_assert_eq(server_create(&h->server, cfg, 1, &err), 0, "%s", err.text);
+    struct server *server = h->server;
+    log_set_level(&server->log, LOG_LEVEL_WARNING);
     server->port = 6379;
-    h->server = server;
     rcu_reader_begin();
     buf_init(&h->out, 1 << 24);
     h->reply.buf = &h->out;
@@ -42,25 +32,10 @@ void harness_init(struct harness *h)
 
 void harness_deinit(struct harness *h)
 {
-    struct server *server = h->server;
-    struct config *cfg = atomic_load(&server->config);
-
-    sessions_remove(server->sessions, &h->session);
-    server_monitors_deinit(server);
-    sessions_destroy(server->sessions);
+    sessions_remove(h->server->sessions, &h->session);
     rcu_reader_end();
-    reclaimer_flush(server->reclaimer);
-    registry_destroy(server->registry);
-    reclaimer_destroy(server->reclaimer);
-    bloom_pool_destroy(server->pool);
-    log_deinit(&server->log);
-    config_deinit(cfg);
-    free(cfg);
-    pthread_mutex_destroy(&server->config_lock);
-    pthread_mutex_destroy(&server->stats_lock);
-    pthread_mutex_destroy(&server->rewrite_lock);
+    server_destroy(h->server);
     buf_deinit(&h->out);
-    free(server);
 }
 
 void harness_reconnect(struct harness *h, int version)

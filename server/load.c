@@ -52,6 +52,8 @@ static enum store_fate on_resolve(void *ctx, struct store_filter *info)
     if (fate != STORE_KEPT || info->expires_ms == 0 || info->expires_ms > server_unix_ms())
         return fate;
     atomic_fetch_add_explicit(&load->server->load_expired, 1, memory_order_relaxed);
+    if (replay_expired(load->replay, info->id) != 0)
+        atomic_store(&load->failed, -ENOMEM);
     return STORE_GONE;
 }
 
@@ -236,6 +238,7 @@ static int start_log(struct load *load)
         errbuf_set(&load->err, "cannot start the log: %s", strerror(-status));
         return status;
     }
+    replay_note_expired(load->replay, server_journal(load->server));
     /* Whoever repairs a file that was damaged gets the adds back that came after it was saved. */
     if (load->replay_summary.quarantined) {
         journal_keep_begin(server_journal(load->server), &load->server->log_kept);
@@ -279,8 +282,7 @@ static int open_for_clients(struct load *load)
     const struct config *config = server_config(server);
     bloom_pool_set_limits(server->pool, config->bf_max_filter_bytes, config->maxmemory);
     atomic_store_explicit(&server->load.active, false, memory_order_release);
-    /* The damaged part must not be met by the next start; nor what has expired, of whose end the log does not know: the clock
-     * may have been set back by then, and the name be another's. */
+    /* The damaged part must not be met by the next start; nor need what has expired be looked at again. */
     if (load->log_summary.damages || load->replay_summary.left_out || (server_journal(server) && atomic_load(&server->load_expired)))
         saver_start(server->saver, true);
     rcu_reader_end();

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "id_map.h"
+#include "journal.h"
 #include "server.h"
 
 /* What the log says of a filter, as far as it has been read. */
@@ -43,6 +44,7 @@ struct replay {
     struct id_map histories;
     pthread_mutex_t lock;  /* of targets, while filters are loaded */
     struct id_map targets;
+    struct id_map expired; /* no values; under the lock, too */
     struct replay_summary summary;
 };
 
@@ -79,6 +81,7 @@ void replay_destroy(struct replay *replay)
             free(replay->targets.slots[i].value);
     id_map_deinit(&replay->histories);
     id_map_deinit(&replay->targets);
+    id_map_deinit(&replay->expired);
     pthread_mutex_destroy(&replay->lock);
     free(replay);
 }
@@ -242,6 +245,21 @@ enum store_fate replay_resolve(struct replay *replay, struct store_filter *info)
     return h->fate;
 }
 
+int replay_expired(struct replay *replay, uint64_t id)
+{
+    pthread_mutex_lock(&replay->lock);
+    int status = id_map_set(&replay->expired, id, NULL);
+    pthread_mutex_unlock(&replay->lock);
+    return status;
+}
+
+void replay_note_expired(const struct replay *replay, struct journal *journal)
+{
+    for (size_t i = 0; i < replay->expired.nslots; i++)
+        if (replay->expired.slots[i].id)
+            journal_note(journal, &(struct log_control){.kind = LOG_DELETE, .id = replay->expired.slots[i].id});
+}
+
 int replay_loaded(struct replay *replay, uint64_t id, struct entry *entry, uint64_t since)
 {
     const struct bloom_filter *filter = entry ? entry_filter(entry) : NULL;
@@ -272,7 +290,7 @@ static int create(struct replay *replay, const struct history *h, struct errbuf 
     struct entry *entry;
     if (h->expires_ms && h->expires_ms <= server_unix_ms()) {
         atomic_fetch_add_explicit(&replay->server->load_expired, 1, memory_order_relaxed);
-        return 0;
+        return replay_expired(replay, h->id);
     }
     int status = bloom_class_get(replay->server->pool, &h->params, &h->shape, &class, err);
     if (status == 0) {

@@ -9,7 +9,7 @@
  * What happened to one filter is in the log's order; what happened to different ones is combined here, so that filters can
  * be loaded in any order and by many threads under the names that they have in the end.
  *
- * Thread: replay_resolve() and replay_loaded(): any. The rest: one, while no other works on it. */
+ * Thread: replay_resolve(), replay_expired() and replay_loaded(): any. The rest: one, while no other works on it. */
 #ifndef BLOOMERY_REPLAY_H
 #define BLOOMERY_REPLAY_H
 
@@ -21,6 +21,7 @@
 #include "registry.h"
 #include "store.h"
 
+struct journal;
 struct replay;
 struct server;
 
@@ -37,6 +38,12 @@ void replay_process(void *ctx);
 
 /* As store_loader.resolve. */
 enum store_fate replay_resolve(struct replay *replay, struct store_filter *info);
+
+/* It has expired, and is not loaded. 0 or -ENOMEM. */
+int replay_expired(struct replay *replay, uint64_t id);
+
+/* Tells the log of those: by the next start the clock may have been set back, and their names be others'. */
+void replay_note_expired(const struct replay *replay, struct journal *journal);
 
 /* `entry` NULL: it is in quarantine. `since`: what segments below this number have of it is in its counts
  * (log_reader_counted_before()). 0 or -ENOMEM. */

@@ -200,6 +200,42 @@ DAEMON_TEST(daemon_under_test, log_starts, switched_on_and_off_and_killed)
     daemon_start(&daemon_under_test, always);
 }
 
+/* ---- expiry --------------------------------------------------------------------------------------------------------- */
+
+/* What had expired at a start has gone for good, also when the clock is set back by the next: its name is another's. */
+DAEMON_TEST(daemon_under_test, log_starts, what_has_expired_does_not_come_back_when_the_clock_is_set_back)
+{
+    char path[400];
+    disk_attach();
+    daemon_start(&daemon_under_test, always);
+    redisContext *client = client_open(PORT);
+    expect(client, ":1", "BF.ADD saved x");
+    expect(client, ":1", "EXPIRE saved 3600");
+    expect(client, "+OK", "SAVE");
+    expect(client, ":1", "BF.ADD logged x");
+    expect(client, ":1", "EXPIRE logged 3600");
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+
+    snprintf(path, sizeof(path), "%s/MANIFEST.new", daemon_under_test.data);
+    cr_assert_eq(mkdir(path, 0700), 0); /* no save from here on */
+    disk->clock_s = 7200;
+    daemon_start(&daemon_under_test, always);
+    client = client_open(PORT);
+    expect(client, ":0", "EXISTS saved logged");
+    expect(client, ":1", "BF.ADD saved y");
+    expect(client, ":1", "BF.ADD logged y");
+    disk->clock_s = 0;
+    for (int again = 0; again < 2; again++) {
+        client = restart_killed(client, always);
+        expect(client, "[:0,:1]", "BF.MEXISTS saved x y");
+        expect(client, "[:0,:1]", "BF.MEXISTS logged x y");
+        expect(client, ":2", "DBSIZE");
+    }
+    redisFree(client);
+    cr_assert_eq(rmdir(path), 0);
+}
+
 /* ---- the end -------------------------------------------------------------------------------------------------------- */
 
 /* On a disk that hangs an end cannot come as it should. The log says at once what is waited for and what can be done, and that is

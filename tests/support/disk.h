@@ -24,6 +24,7 @@ struct disk {
     _Atomic int write_error; /* each write there fails with this errno */
     _Atomic int hold_reads;  /* a read there waits until this is 0 again */
     _Atomic int read_ms;     /* each read there takes so long */
+    _Atomic int clock_s;     /* the time of day is so many seconds later than it is */
 
     _Atomic long calls;   /* operations so far */
     _Atomic long fail_in; /* 1: the next one fails; counts down to 0 (DISK_FULL: stays 1); 0: none */

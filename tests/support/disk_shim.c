@@ -74,6 +74,15 @@ static void wait_ms(int ms)
         nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
 
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    REAL(int, clock_gettime, clockid_t, struct timespec *);
+    int status = real(clock, now);
+    if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)
+        now->tv_sec += atomic_load(&disk->clock_s);
+    return status;
+}
+
 /* ---- faults ---------------------------------------------------------------------------------------------------------
  */
 

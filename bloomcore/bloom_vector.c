@@ -352,7 +352,7 @@ TARGET uint32_t bloom_vector_locate(const _Atomic uint64_t *words, const struct 
         bool all = true;
 
         for (unsigned j = 0, k = geometry->k; j < k; j += LANES) {
-            __mmask8 ours = k - j >= LANES ? 0xff : (__mmask8)((1u << (k - j)) - 1);
+            __mmask8 ours = (__mmask8)(k - j >= LANES ? 0xffu : (1u << (k - j)) - 1);
             __m512i rest = _mm512_maskz_mov_epi64(ours, reduce(x, &modulus));
 
             _mm512_storeu_si512((void *)(bit[i] + j), rest);

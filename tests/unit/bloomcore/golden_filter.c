@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bloom_filter.h"
+#include "bloom_batch.h"
 #include "golden.h"
 
 static struct bloom_pool *pool;
@@ -40,26 +40,64 @@ static void expect_words(const struct bloom_filter *filter, const struct golden_
         cr_assert_eq(atomic_load(&view.words[i]), golden->words[i], "%s: word %llu", name, (unsigned long long)i);
 }
 
-/* Adds each key through a probe or in one call, in turn: both must set the same bits. */
+/* The next keys of a file, with what one of its columns says of each. */
+struct keys {
+    struct bloom_item items[BLOOM_BATCH];
+    bool expected[BLOOM_BATCH];
+    size_t n;
+};
+
+static bool keys_next(struct keys *keys, struct golden_lines *lines, size_t column)
+{
+    for (keys->n = 0; keys->n < BLOOM_BATCH && golden_lines_next(lines); keys->n++) {
+        size_t len = golden_unhex(lines->fields[0]);
+        char *copy = malloc(len + 1);
+
+        memcpy(copy, lines->fields[0], len);
+        keys->items[keys->n] = (struct bloom_item){copy, len};
+        keys->expected[keys->n] = column != 0 && golden_u64(lines->fields[column]) != 0;
+    }
+    return keys->n > 0;
+}
+
+static void keys_free(struct keys *keys)
+{
+    for (size_t i = 0; i < keys->n; i++)
+        free((void *)(uintptr_t)keys->items[i].ptr);
+}
+
+/* Adds the keys in one of three ways: all must set the same bits. */
+static void add_by(unsigned way, struct bloom_filter *filter, const struct keys *keys)
+{
+    enum bloom_add refused;
+    struct bloom_batch batch;
+    uint32_t added;
+
+    bloom_batch_start(&batch, filter, keys->items, keys->n);
+    if (way == 2)
+        cr_assert_eq(bloom_batch_add_all(&batch, 0, filter, NULL, NULL, &added, &refused), keys->n);
+    for (size_t i = 0; i < keys->n; i++) {
+        struct bloom_hash hash = murmur3_hash(keys->items[i].ptr, keys->items[i].len);
+
+        if (way == 0)
+            cr_assert_leq(bloom_filter_add(filter, hash, NULL), BLOOM_ADDED);
+        else if (way == 1)
+            cr_assert_leq(bloom_batch_add(&batch, i, filter, NULL, NULL), BLOOM_ADDED);
+        cr_assert(bloom_filter_query(filter, hash));
+    }
+}
+
 static size_t add_keys(struct bloom_filter *filter, const char *dir, const char *name)
 {
     struct golden_lines lines;
+    struct keys keys;
     size_t nkeys = 0;
 
     golden_lines_open(&lines, "%s/%s/keys.hex", dir, name);
-    for (; golden_lines_next(&lines); nkeys++) {
-        struct bloom_hash hash = murmur3_hash(lines.fields[0], golden_unhex(lines.fields[0]));
-        struct bloom_probe probe;
-        enum bloom_add answer;
-
-        if (nkeys % 2 == 0) {
-            answer = bloom_filter_add(filter, hash, NULL);
-        } else {
-            bloom_probe_start(&probe, filter, hash);
-            answer = bloom_probe_add(&probe, filter, NULL);
-        }
-        cr_assert(answer == BLOOM_ADDED || answer == BLOOM_PRESENT);
-        cr_assert(bloom_filter_query(filter, hash));
+    for (unsigned way = 0; keys_next(&keys, &lines, 0); way = (way + 1) % 3) {
+        add_by(way, filter, &keys);
+        nkeys += keys.n;
+        keys_free(&keys);
     }
     golden_lines_close(&lines);
     return nkeys;
@@ -68,17 +106,23 @@ static size_t add_keys(struct bloom_filter *filter, const char *dir, const char 
 static void expect_probes(const struct bloom_filter *filter, const char *dir, const char *name, size_t column)
 {
     struct golden_lines lines;
-    unsigned rows = 0;
+    struct keys keys;
+    size_t rows = 0;
 
     golden_lines_open(&lines, "%s/%s/probes.tsv", dir, name);
-    for (; golden_lines_next(&lines); rows++) {
-        struct bloom_hash hash = murmur3_hash(lines.fields[0], golden_unhex(lines.fields[0]));
-        struct bloom_probe probe;
-        bool expected = golden_u64(lines.fields[column]) != 0;
+    for (; keys_next(&keys, &lines, column); rows += keys.n) {
+        struct bloom_batch batch;
+        uint32_t present;
 
-        cr_assert_eq(bloom_filter_query(filter, hash), expected, "%s: row %u", name, rows);
-        bloom_probe_start(&probe, filter, hash);
-        cr_assert_eq(bloom_probe_query(&probe, filter), expected, "%s: row %u", name, rows);
+        bloom_batch_start(&batch, filter, keys.items, keys.n);
+        present = bloom_batch_query(&batch, filter);
+        for (size_t i = 0; i < keys.n; i++) {
+            struct bloom_hash hash = murmur3_hash(keys.items[i].ptr, keys.items[i].len);
+
+            cr_assert_eq(bloom_filter_query(filter, hash), keys.expected[i], "%s: row %zu", name, rows + i);
+            cr_assert_eq((bool)(present >> i & 1), keys.expected[i], "%s: row %zu", name, rows + i);
+        }
+        keys_free(&keys);
     }
     cr_assert_gt(rows, 0);
     golden_lines_close(&lines);

@@ -163,29 +163,6 @@ uint64_t bloom_filter_capacity(const struct bloom_filter *filter); /* sum over t
 uint64_t bloom_filter_memory(const struct bloom_filter *filter);   /* bytes: words, headers, bookkeeping; no name */
 unsigned bloom_filter_nlayers(const struct bloom_filter *filter);
 
-/* ---- the probe: a query or an add cut in two, so that the cache misses of many can overlap ---------------------- */
-
-#define BLOOM_PROBE_BITS 24 /* BLOOM_MAX_K rounded up: bits are derived by eights */
-
-/* The caller's storage; fields are internal. */
-struct bloom_probe {
-    struct bloom_hash hash;
-    const void *layer;            /* the layer the bits were derived for */
-    uint64_t bit[BLOOM_PROBE_BITS];
-};
-
-/* First half: derives the item's bits in the newest layer and prefetches their cache lines, and those of its first bits in
- * the layers below. The filter must stay alive
- * until the second half. */
-void bloom_probe_start(struct bloom_probe *probe, const struct bloom_filter *filter, struct bloom_hash hash);
-
-/* Second half: the answer of bloom_filter_query() or bloom_filter_add() as of now, also when the filter has changed or
- * grown since the first half. */
-bool bloom_probe_query(const struct bloom_probe *probe, const struct bloom_filter *filter);
-enum bloom_add bloom_probe_add(const struct bloom_probe *probe, struct bloom_filter *filter, struct errbuf *err);
-enum bloom_add bloom_probe_add_journaled(const struct bloom_probe *probe, struct bloom_filter *filter,
-                                         const struct bloom_journal *journal, struct errbuf *err);
-
 /* ---- layers, for saving, loading and reporting ------------------------------------------------------------------ */
 
 struct bloom_layer_view {

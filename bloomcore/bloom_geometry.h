@@ -30,6 +30,8 @@ struct bloom_geometry {
     double error_rate;     /* this layer's share */
 };
 
+#define BLOOM_PROBE_BITS 24 /* room for an item's bits: BLOOM_MAX_K rounded up, as they are derived by eights */
+
 /* Layers up to this size keep their words behind their header: one allocation, and one cache miss less. */
 #define BLOOM_INLINE_WORDS 512
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bloom_batch.h"
 #include "bloom_filter.h"
 #include "bloom_merge.h"
 #include "rng.h"
@@ -80,20 +81,20 @@ static void filter_free(struct bloom_filter *filter)
     free(filter);
 }
 
-/* Every other item goes through a probe. Returns how many were added. */
+/* Every other item goes through a batch. Returns how many were added. */
 static size_t add_some(struct bloom_filter *filter, struct rng *rng, size_t n)
 {
     struct bloom_journal journal = {&ops, calls, 7};
     size_t added = 0;
 
     for (size_t i = 0; i < n; i++) {
-        uint64_t h1 = rng_next(rng);
-        struct bloom_hash hash = {h1, rng_next(rng)};
-        struct bloom_probe probe;
+        uint64_t key = rng_next(rng);
+        struct bloom_hash hash = murmur3_hash(&key, sizeof(key));
+        struct bloom_batch batch;
         struct errbuf err = {""};
 
-        bloom_probe_start(&probe, filter, hash);
-        added += (i % 2 ? bloom_probe_add_journaled(&probe, filter, &journal, &err)
+        bloom_batch_start(&batch, filter, &(struct bloom_item){(const char *)&key, sizeof(key)}, 1);
+        added += (i % 2 ? bloom_batch_add(&batch, 0, filter, &journal, &err)
                         : bloom_filter_add_journaled(filter, hash, &journal, &err)) == BLOOM_ADDED;
         size_t before = ncalls;
         cr_assert_eq(bloom_filter_add_journaled(filter, hash, &journal, &err), BLOOM_PRESENT);

@@ -75,14 +75,8 @@ redisContext *client_open(int port)
     return client;
 }
 
-const char *client_ask(redisContext *client, const char *format, ...)
+static const char *show(redisContext *client, redisReply *reply)
 {
-    redisReply *reply;
-    va_list ap;
-
-    va_start(ap, format);
-    reply = redisvCommand(client, format, ap);
-    va_end(ap);
     text_len = 0;
     if (reply == NULL) {
         snprintf(text, sizeof(text), "(%s)", client->errstr);
@@ -91,6 +85,25 @@ const char *client_ask(redisContext *client, const char *format, ...)
     append_reply(reply);
     freeReplyObject(reply);
     return text;
+}
+
+const char *client_reply(redisContext *client)
+{
+    redisReply *reply = NULL;
+
+    redisGetReply(client, (void **)&reply);
+    return show(client, reply);
+}
+
+const char *client_ask(redisContext *client, const char *format, ...)
+{
+    redisReply *reply;
+    va_list ap;
+
+    va_start(ap, format);
+    reply = redisvCommand(client, format, ap);
+    va_end(ap);
+    return show(client, reply);
 }
 
 long long client_number(redisContext *client, const char *format, ...)

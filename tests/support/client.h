@@ -16,6 +16,9 @@ redisContext *client_open(int port);
  * outside ' '..'~' as \xHH), "nil", "[a,b]"; "(<reason>)" when the connection is gone. Valid until the next call. */
 const char *client_ask(redisContext *client, const char *format, ...);
 
+/* The same for the reply to a command that was sent by redisAppendCommand(). */
+const char *client_reply(redisContext *client);
+
 #define expect(client, expected, ...)                                                                             \
     do {                                                                                                          \
         const char *reply_text = client_ask((client), __VA_ARGS__);                                               \

@@ -199,45 +199,59 @@ static void run(struct daemon *daemon)
     close(errors);
 }
 
-/* Starts the process. True when it is ready; false when it ended because its port was taken. */
-static bool try_start(struct daemon *daemon)
+enum outcome { READY, PORT_TAKEN, ENDED };
+
+/* Starts the process. `status_out`: when it has ended. */
+static enum outcome try_start(struct daemon *daemon, int *status_out)
 {
     long deadline = now_ms() + PATIENCE_MS;
-    int status;
+    size_t errors_start = file_size(daemon->errors);
 
     run(daemon);
     while (strstr(daemon_output(daemon), READY_TEXT) == NULL) {
-        if (wait_exit(daemon->pid, 2, &status)) {
+        if (wait_exit(daemon->pid, 2, status_out)) {
             daemon->pid = 0;
-            if (strcasestr(daemon_output(daemon), "address already in use") != NULL ||
-                strcasestr(read_output(daemon->errors, 0), "address already in use") != NULL)
-                return false;
-            cr_assert_fail("the daemon ended at once (status 0x%x):\n%s", status, read_output(daemon->errors, 0));
+            bool taken = strcasestr(daemon_output(daemon), "address already in use") != NULL ||
+                         strcasestr(read_output(daemon->errors, errors_start), "address already in use") != NULL;
+            return taken ? PORT_TAKEN : ENDED;
         }
         cr_assert_lt(now_ms(), deadline, "the daemon is not ready after %d ms:\n%s", PATIENCE_MS, tail(daemon));
     }
-    return true;
+    return READY;
 }
 
-static void start(struct daemon *daemon)
+/* False when it has ended, with this status. */
+static bool start_or_end(struct daemon *daemon, int *status_out)
 {
     struct wire wire;
 
     for (int attempt = 0; attempt < START_ATTEMPTS; attempt++) {
         daemon->port = free_port();
-        if (try_start(daemon)) {
+        enum outcome outcome = try_start(daemon, status_out);
+        if (outcome == ENDED)
+            return false;
+        if (outcome == READY) {
             wire_open(&wire, daemon->port);
             cr_assert(wire_send_text(&wire, "PING\r\n"));
             /* With a password the answer is an error; an answer it is. */
             cr_assert_str_neq(wire_text(&wire), "(silence)");
             wire_close(&wire);
-            return;
+            return true;
         }
     }
     cr_assert_fail("no free port in %d attempts:\n%s", START_ATTEMPTS, tail(daemon));
+    return false;
 }
 
-void daemon_start(struct daemon *daemon, const char *const *args)
+static void start(struct daemon *daemon)
+{
+    int status = 0;
+
+    if (!start_or_end(daemon, &status))
+        cr_assert_fail("the daemon ended at once (status 0x%x):\n%s", status, read_output(daemon->errors, 0));
+}
+
+static void take_args(struct daemon *daemon, const char *const *args)
 {
     cr_assert_eq(daemon->pid, 0, "the daemon runs already");
     daemon_prepare(daemon);
@@ -250,7 +264,26 @@ void daemon_start(struct daemon *daemon, const char *const *args)
         if (i > 0 && strcmp(args[i - 1], "--logfile") == 0)
             snprintf(daemon->log, sizeof(daemon->log), "%s", args[i]);
     }
+}
+
+void daemon_start(struct daemon *daemon, const char *const *args)
+{
+    take_args(daemon, args);
     start(daemon);
+}
+
+bool daemon_try(struct daemon *daemon, const char *const *args)
+{
+    int status = 0;
+
+    cr_assert_eq(daemon->pid, 0, "the daemon runs already");
+    if (args || daemon->log[0] == '\0')
+        take_args(daemon, args);
+    if (start_or_end(daemon, &status))
+        return true;
+    cr_assert_null(find_report(daemon), "the daemon's output has a report:\n%.4000s", find_report(daemon));
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1, "the daemon ended with status 0x%x:\n%s", status, tail(daemon));
+    return false;
 }
 
 void daemon_launch(struct daemon *daemon)

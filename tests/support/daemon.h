@@ -40,6 +40,10 @@ void daemon_prepare(struct daemon *daemon);
 /* Starts it as daemon_restart() does and waits for nothing: for a test that kills it before it is ready. */
 void daemon_launch(struct daemon *daemon);
 
+/* Starts it where it may refuse to: true when it is ready. Otherwise it has ended with status 1 and no report of a
+ * sanitizer; why, it has said (daemon_output()). `args` as for daemon_start(), NULL: those of the last start. */
+bool daemon_try(struct daemon *daemon, const char *const *args);
+
 /* Starts it again with the arguments of the last start. */
 void daemon_restart(struct daemon *daemon);
 

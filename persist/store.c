@@ -331,23 +331,36 @@ static int sync_parent(struct store *store, struct errbuf *err)
     return rc;
 }
 
-static int make_tree(struct store *store, const char *manifest, struct errbuf *err)
+/* What belongs to a MANIFEST is not there without it. 0 or -errno of the listing. */
+static int expect_nothing_in(struct store *store, const char *name, const char *manifest, struct path *path_out,
+                             struct errbuf *err)
 {
-    const struct fsops *fs = store->fs;
-    struct path filters;
     struct errbuf first;
-    int rc = path_root(store, &filters, "filters", err);
+    int rc = path_root(store, path_out, name, err);
 
-    if (rc != 0)
-        return rc;
-    rc = fs->list(fs->ctx, filters.text, visit_any, &first);
+    if (rc == 0)
+        rc = store->fs->list(store->fs->ctx, path_out->text, visit_any, &first);
     if (rc == 1) {
         errbuf_set(err,
                    "%s: missing, but %s is not empty ('%s'): this is a data directory that has lost its MANIFEST, or none "
                    "of ours",
-                   manifest, filters.text, first.text);
+                   manifest, path_out->text, first.text);
         return STORE_DAMAGED;
     }
+    return rc;
+}
+
+static int make_tree(struct store *store, const char *manifest, struct errbuf *err)
+{
+    const struct fsops *fs = store->fs;
+    struct path filters, log;
+    int rc = expect_nothing_in(store, "log", manifest, &log, err);
+
+    if (rc == STORE_DAMAGED)
+        return rc; /* else whoever reads the log says what is wrong with it */
+    rc = expect_nothing_in(store, "filters", manifest, &filters, err);
+    if (rc == STORE_DAMAGED)
+        return rc;
     if (rc == -ENOENT)
         rc = fs->mkdir(fs->ctx, filters.text);
     if (rc != 0) {

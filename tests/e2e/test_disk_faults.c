@@ -111,8 +111,7 @@ static void step(const char *expected, const char *command)
     }
 }
 
-/* ---- the scenario
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- the scenario --------------------------------------------------------------------------------------------- */
 
 #define TEN(a, b) a "0" b a "1" b a "2" b a "3" b a "4" b a "5" b a "6" b a "7" b a "8" b a "9" b
 #define ONES      "[:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1]"
@@ -298,8 +297,7 @@ Test(disk_faults, each_operation_takes_place_and_reports_an_error_once)
     sweep("late", DISK_LATE, EIO, 2);
 }
 
-/* ---- the start
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- the start ------------------------------------------------------------------------------------------------ */
 
 /* Work for the next start: a save that was not finished, a log behind it, contents that are in no save. */
 static void prepare_start(int n)

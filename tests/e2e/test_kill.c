@@ -97,8 +97,7 @@ static struct traffic *begin(const struct game *game, uint64_t *rounds_out)
     return traffic_create(&game->traffic, rng_next(&rng));
 }
 
-/* ---- kill -9
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- kill -9 -------------------------------------------------------------------------------------------------- */
 
 static void play_kills(const struct game *game)
 {
@@ -153,8 +152,7 @@ Test(kill, no_loses_a_moment_at_most)
     play_kills(&(struct game){"no", 20, 1, 250, .traffic = {5, 0, 4, 0, true, KEEPER_SAVES, 5 * SECOND_NS / 2}});
 }
 
-/* ---- power failures
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- power failures ------------------------------------------------------------------------------------------- */
 
 static int by_size(const void *a, const void *b)
 {
@@ -256,4 +254,61 @@ Test(kill, a_power_failure_under_no_loses_nothing_that_was_saved)
 {
     play_power_failures(
         &(struct game){"no", 5, 1, 200, .images = 3, .traffic = {4, 0, 4, 500, true, KEEPER_SAVES, NEVER_NS}});
+}
+
+/* ---- starts that are not allowed to end ---------------------------------------------------------------------------
+ */
+
+/* One after the other is killed while it reads the log, or in its first save; every other one by a power failure. */
+static void kill_starts(unsigned count, uint64_t round)
+{
+    char what[200];
+
+    for (unsigned i = 0; i < count; i++) {
+        redisContext *client = NULL;
+        useconds_t pause = (useconds_t)rng_below(&rng, i % 3 ? 40000 : 8000);
+
+        atomic_store(&disk->read_ms, (int)rng_below(&rng, 8));
+        if (i % 3) {
+            daemon_launch(&daemon_under_test);
+        } else {
+            daemon_restart(&daemon_under_test);
+            client = client_open(daemon_under_test.port);
+            expect(client, "+Background saving started", "BGSAVE");
+        }
+        usleep(pause);
+        daemon_kill(&daemon_under_test);
+        if (client)
+            redisFree(client);
+        if (i % 2)
+            power_fail(&power, &daemon_under_test, rng_next(&rng));
+        else
+            power_stays(&power, &daemon_under_test);
+        snprintf(what, sizeof(what), "round %llu, start %u, %s", (unsigned long long)round, i, power.what);
+        expect_files_whole(&daemon_under_test, what);
+    }
+    atomic_store(&disk->read_ms, 0);
+}
+
+/* With a log of several segments, some of which were numbered anew after a torn end. */
+Test(kill, starts_that_are_killed_one_after_the_other_change_nothing)
+{
+    const struct game game = {"always", 4, 30, 150, .traffic = {5, 0, 4, 0, true, KEEPER_NONE, 0}};
+    uint64_t rounds;
+    struct traffic *traffic = begin(&game, &rounds);
+    char what[64];
+
+    power_attach(&power, &daemon_under_test);
+    daemon_start(&daemon_under_test, arguments(&game));
+    traffic_reset(traffic, daemon_under_test.port);
+    for (uint64_t round = 0; round < rounds; round++) {
+        int64_t killed_ns = run_and_kill(&game, traffic);
+        power_fail(&power, &daemon_under_test, rng_next(&rng));
+        kill_starts(8, round);
+        snprintf(what, sizeof(what), "round %llu", (unsigned long long)round);
+        daemon_restart(&daemon_under_test);
+        traffic_adopt(traffic, daemon_under_test.port, killed_ns, what);
+    }
+    free(traffic);
+    daemon_deinit(&daemon_under_test);
 }

@@ -20,8 +20,7 @@ int64_t traffic_now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* ---- adders
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- adders --------------------------------------------------------------------------------------------------- */
 
 static void send_add(redisContext *context, struct traffic_adder *adder, unsigned n)
 {
@@ -113,8 +112,7 @@ static void *adder_main(void *arg)
     return NULL;
 }
 
-/* ---- the mover
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- the mover ------------------------------------------------------------------------------------------------ */
 
 /* What there is of a life after each of its steps: how many items in the filters "a<n>", "b<n>", "c<n>"; -1: none. */
 #define STEPS 9
@@ -178,8 +176,7 @@ static void *mover_main(void *arg)
     return NULL;
 }
 
-/* ---- the keeper
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- the keeper ----------------------------------------------------------------------------------------------- */
 
 static void *keeper_main(void *arg)
 {
@@ -205,8 +202,7 @@ static void *keeper_main(void *arg)
     return NULL;
 }
 
-/* ---- all of them
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- all of them ---------------------------------------------------------------------------------------------- */
 
 struct traffic *traffic_create(const struct traffic_options *options, uint64_t seed)
 {
@@ -263,8 +259,7 @@ unsigned traffic_answered(const struct traffic *traffic, int64_t by_ns)
     return answered;
 }
 
-/* ---- what is there
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- what is there -------------------------------------------------------------------------------------------- */
 
 static void ask_presence(redisContext *context, const struct traffic_adder *adder, bool *present)
 {

@@ -96,9 +96,16 @@ static int free_port(void)
 
 /* ---- processes ---- */
 
+#define NOBODY 65534
+
 /* In the child: the program, with these descriptors, or exit 127. */
-static void become(char *const *argv, pid_t parent, int in, int out)
+static void become(char *const *argv, pid_t parent, int in, int out, bool unprivileged)
 {
+    extern char **environ;
+    int program = open(argv[0], O_RDONLY | O_CLOEXEC); /* it may be in a directory that is root's alone */
+
+    if (unprivileged && getuid() == 0 && (setgid(NOBODY) != 0 || setuid(NOBODY) != 0))
+        _exit(127);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(127);
@@ -106,18 +113,18 @@ static void become(char *const *argv, pid_t parent, int in, int out)
     dup2(in, STDIN_FILENO);
     dup2(out, STDOUT_FILENO);
     dup2(out, STDERR_FILENO);
-    execv(argv[0], argv);
+    fexecve(program, argv, environ);
     dprintf(STDERR_FILENO, "cannot run %s: %s\n", argv[0], strerror(errno));
     _exit(127);
 }
 
-static pid_t spawn(char *const *argv, int in, int out)
+static pid_t spawn(char *const *argv, int in, int out, bool unprivileged)
 {
     pid_t parent = getpid(), pid = fork();
 
     cr_assert_geq(pid, 0);
     if (pid == 0)
-        become(argv, parent, in, out);
+        become(argv, parent, in, out, unprivileged);
     return pid;
 }
 
@@ -194,7 +201,7 @@ static void run(struct daemon *daemon)
         memmove(argv + 2, argv + 1, sizeof(argv) - 2 * sizeof(argv[0]));
         argv[1] = daemon->file;
     }
-    daemon->pid = spawn(argv, null, errors);
+    daemon->pid = spawn(argv, null, errors, daemon->unprivileged);
     close(null);
     close(errors);
 }
@@ -358,7 +365,7 @@ void daemon_discard(struct daemon *daemon)
     }
     free_args(daemon);
     if (daemon->dir[0] != '\0')
-        wait_exit(spawn(remove, STDIN_FILENO, STDERR_FILENO), PATIENCE_MS, &status);
+        wait_exit(spawn(remove, STDIN_FILENO, STDERR_FILENO, false), PATIENCE_MS, &status);
     memset(daemon, 0, sizeof(*daemon));
 }
 
@@ -386,7 +393,7 @@ int daemon_run(const char *const *args, const char *input, const char **output_o
         cr_assert_lt(i + 2, sizeof(argv) / sizeof(argv[0]));
         memcpy(&argv[i + 1], &args[i], sizeof(char *));
     }
-    pid = spawn(argv, in[0], out);
+    pid = spawn(argv, in[0], out, false);
     close(in[0]);
     if (input != NULL)
         cr_assert_eq(write(in[1], input, strlen(input)), (ssize_t)strlen(input));

@@ -25,6 +25,7 @@ struct daemon {
     char errors[300]; /* dir/output: what the daemon wrote to stdout and stderr, of all its starts */
     char log[300];    /* where it logs: the same, or what --logfile among the arguments says */
     char file[300];   /* set before the start: its configuration file; "" for none */
+    bool unprivileged; /* set before the start: as a user who may do what file modes allow, also where tests run as root */
     size_t log_start; /* where the log of the current start begins */
     char *args[64];   /* internal */
 };

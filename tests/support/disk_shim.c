@@ -114,8 +114,7 @@ static int fate(const char *what, const char *path, bool writes, bool is_pwrite)
     return fault;
 }
 
-/* ---- the record
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- the record ----------------------------------------------------------------------------------------------- */
 
 static int64_t now_ns(void)
 {
@@ -158,8 +157,7 @@ static void record_paths(enum disk_op kind, int fd, int flags, int64_t began, co
     record((struct disk_record){.kind = kind, .fd = fd, .flags = (uint32_t)flags, .time_ns = began}, paths, len);
 }
 
-/* ---- files
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- files ---------------------------------------------------------------------------------------------------- */
 
 int open(const char *path, int flags, ...)
 {
@@ -338,8 +336,7 @@ int syncfs(int fd)
     return sync_file("syncfs", DISK_SYNC_ALL, fd, real);
 }
 
-/* ---- names
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- names ---------------------------------------------------------------------------------------------------- */
 
 /* After the operation has been done or not: what the caller is told. */
 static int done(int to_do, int result, enum disk_op kind, int64_t began, const char *from, const char *to)

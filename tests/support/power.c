@@ -54,3 +54,15 @@ void power_fail(struct power *power, struct daemon *daemon, uint64_t seed)
 {
     power_end(power, power_trace(power), daemon, seed);
 }
+
+void power_stays(struct power *power, struct daemon *daemon)
+{
+    struct disk_trace *trace = power_trace(power);
+
+    disk_trace_play(trace, disk_trace_count(trace));
+    power->left = disk_trace_crash(trace, CRASH_KEEP_ALL, 0);
+    crash_fs_export(power->left, daemon->data);
+    snprintf(power->what, sizeof(power->what), "kill -9");
+    disk_trace_close(trace);
+    disk_record_in(power->path);
+}

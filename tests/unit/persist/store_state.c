@@ -133,6 +133,16 @@ Test(store_state, an_empty_directory_is_a_new_one)
     cr_assert_eq(loaded.count, 0);
 }
 
+Test(store_state, a_log_without_a_MANIFEST_is_refused_and_nothing_is_made)
+{
+    mkdir(AT("lost"), 0700);
+    mkdir(AT("lost/log"), 0700);
+    file_write(AT("lost/log/00000001.log"), "x", 1);
+    cr_assert_eq(rig_load(&loaded, AT("lost"), NULL, 1, &store, &err), STORE_DAMAGED);
+    cr_assert(strstr(err.text, "lost/MANIFEST: missing, but") && strstr(err.text, "00000001.log"), "%s", err.text);
+    cr_assert(!file_exists(AT("lost/filters")) && !file_exists(AT("lost/MANIFEST")));
+}
+
 Test(store_state, a_directory_in_a_directory_that_does_not_exist_is_refused)
 {
     cr_assert_eq(rig_load(&loaded, AT("no/where"), NULL, 1, &store, &err), -ENOENT);

@@ -1,0 +1,415 @@
+/* Every state that the data directory can be found in: one row each, with how it comes about, whether the daemon
+ * starts, what it says and what it serves then. A start that is refused changes nothing.
+ *
+ * The rows begin with what kill -9 has left of three filters: "one" has 4 items saved and 1 in the log, "two" 30 in two
+ * layers, "three" 3 that are in the log only. The log has segments of three processes: 2, what came after the save;
+ * 3, the same written again by the next one, and 4, its own; 5 and 6, likewise. */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "log_clients.h"
+#include "tmpdir.h"
+
+#define ALL     "one=5 two=30 three=3"
+#define NOTHING "one=0 two=0 three=0"
+
+static struct daemon daemon_under_test;
+static int lock_fd = -1;
+
+static void discard(void)
+{
+    daemon_discard(&daemon_under_test);
+}
+
+#define AT(...) (tmp_path(daemon_under_test.data, __VA_ARGS__).text)
+
+/* ---- how a state is made --------------------------------------------------------------------------------------------
+ */
+
+/* Runs a command of the shell in the data directory. */
+static void shell(const char *command)
+{
+    char text[1024];
+
+    snprintf(text, sizeof(text), "cd %s && { %s; }", daemon_under_test.data, command);
+    cr_assert_eq(system(text), 0, "%s", text);
+}
+
+static void change_byte(const char *name, long at)
+{
+    size_t len;
+    unsigned char *bytes = file_read(AT("%s", name), &len);
+
+    at = at < 0 ? (long)len + at : at;
+    bytes[at] ^= 0x10;
+    file_write(AT("%s", name), bytes, len);
+    free(bytes);
+}
+
+/* Where the log's segment stops being zeros. */
+static long end_of(const char *name)
+{
+    size_t len;
+    unsigned char *bytes = file_read(AT("%s", name), &len);
+
+    while (len > 0 && bytes[len - 1] == 0)
+        len--;
+    free(bytes);
+    return (long)len;
+}
+
+static void change_manifest(void)
+{
+    change_byte("MANIFEST", 60);
+}
+
+static void change_filter(void)
+{
+    change_byte("filters/one/0-Filter.db", 20);
+}
+
+static void change_filter_header(void)
+{
+    change_byte("filters/one/0-Filter.db", 3);
+}
+
+static void change_second_layer(void)
+{
+    change_byte("filters/two/1-Filter.db", -1);
+}
+
+static void tear_log(void)
+{
+    file_truncate(AT("log/00000006.log"), (size_t)end_of("log/00000006.log") - 5);
+}
+
+static void put_garbage_behind_log(void)
+{
+    int fd = open(AT("log/00000006.log"), O_WRONLY);
+
+    cr_assert(fd >= 0 && pwrite(fd, "garbage", 7, end_of("log/00000006.log")) == 7);
+    close(fd);
+}
+
+static void change_log_in_the_middle(void)
+{
+    change_byte("log/00000004.log", 4096 + 10);
+}
+
+static void change_log_header(void)
+{
+    change_byte("log/00000004.log", 26);
+}
+
+/* As another daemon does, but for what else that one would do. */
+static void lock_by_another(void)
+{
+    lock_fd = open(AT("LOCK"), O_RDWR | O_CLOEXEC);
+    cr_assert(lock_fd >= 0 && flock(lock_fd, LOCK_EX | LOCK_NB) == 0);
+    dprintf(lock_fd, "4711\n");
+}
+
+/* ---- the states ----------------------------------------------------------------------------------------------- */
+
+enum outcome { STARTS, REFUSES };
+
+struct row {
+    const char *name;
+    void (*make)(void);  /* NULL: by the command alone */
+    const char *command; /* of the shell, in the data directory; "": none */
+    enum outcome outcome;
+    const char *says;            /* in its log; "": nothing in particular */
+    const char *serves;          /* what is not all there is "!" */
+    const char *left;            /* a test of the shell that holds afterwards; "": none */
+    const char *setting, *value; /* one more; NULL: none */
+    bool unprivileged;
+};
+
+#define ACCEPT   .setting = "--aof-load-damaged", .value = "yes"
+#define AS_SAVED "one=4 two=30 three=0"
+
+#define ROW(name_, make_, command_, outcome_, says_, serves_, left_, ...)                                         \
+    {                                                                                                             \
+        .name = name_, .make = make_, .command = command_, .outcome = outcome_, .says = says_, .serves = serves_, \
+        .left = left_, __VA_ARGS__                                                                                \
+    }
+
+static const struct row rows[] = {
+    /* The directory. */
+    ROW("as kill -9 has left it", NULL, "", STARTS, "ready", ALL, ""),
+    ROW("empty", NULL, "rm -r ../data/*", STARTS, "loaded 0 filters", NOTHING, "test -f MANIFEST"),
+    ROW("missing", NULL, "rm -r ../data", STARTS, "loaded 0 filters", NOTHING, "test -f MANIFEST"),
+    ROW("with a parent that is missing", NULL, "", REFUSES, "No such file or directory", "", "", .setting = "--dir",
+        .value = "/nowhere/data"),
+    ROW("a file", NULL, "rm -r ../data && echo > ../data", REFUSES, "Not a directory", "", ""),
+    ROW("a symbolic link to it", NULL, "mv ../data ../elsewhere && ln -s elsewhere ../data", STARTS, "ready", ALL, ""),
+    ROW("a symbolic link to nothing", NULL, "rm -r ../data && ln -s nowhere ../data", REFUSES, "data", "", ""),
+    ROW("read-only", NULL, "chmod -R a-w .", REFUSES, "LOCK: cannot lock: Permission denied", "", "",
+        .unprivileged = true),
+    ROW("read-only, but not what is in it", NULL, "chmod 555 .", STARTS, "ready", ALL, "", .unprivileged = true),
+    ROW("not to be entered", NULL, "chmod 0 .", REFUSES, "Permission denied", "", "", .unprivileged = true),
+    ROW("used by another daemon", lock_by_another, "", REFUSES, "4711", "", ""),
+    ROW("without its lock file", NULL, "rm LOCK", STARTS, "ready", ALL, "test -s LOCK"),
+    ROW("with the lock file of a process that is gone", NULL, "echo 999999999 > LOCK", STARTS, "ready", ALL, ""),
+    ROW("with a lock file that is none", NULL, "rm LOCK && mkdir LOCK", REFUSES, "LOCK", "", "test -d LOCK"),
+    ROW("with things of others in it", NULL, "echo a > notes && mkdir more && echo b > more/x", STARTS, "ready", ALL,
+        "test -s notes && test -s more/x"),
+
+    /* The MANIFEST. */
+    ROW("MANIFEST missing", NULL, "rm MANIFEST", REFUSES, "MANIFEST", "", "test ! -e MANIFEST"),
+    ROW("MANIFEST and filters missing", NULL, "rm -r MANIFEST filters", REFUSES, "lost its MANIFEST", "", ""),
+    ROW("MANIFEST empty", NULL, ": > MANIFEST", REFUSES, "MANIFEST", "", "test ! -s MANIFEST"),
+    ROW("MANIFEST torn", NULL, "truncate -s -30 MANIFEST", REFUSES, "MANIFEST", "", ""),
+    ROW("MANIFEST torn within a line", NULL, "truncate -s 100 MANIFEST", REFUSES, "MANIFEST", "", ""),
+    ROW("MANIFEST with a changed bit", change_manifest, "", REFUSES, "MANIFEST", "", ""),
+    ROW("MANIFEST with more behind it", NULL, "echo >> MANIFEST", REFUSES, "MANIFEST", "", ""),
+    ROW("MANIFEST of a newer version", NULL, "sed -i '1s/[0-9]*$/99/' MANIFEST", REFUSES, "version", "", ""),
+    ROW("MANIFEST of something else", NULL, "echo hello > MANIFEST", REFUSES, "MANIFEST", "", ""),
+    ROW("MANIFEST a directory", NULL, "rm MANIFEST && mkdir MANIFEST", REFUSES, "MANIFEST", "", "test -d MANIFEST"),
+    ROW("MANIFEST not to be read", NULL, "chmod 0 MANIFEST", REFUSES, "MANIFEST", "", "", .unprivileged = true),
+    ROW("MANIFEST.new and MANIFEST.spool of a save that did not end", NULL,
+        "echo torn > MANIFEST.new; echo x > MANIFEST.spool", STARTS, "ready", ALL,
+        "test ! -e MANIFEST.new && test ! -e MANIFEST.spool"),
+    ROW("MANIFEST.done missing", NULL, "rm -f MANIFEST.done", STARTS, "ready", ALL, ""),
+    ROW("MANIFEST.done unreadable", NULL, "echo garbage > MANIFEST.done", STARTS, "ready", ALL, ""),
+
+    /* Files of filters. */
+    ROW("Filter.db missing", NULL, "rm filters/one/0-Filter.db", STARTS, "filters/one/0-Filter.db",
+        "one=! two=30 three=3", ""),
+    ROW("the directory of a filter missing", NULL, "rm -r filters/one", STARTS, "filters/one", "one=! two=30 three=3",
+        ""),
+    ROW("all filters missing", NULL, "rm -r filters", STARTS, "missing", "one=! two=! three=3", ""),
+    ROW("Filter.db empty", NULL, ": > filters/one/0-Filter.db", STARTS, "empty file", "one=! two=30 three=3", ""),
+    ROW("Filter.db shorter", NULL, "truncate -s -8 filters/one/0-Filter.db", STARTS, "0-Filter.db",
+        "one=! two=30 three=3", ""),
+    ROW("Filter.db longer", NULL, "truncate -s +3 filters/one/0-Filter.db", STARTS, "3 bytes behind",
+        "one=! two=30 three=3", ""),
+    ROW("Filter.db with a changed bit", change_filter, "", STARTS, "checksum", "one=! two=30 three=3", ""),
+    ROW("Filter.db with another hash count", change_filter_header, "", STARTS, "hash count", "one=! two=30 three=3",
+        ""),
+    ROW("a later layer with a changed bit", change_second_layer, "", STARTS, "1-Filter.db", "one=5 two=! three=3", ""),
+    ROW("Filter.db of another filter", NULL, "cp filters/two/0-Filter.db filters/one/0-Filter.db", STARTS, "MANIFEST",
+        "one=! two=30 three=3", ""),
+    ROW("Filter.db a directory", NULL, "rm filters/one/0-Filter.db && mkdir filters/one/0-Filter.db", STARTS,
+        "0-Filter.db", "one=! two=30 three=3", "test -d filters/one/0-Filter.db"),
+    ROW("Filter.db a pipe", NULL, "rm filters/one/0-Filter.db && mkfifo filters/one/0-Filter.db", STARTS, "0-Filter.db",
+        "one=! two=30 three=3", "test -p filters/one/0-Filter.db"),
+    ROW("Filter.db not to be read", NULL, "chmod 0 filters/one/0-Filter.db", STARTS, "Permission denied",
+        "one=! two=30 three=3", "", .unprivileged = true),
+    ROW("a filter in quarantine, answering maybe", change_filter, "", STARTS, "checksum", "one=! two=30 three=3", "",
+        .setting = "--quarantined-filters", .value = "maybe"),
+    ROW("files of a save that did not end", NULL,
+        "cp filters/one/0-Filter.db filters/one/0-Filter.db.999; mkdir filters/gone; echo > "
+        "filters/gone/0-Filter.db.998",
+        STARTS, "ready", ALL, "test ! -e filters/one/0-Filter.db.999 && test ! -e filters/gone"),
+    ROW("foreign files among the filters", NULL,
+        "echo a > filters/notes; echo b > filters/one/notes; mkdir 'filters/x y'", STARTS, "notes", ALL,
+        "test -s filters/notes && test -s filters/one/notes && test -d 'filters/x y'"),
+    ROW("filters a file", NULL, "rm -r filters && echo > filters", REFUSES, "filters", "", "test -s filters"),
+
+    /* The log. */
+    ROW("log missing", NULL, "rm -r log", REFUSES, "is not there", "", "test ! -e log"),
+    ROW("log missing, accepted", NULL, "rm -r log", STARTS, "the loss is accepted", AS_SAVED, "", ACCEPT),
+    ROW("log empty", NULL, "rm log/*", REFUSES, "is not there", "", ""),
+    ROW("log a file", NULL, "rm -r log && echo > log", REFUSES, "log", "", "test -s log"),
+    ROW("log not to be read", NULL, "chmod 0 log", REFUSES, "Permission denied", "", "", .unprivileged = true),
+    ROW("a segment not to be read", NULL, "chmod 0 log/00000004.log", REFUSES, "Permission denied", "", "",
+        .unprivileged = true),
+    ROW("log read-only", NULL, "chmod 555 log", STARTS, "ready", ALL, "", .unprivileged = true),
+    ROW("its first segment missing", NULL, "rm log/00000002.log", REFUSES, "is not there", "", ""),
+    ROW("a segment in the middle missing", NULL, "rm log/00000004.log", REFUSES, "missing", "",
+        "test ! -e log/00000004.log"),
+    ROW("a segment in the middle missing, accepted", NULL, "rm log/00000004.log", STARTS, "the loss is accepted",
+        "one=5 two=30 three=0", "", ACCEPT),
+    ROW("its last segment missing, which nothing tells", NULL, "rm log/00000006.log", STARTS, "ready",
+        "one=5 two=30 three=2", ""),
+    ROW("a torn end", tear_log, "", STARTS, "is cut", "one=5 two=30 three=2", ""),
+    ROW("garbage behind its end", put_garbage_behind_log, "", STARTS, "is cut", ALL, ""),
+    ROW("damage in the middle", change_log_in_the_middle, "", REFUSES, "00000004.log is damaged: frame", "", ""),
+    ROW("damage in the middle, accepted", change_log_in_the_middle, "", STARTS, "the loss is accepted",
+        "one=5 two=30 three=0", "", ACCEPT),
+    ROW("a damaged header", change_log_header, "", REFUSES, "00000004.log is damaged", "", ""),
+    ROW("a segment cut within its header", NULL, "truncate -s 100 log/00000004.log", REFUSES,
+        "had been written and are missing", "", ""),
+    ROW("an empty segment in the middle", NULL, ": > log/00000004.log", REFUSES, "had been written and are missing", "",
+        ""),
+    ROW("a segment of a newer version", NULL, "printf c | dd of=log/00000006.log bs=1 seek=8 conv=notrunc status=none",
+        REFUSES, "version", "", ""),
+    ROW("an empty segment at the end", NULL, ": > log/00000007.log", STARTS, "ready", ALL, ""),
+    ROW("a segment of zeros at the end", NULL, "truncate -s 65536 log/00000007.log", STARTS, "ready", ALL, ""),
+    ROW("a segment with a torn header at the end", NULL, "head -c 20 log/00000006.log > log/00000007.log", STARTS, "",
+        ALL, ""),
+    ROW("a segment that was to be deleted", NULL, "cp log/00000002.log log/00000001.log", STARTS, "ready", ALL, ""),
+    ROW("a copy of a segment at the end", NULL, "cp log/00000006.log log/00000007.log", REFUSES,
+        "it was made as segment 6", "", ""),
+    ROW("foreign files beside the log", NULL, "echo a > log/notes; cp log/00000004.log log/00000004.log.bak", STARTS,
+        "ready", ALL, "test -s log/notes && test -s log/00000004.log.bak"),
+};
+
+/* ---- the test ------------------------------------------------------------------------------------------------- */
+
+static const char *const always[] = {"--appendfsync", "always", "--threads", "1", NULL};
+
+/* The directory that the rows begin with, beside the data directory. */
+static void make_template(void)
+{
+    daemon_start(&daemon_under_test, always);
+    redisContext *client = client_open(daemon_under_test.port);
+    expect(client, "+OK", "BF.RESERVE one 0.0000001 100");
+    expect(client, "[:1,:1,:1,:1]", "BF.MADD one a b c d");
+    expect(client, "+OK", "BF.RESERVE two 0.0000001 20");
+    for (int i = 0; i < 30; i++)
+        expect(client, ":1", "BF.ADD two %d", i);
+    wait_for_reply(daemon_under_test.port, "+OK", "SAVE");
+    expect(client, ":1", "BF.ADD one e");
+    for (int i = 0; i < 2; i++) {
+        redisFree(client);
+        daemon_kill(&daemon_under_test);
+        daemon_restart(&daemon_under_test);
+        client = client_open(daemon_under_test.port);
+        if (i == 0)
+            expect(client, ":1", "BF.ADD three a");
+        expect(client, ":1", i == 0 ? "BF.ADD three b" : "BF.ADD three c");
+    }
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+    shell("chmod 755 .. && cp -a . ../template");
+}
+
+/* "one=5 two=30 three=2": what is there, of each filter the count, if its items are. */
+static void describe(char *text, size_t size)
+{
+    static const char *const items[][2] = {{"one", "a b c d e"}, {"two", "0 9 19 20 29"}, {"three", "a b c"}};
+    redisContext *client = client_open(daemon_under_test.port);
+    size_t len = 0;
+
+    for (int i = 0; i < 3; i++) {
+        char query[64];
+
+        snprintf(query, sizeof(query), "BF.MEXISTS %s %s", items[i][0], items[i][1]);
+        const char *reply = client_ask(client, query);
+        int present = 0, wanted = i == 2 ? 3 : 5;
+        bool error = reply[0] == '-';
+        for (; *reply; reply++)
+            present += *reply == '1';
+        reply = client_ask(client, "BF.CARD %s", items[i][0]);
+        len += (size_t)snprintf(text + len, size - len, "%s%s=", i ? " " : "", items[i][0]);
+        if (error || reply[0] == '-') /* of a filter in quarantine the count is never told */
+            len += (size_t)snprintf(text + len, size - len, "!");
+        else if (present < wanted && i == 1 && present > 0)
+            len += (size_t)snprintf(text + len, size - len, "(%d of %d items)", present, wanted);
+        else
+            len += (size_t)snprintf(text + len, size - len, "%s", reply + 1);
+    }
+    redisFree(client);
+}
+
+static void set_up(const struct row *row)
+{
+    char command[1024];
+
+    snprintf(command, sizeof(command),
+             "cd %.255s && chmod -R u+rwX data 2>/dev/null; rm -rf data elsewhere; cp -a template data",
+             daemon_under_test.dir);
+    cr_assert_eq(system(command), 0);
+    if (row->unprivileged && getuid() == 0)
+        shell("chown -R 65534:65534 .");
+    if (row->make)
+        row->make();
+    if (row->command[0])
+        shell(row->command);
+}
+
+/* Names, sizes, checksums of all that is there; but for LOCK. */
+static void fingerprint(char *text, size_t size)
+{
+    char command[1024];
+
+    snprintf(command, sizeof(command),
+             "cd %.255s && (find -H data ! -name LOCK -exec stat -c '%%n %%s %%f' {} + | sort; "
+             "find -H data ! -name LOCK -type f -exec cksum {} + | sort) 2>/dev/null",
+             daemon_under_test.dir);
+    FILE *pipe = popen(command, "r");
+    cr_assert_not_null(pipe);
+    text[fread(text, 1, size - 1, pipe)] = '\0';
+    pclose(pipe);
+}
+
+static void play(const struct row *row)
+{
+    static char before[16384], after[16384];
+    const char *args[8] = {"--appendfsync", "always", "--threads", "1", row->setting, row->value, NULL};
+    char served[128] = "", command[1024];
+
+    set_up(row);
+    fingerprint(before, sizeof(before));
+    daemon_under_test.unprivileged = row->unprivileged;
+    bool starts = daemon_try(&daemon_under_test, args);
+    daemon_under_test.unprivileged = false;
+    const char *output = daemon_output(&daemon_under_test);
+    cr_expect(starts == (row->outcome == STARTS), "%s: it %s:\n%s", row->name, starts ? "starts" : "refuses", output);
+    cr_expect(strstr(output, row->says) != NULL, "%s: it does not say '%s':\n%s", row->name, row->says, output);
+    if (starts) {
+        describe(served, sizeof(served));
+        cr_expect_str_eq(served, row->serves, "%s: serves %s:\n%s", row->name, served, output);
+        daemon_kill(&daemon_under_test);
+    } else {
+        fingerprint(after, sizeof(after));
+        cr_expect_str_eq(after, before, "%s: it has changed\n%sto\n%s", row->name, before, after);
+    }
+    if (lock_fd >= 0)
+        close(lock_fd);
+    lock_fd = -1;
+    snprintf(command, sizeof(command), "cd %.255s/data && { %.500s; }", daemon_under_test.dir, row->left);
+    cr_expect(row->left[0] == '\0' || system(command) == 0, "%s: afterwards not: %s", row->name, row->left);
+}
+
+Test(directory, every_state_it_can_be_found_in, .fini = discard, .timeout = 600)
+{
+    make_template();
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+        play(&rows[i]);
+}
+
+/* A log that may not be written to any more: reads go on, writes are refused with the reason, and nobody has to do
+ * anything but to give the permission back. */
+Test(directory, a_log_that_becomes_read_only_refuses_writes_until_it_is_writable, .fini = discard, .timeout = 300)
+{
+    const char *const args[] = {"--appendfsync", "always", NULL};
+
+    make_template();
+    if (getuid() == 0)
+        shell("chown -R 65534:65534 .");
+    shell("chmod 555 log");
+    daemon_under_test.unprivileged = true;
+    daemon_start(&daemon_under_test, args);
+    redisContext *client = client_open(daemon_under_test.port);
+    /* The start has something to write. A write that came before this is known would be taken in, and wait. */
+    double until = seconds_now() + 60;
+    while (!strstr(client_ask(client, "INFO persistence"), "aof_last_write_status:err")) {
+        cr_assert_lt(seconds_now(), until, "the failure is not noticed");
+        usleep(5000);
+    }
+    const char *reply = client_ask(client, "BF.RESERVE new 0.01 10");
+    cr_assert(strncmp(reply, "-MISCONF Errors writing to the AOF file: ", 41) == 0, "%s", reply);
+    cr_assert(strstr(client_ask(client, "BF.ADD one g"), "Permission denied") != NULL);
+    expect(client, "[:1,:1,:0]", "BF.MEXISTS one a e g");
+    shell("chmod 755 log");
+    wait_for_reply(daemon_under_test.port, "+OK", "BF.RESERVE new 0.01 10");
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+    daemon_restart(&daemon_under_test);
+    client = client_open(daemon_under_test.port);
+    expect(client, "[:1,:1,:0]", "BF.MEXISTS one a e g");
+    expect(client, ":5", "BF.CARD one");
+    expect(client, ":1", "EXISTS new");
+    redisFree(client);
+    daemon_stop(&daemon_under_test);
+}

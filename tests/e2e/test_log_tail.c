@@ -1,0 +1,181 @@
+/* The end of the log, cut and changed at every byte: what the disk cannot have promised is cut and reported; what it
+ * had promised stops the start, with a reason. `bloomery check` says the same as the start. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "log_clients.h"
+#include "tmpdir.h"
+
+#define FRAMES 10
+#define TORN   2 /* of them are cut and changed */
+
+static struct daemon daemon_under_test;
+static const char *const always[] = {"--appendfsync", "always", "--threads", "1", NULL};
+
+static struct tmp_path segment;
+static unsigned char *bytes; /* of the segment */
+static size_t len;
+static size_t ends[FRAMES + 1]; /* [n]: where the frame of add n ends; [0]: where that of the filter does */
+
+static void discard(void)
+{
+    daemon_discard(&daemon_under_test);
+    free(bytes);
+    bytes = NULL;
+}
+
+static size_t end_of_segment(void)
+{
+    size_t end;
+
+    free(bytes);
+    bytes = file_read(segment.text, &len);
+    for (end = len; end > 0 && bytes[end - 1] == 0; end--)
+        ;
+    return end;
+}
+
+/* A frame for each add: the next one comes after the reply. */
+static void make_log(void)
+{
+    daemon_start(&daemon_under_test, always);
+    segment = tmp_path(daemon_under_test.data, "log/00000001.log");
+    redisContext *client = client_open(daemon_under_test.port);
+    expect(client, "+OK", "BF.RESERVE f 0.0000001 100");
+    ends[0] = end_of_segment();
+    for (int i = 1; i <= FRAMES; i++) {
+        expect(client, ":1", "BF.ADD f item:%d", i);
+        ends[i] = end_of_segment();
+        cr_assert_gt(ends[i], ends[i - 1]);
+    }
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+}
+
+TestSuite(log_tail, .init = make_log, .fini = discard, .timeout = 600);
+
+/* As the log's only segment: starts begin others. */
+static void put_back(const unsigned char *image, size_t image_len)
+{
+    struct tmp_path log = tmp_path(daemon_under_test.data, "log");
+
+    tmpdir_remove(log.text);
+    cr_assert_eq(mkdir(log.text, 0700), 0);
+    file_write(segment.text, image, image_len);
+}
+
+/* The log that is in place now has `frames` adds before an end that is cut if `cut`. */
+static void expect_frames(int frames, bool cut, const char *what, size_t at)
+{
+    const char *output;
+    char text[64];
+
+    cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s %zu: %s", what, at, output);
+    snprintf(text, sizeof(text), "%d adds", frames);
+    cr_assert(strstr(output, text) && (strstr(output, "will be cut") != NULL) == cut, "%s %zu: %s", what, at, output);
+    daemon_start(&daemon_under_test, always);
+    output = daemon_output(&daemon_under_test);
+    cr_assert_eq(strstr(output, "is cut") != NULL, cut, "%s %zu: %s", what, at, output);
+    redisContext *client = client_open(daemon_under_test.port);
+    cr_assert_eq(client_number(client, "BF.CARD f"), frames, "%s %zu", what, at);
+    for (int i = 1; i <= FRAMES; i++)
+        cr_assert_eq(client_number(client, "BF.EXISTS f item:%d", i), i <= frames, "%s %zu: item %d", what, at, i);
+    if (at % 8 == 0) { /* it goes on */
+        expect(client, ":1", "BF.ADD f more");
+        daemon_kill(&daemon_under_test);
+        redisFree(client);
+        daemon_restart(&daemon_under_test);
+        client = client_open(daemon_under_test.port);
+        cr_assert_eq(client_number(client, "BF.CARD f"), frames + 1, "%s %zu", what, at);
+        expect(client, ":1", "BF.EXISTS f more");
+    }
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+}
+
+static void expect_refusal(const char *what, size_t at)
+{
+    const char *output;
+
+    cr_assert_eq(check_tool(&daemon_under_test, &output), 1, "%s %zu: %s", what, at, output);
+    cr_assert(strstr(output, "00000001.log is damaged"), "%s %zu: %s", what, at, output);
+    cr_assert(!daemon_try(&daemon_under_test, always), "%s %zu: it starts: %s", what, at,
+              daemon_output(&daemon_under_test));
+    output = daemon_output(&daemon_under_test);
+    cr_assert(strstr(output, "00000001.log is damaged") && strstr(output, "bloomery check"), "%s %zu: %s", what, at,
+              output);
+}
+
+static int frames_before(size_t at)
+{
+    int frames = 0;
+
+    while (frames < FRAMES && ends[frames + 1] <= at)
+        frames++;
+    return frames;
+}
+
+/* The file ends at a byte, and at the same place in zeros. */
+Test(log_tail, a_log_that_ends_at_any_byte_of_its_last_frames_is_cut_there)
+{
+    unsigned char *image = malloc(len);
+
+    cr_assert_not_null(image);
+    for (size_t at = ends[FRAMES - TORN]; at <= ends[FRAMES]; at++) {
+        int frames = frames_before(at);
+        bool torn = at != ends[frames];
+
+        put_back(bytes, at);
+        expect_frames(frames, torn, "the file ends at byte", at);
+        /* A cut within a frame's trailing zeros leaves the frame whole. */
+        memcpy(image, bytes, at);
+        memset(image + at, 0, len - at);
+        if (memcmp(image, bytes, ends[frames < FRAMES ? frames + 1 : frames]) == 0 && frames < FRAMES) {
+            frames++;
+            torn = false;
+        }
+        put_back(image, len);
+        expect_frames(frames, torn, "zeros from byte", at);
+    }
+    free(image);
+}
+
+/* Of the last frame nothing says that it had been written. */
+Test(log_tail, a_changed_byte_in_the_last_frame_cuts_it)
+{
+    for (size_t at = ends[FRAMES - 1]; at < ends[FRAMES]; at++) {
+        bytes[at] ^= (unsigned char)(1u << at % 8);
+        put_back(bytes, len);
+        expect_frames(FRAMES - 1, true, "changed byte", at);
+        bytes[at] ^= (unsigned char)(1u << at % 8);
+    }
+}
+
+/* Of those before the last one does. */
+Test(log_tail, a_changed_byte_in_a_frame_before_the_last_stops_the_start)
+{
+    for (size_t at = ends[FRAMES - 2]; at < ends[FRAMES - 1]; at++) {
+        bytes[at] ^= (unsigned char)(1u << at % 8);
+        put_back(bytes, len);
+        expect_refusal("changed byte", at);
+        bytes[at] ^= (unsigned char)(1u << at % 8);
+    }
+    put_back(bytes, len);
+    expect_frames(FRAMES, false, "nothing changed", 0);
+}
+
+/* The header was on the disk before any frame. */
+Test(log_tail, a_changed_byte_in_the_header_stops_the_start)
+{
+    for (size_t at = 0; at < 64; at++) {
+        bytes[at] ^= (unsigned char)(1u << at % 8);
+        put_back(bytes, len);
+        expect_refusal("changed byte of the header", at);
+        bytes[at] ^= (unsigned char)(1u << at % 8);
+    }
+}

@@ -7,6 +7,7 @@
 
 #define DUE_TIME_NS 20000 /* as long as this the mutex is held to remove what is due */
 #define WAIT_MAX_MS (60 * 60 * 1000)
+#define HELD_MS     10 /* how often to look whether a clock that is held goes on */
 
 /* ---- the clock
  * --------------------------------------------------------------------------------------------------------- */
@@ -234,6 +235,9 @@ bool registry_expire_wait(struct registry *r)
             break;
         if (due == 0 || due > end)
             due = end;
+        int64_t real = clock_ms(CLOCK_REALTIME);
+        if (due <= real) /* held: nobody says when it is let go, as that would cost every EXEC a lock */
+            due = real + HELD_MS;
         struct timespec until = {.tv_sec = due / 1000, .tv_nsec = due % 1000 * 1000000};
         pthread_cond_timedwait(&r->due_changed, &r->lock, &until);
     }

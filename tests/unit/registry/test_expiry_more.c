@@ -1,8 +1,12 @@
 /* Expiry in one thread and with a clock of its own: what a walk yields, quarantined filters, random names, times of
  * use. */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "expiry_rig.h"
 #include "registry_walk.h"
@@ -224,4 +228,46 @@ Test(expiry_more, idle_time)
         cr_expect(idle + 65536 >= (day < 24 ? day : 24) * DAY_MS, "day %d: %lld", day, (long long)idle);
         cr_expect_eq(entry_idle_ms(used, start + day * DAY_MS), 0);
     }
+}
+
+/* ---- the expirer's wait
+ * ------------------------------------------------------------------------------------------------ */
+
+static atomic_uint looks;
+
+static int64_t counted_clock(void)
+{
+    struct timespec ts;
+    atomic_fetch_add(&looks, 1);
+    clock_gettime(CLOCK_REALTIME, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+static void *wait_for_due(void *arg)
+{
+    (void)arg;
+    return (void *)(uintptr_t)registry_expire_wait(registry);
+}
+
+/* While the clock is held a filter may become due that is not due yet. */
+Test(expiry_more, waiting_beyond_a_held_clock_is_no_spinning)
+{
+    pthread_t waiter;
+    void *go_on = NULL;
+    registry_set_clock(registry, counted_clock);
+    create("f");
+    registry_hold_clock(registry);
+    cr_assert_eq(expire("f", counted_clock() + 1, 0), REGISTRY_OK);
+    usleep(5000);
+    int64_t begun = counted_clock();
+    atomic_store(&looks, 0);
+    cr_assert_eq(pthread_create(&waiter, NULL, wait_for_due, NULL), 0);
+    usleep(100 * 1000);
+    unsigned looked = atomic_load(&looks);
+    int64_t passed = counted_clock() - begun;
+    registry_release_clock(registry);
+    cr_assert_eq(pthread_join(waiter, &go_on), 0);
+    cr_expect_not_null(go_on);
+    cr_expect_lt(looked, (unsigned)passed + 10, "%u looks in %d ms", looked, (int)passed);
+    cr_expect_eq(registry_expire_due(registry, 10, NULL), 1);
 }

@@ -61,10 +61,10 @@ static struct client_list *client_list_ids(struct command_ctx *ctx, size_t first
         return NULL;
     }
     list->nids = n;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) { /* 0 and negative ones are nobody's, as they are Redis's */
         int64_t id;
 
-        if (!slice_to_int64(command_arg(ctx, first + i), &id) || id < 1) {
+        if (!slice_to_int64(command_arg(ctx, first + i), &id)) {
             reply_error(ctx->reply, "ERR Invalid client ID");
             free(list);
             return NULL;

@@ -167,13 +167,18 @@ static void defer_scan(struct command_ctx *ctx, const struct scan_options *optio
     command_defer(ctx, scan_job, data);
 }
 
-/* Any number is a cursor; one that has not come from here is a place as well. */
+/* Any number of 64 bits is a cursor; one that has not come from here is a place as well. */
 static bool read_cursor(struct slice text, uint64_t *cursor_out)
 {
-    int64_t value;
-    if (!slice_to_int64(text, &value) || value < 0)
+    uint64_t value = 0;
+    if (text.len == 0)
         return false;
-    *cursor_out = (uint64_t)value;
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned digit = (unsigned char)text.ptr[i] - (unsigned)'0';
+        if (digit > 9 || __builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, digit, &value))
+            return false;
+    }
+    *cursor_out = value;
     return true;
 }
 

@@ -403,6 +403,23 @@ DAEMON_TEST(the_daemon, admin, what_is_not_there_is_unknown)
     hang_up();
 }
 
+/* As redis-server 7.0 answers them. */
+DAEMON_TEST(the_daemon, admin, odd_numbers)
+{
+    start();
+    redisContext *client = client_open(the_daemon.port);
+    expect(client, "[\"0\",[]]", "SCAN 9223372036854775808");
+    expect(client, "[\"0\",[]]", "SCAN 18446744073709551615");
+    expect(client, "-ERR invalid cursor", "SCAN 18446744073709551616");
+    expect(client, "-ERR invalid cursor", "SCAN 1x");
+    expect(client, "-ERR unknown subcommand or wrong number of arguments for 'get'. Try SLOWLOG HELP.", "SLOWLOG get 1 2");
+    expect(client, "\"\"", "CLIENT LIST ID 0");
+    expect(client, "\"\"", "CLIENT LIST ID -1 999999");
+    expect(client, "-ERR Invalid client ID", "CLIENT LIST ID 1 x");
+    redisFree(client);
+    hang_up();
+}
+
 /* HELP of each container is an array of lines that ends with the one about HELP. */
 DAEMON_TEST(the_daemon, admin, each_container_helps)
 {

@@ -12,6 +12,10 @@
 #include "manifest_text.h"
 #include "store_internal.h"
 
+#define PLACE_MANY    1024 /* filters, from which on several threads rename their files */
+#define PLACE_THREADS 3    /* beside the caller's */
+#define PLACE_AT_ONCE 256  /* entries that a thread takes: their records are next to each other in the MANIFEST */
+
 struct finishing {
     struct store *store;
     struct id_map blocked;       /* hashes of directories from which files could not be moved */
@@ -371,31 +375,82 @@ static int finish_entry(struct store *store, struct record_reader *reader, const
     return rc == 0 && sync ? place_sync(store, filter->dir, false, err) : rc;
 }
 
-void finish_entries(struct store *store, unsigned flag, bool sync_all)
-{
-    struct record_reader reader;
-    struct errbuf reason, first;
-    int reader_rc = record_reader_init(&reader, store->fs, store->manifest_fd);
+/* Entries of one run, dealt out to threads: what a rename costs is the kernel's time, and directories are independent. */
+struct placing {
+    struct store *store;
+    unsigned flag;
+    bool sync;
+    atomic_size_t next; /* entry to be looked at */
+    pthread_mutex_t mutex;
+    bool failed; /* and `first` says how */
+    struct errbuf first;
+};
 
-    errbuf_set(&first, "out of memory");
-    store->nunplaced = 0;
-    for (size_t i = 0; i < store->index.count; i++) {
-        struct index_entry *entry = &store->index.entries[i];
-        if ((entry->flags & flag) && !(entry->flags & INDEX_QUARANTINED)) {
-            int rc = reader_rc != 0 ? reader_rc : finish_entry(store, &reader, entry, !sync_all, &reason);
-            entry->flags &= (uint8_t)~INDEX_UNPLACED;
-            if (rc != 0)
-                entry->flags |= INDEX_UNPLACED;
-            if (rc != 0 && store->nunplaced == 0 && reader_rc == 0)
-                first = reason;
-        }
-        store->nunplaced += (entry->flags & INDEX_UNPLACED) != 0;
+static void note_unplaced(struct placing *placing, const struct errbuf *reason)
+{
+    pthread_mutex_lock(&placing->mutex);
+    if (!placing->failed)
+        placing->first = *reason;
+    placing->failed = true;
+    pthread_mutex_unlock(&placing->mutex);
+}
+
+static void place_entry(struct placing *placing, struct record_reader *reader, struct index_entry *entry)
+{
+    struct errbuf reason;
+
+    if (!(entry->flags & placing->flag) || (entry->flags & INDEX_QUARANTINED))
+        return;
+    int rc = -ENOMEM;
+    if (reader)
+        rc = finish_entry(placing->store, reader, entry, placing->sync, &reason);
+    else
+        errbuf_set(&reason, "out of memory");
+    entry->flags &= (uint8_t)~INDEX_UNPLACED;
+    if (rc != 0) {
+        entry->flags |= INDEX_UNPLACED;
+        note_unplaced(placing, &reason);
+    }
+}
+
+static void *place_entries(void *arg)
+{
+    struct placing *placing = arg;
+    struct store_index *index = &placing->store->index;
+    struct record_reader reader;
+    int rc = record_reader_init(&reader, placing->store->fs, placing->store->manifest_fd);
+
+    for (;;) {
+        size_t from = atomic_fetch_add(&placing->next, PLACE_AT_ONCE);
+        if (from >= index->count)
+            break;
+        for (size_t i = from; i < index->count && i < from + PLACE_AT_ONCE; i++)
+            place_entry(placing, rc == 0 ? &reader : NULL, &index->entries[i]);
     }
     record_reader_deinit(&reader);
+    return NULL;
+}
+
+void finish_entries(struct store *store, unsigned flag, bool sync_all)
+{
+    struct placing placing = {.store = store, .flag = flag, .sync = !sync_all, .mutex = PTHREAD_MUTEX_INITIALIZER};
+    pthread_t threads[PLACE_THREADS];
+    unsigned nthreads = 0;
+
+    /* One thread fewer than there may be does as well, only later. */
+    while (store->index.count >= PLACE_MANY && nthreads < PLACE_THREADS &&
+           pthread_create(&threads[nthreads], NULL, place_entries, &placing) == 0)
+        nthreads++;
+    place_entries(&placing);
+    for (unsigned i = 0; i < nthreads; i++)
+        pthread_join(threads[i], NULL);
+    store->nunplaced = 0;
+    for (size_t i = 0; i < store->index.count; i++)
+        store->nunplaced += (store->index.entries[i].flags & INDEX_UNPLACED) != 0;
     if (store->nunplaced > 0)
         store_report(store, STORE_WARNING,
                      "the files of %llu filters are saved, but not in their place yet: %s; this will be tried again",
-                     (unsigned long long)store->nunplaced, first.text);
+                     (unsigned long long)store->nunplaced, placing.failed ? placing.first.text : "they are quarantined");
     int rc = sync_all ? store->fs->sync_all(store->fs->ctx, store->lock_fd) : 0;
     if (rc != 0) /* nothing is lost: under one of the two names they are found */
         store_report(store, STORE_WARNING, "%s: cannot sync: %s", store->dir, strerror(-rc));

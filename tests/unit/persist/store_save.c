@@ -520,3 +520,74 @@ Test(store_save, many_filters_are_found_by_name)
     cr_assert_eq(store_find(store, "n60", 3, NULL, &err), STORE_NOT_FOUND);
     assert_saved();
 }
+
+/* ---- more filters than one thread gives their names ----------------------------------------------------------------- */
+
+#define CROWD 1100
+
+struct crowd {
+    struct bloom_filter *filter; /* all have the bits of this one */
+    bool dirty;
+    unsigned at;
+    char name[16];
+};
+
+static int crowd_next(void *ctx, struct store_item *item)
+{
+    struct crowd *crowd = ctx;
+
+    if (crowd->at == CROWD)
+        return 0;
+    int len = snprintf(crowd->name, sizeof(crowd->name), "crowd-%u", crowd->at++);
+    *item = (struct store_item){
+        .id = crowd->at, .name = crowd->name, .name_len = (size_t)len, .filter = crowd->filter, .dirty = crowd->dirty};
+    return 1;
+}
+
+static void crowd_release(void *ctx, struct store_item *item)
+{
+    (void)ctx, (void)item;
+}
+
+static int rename_but_one(void *ctx, const char *from, const char *to)
+{
+    return strstr(from, "/crowd-1017/") ? -EPERM : fsops_posix()->rename(ctx, from, to);
+}
+
+static void save_crowd(struct store *into, struct crowd *crowd)
+{
+    struct store_source source = {.next = crowd_next, .release = crowd_release, .ctx = crowd};
+
+    crowd->at = 0;
+    cr_assert_eq(store_save(into, &source, &summary, &err), 0, "%s", err.text);
+    cr_assert_eq(summary.filters, CROWD);
+}
+
+static bool has_final_name(unsigned n)
+{
+    struct stat st;
+
+    return stat(AT("filters/crowd-%u/0-Filter.db", n), &st) == 0;
+}
+
+Test(store_save, many_files_get_their_names_and_the_one_that_could_not_gets_it_later)
+{
+    static struct fsops fs; /* the store outlives the test by its tear-down */
+    struct store_options options = {.fs = &fs};
+    struct crowd crowd = {.filter = rig_add(&rig, "the-bits", &small, NULL)->filter, .dirty = true};
+
+    fs = *fsops_posix();
+    fs.rename = rename_but_one;
+    store_close(store);
+    cr_assert_eq(store_open(dir, &options, &store, &err), 0, "%s", err.text);
+    save_crowd(store, &crowd);
+    for (unsigned i = 0; i < CROWD; i++)
+        cr_assert_eq(has_final_name(i), i != 1017, "filter %u", i);
+    cr_assert(summary.unfinished);
+
+    fs.rename = fsops_posix()->rename;
+    crowd.dirty = false;
+    save_crowd(store, &crowd);
+    cr_assert(has_final_name(1017));
+    cr_assert_not(summary.unfinished);
+}

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "background.h"
 #include "journal.h"
 #include "rcu.h"
 #include "registry_walk.h"
@@ -236,7 +235,6 @@ static void note_end(struct saver *saver, int status, const struct errbuf *err, 
 static void *saver_main(void *arg)
 {
     struct saver *saver = arg;
-    background_begin();
     pthread_mutex_lock(&saver->lock);
     while (!saver->stop) {
         if (!saver->requested) {

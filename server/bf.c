@@ -349,13 +349,11 @@ static size_t start_batch(struct bloom_batch *batch, const struct bloom_filter *
 static void query_items(struct bf_call *call, struct bloom_filter *filter, size_t start, size_t end,
                         struct slice (*item)(const void *ctx, size_t i), const void *ctx)
 {
-    struct bloom_batch batches[2];
-    size_t n = filter && start < end ? start_batch(&batches[0], filter, start, end, item, ctx) : 0;
-    for (unsigned b = 0; n > 0; b ^= 1) { /* the next ones' words are on their way while these are tested */
-        size_t these = n;
-        start += these;
-        n = start < end ? start_batch(&batches[b ^ 1], filter, start, end, item, ctx) : 0;
-        reply_queries(call, bloom_batch_query(&batches[b], filter), these);
+    struct bloom_batch batch;
+    size_t n;
+    for (; filter && start < end; start += n) {
+        n = start_batch(&batch, filter, start, end, item, ctx);
+        reply_queries(call, bloom_batch_query(&batch, filter), n);
     }
     for (; start < end; start++)
         reply_query(call, true);

@@ -194,15 +194,15 @@ static uint64_t take_ticket(struct journal *j)
     return atomic_load_explicit(&j->started, memory_order_relaxed) + 1;
 }
 
-uint64_t journal_ticket(struct journal *j, unsigned worker)
+uint64_t journal_ticket(struct journal *j, unsigned worker, size_t replies)
 {
     struct journal_slot *slot = &j->slots[worker];
     if (atomic_load_explicit(&j->policy, memory_order_relaxed) != JOURNAL_ALWAYS || !journal_records(j))
         return 0;
     uint64_t ticket = take_ticket(j);
-    if (ticket == atomic_load_explicit(&slot->wanted, memory_order_relaxed))
-        return ticket; /* for another connection, in this iteration */
+    uint64_t asked = atomic_load_explicit(&slot->replies, memory_order_relaxed) + replies;
     atomic_store_explicit(&slot->wanted, ticket, memory_order_relaxed);
+    atomic_store_explicit(&slot->replies, asked, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load_explicit(&j->sleep, memory_order_relaxed) != JOURNAL_AWAKE)
         wake(j, false);

@@ -107,9 +107,9 @@ void journal_note(struct journal *journal, const struct log_control *control);
  * thread takes it in time. */
 void journal_poke(struct journal *journal, unsigned worker);
 
-/* For the loop of worker i under `always`: the ticket that replies of this moment have to wait for. It will be announced by
- * announce(). 0: they need not wait. */
-uint64_t journal_ticket(struct journal *journal, unsigned worker);
+/* For the loop of worker i under `always`: the ticket that `replies` replies of this moment have to wait for. It will be
+ * announced by announce(). 0: they need not wait. */
+uint64_t journal_ticket(struct journal *journal, unsigned worker, size_t replies);
 
 /* Waits until everything recorded before the call is on the disk. 0, or -errno with the reason when the log has failed.
  * Blocks: not on a loop, offline. */

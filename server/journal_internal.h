@@ -10,6 +10,7 @@
 /* Of one worker; what it and the log thread tell each other. */
 struct journal_slot {
     alignas(64) _Atomic uint64_t wanted; /* the highest ticket that the worker has taken */
+    _Atomic uint64_t replies;            /* for which it has taken tickets, ever */
     _Atomic uint64_t poked;              /* ring.added at the last poke; the worker's */
     alignas(64) uint64_t announced;      /* the log thread's */
     _Atomic bool full;                   /* a writer waits for room */
@@ -79,9 +80,13 @@ struct journal {
     uint64_t taken_next;
     struct log_bytes payload;    /* a frame that could not be appended yet */
     bool payload_controls;
-    int64_t last_sync_ms;
-    int64_t gather_until_ms;     /* 0: nothing to gather */
-    int64_t retry_ms;
+    int64_t synced_at_us;
+    int64_t usual_sync_us;       /* the less of the last two */
+    int64_t gather_until_us;     /* 0: nothing to gather */
+    int64_t retry_us;
+    uint64_t served;             /* replies whose rounds are done */
+    uint64_t meet_replies;       /* the next round begins when so many have been asked for, */
+    int64_t meet_until_us;       /* or then */
 };
 
 void *journal_main(void *arg);

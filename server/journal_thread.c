@@ -6,9 +6,11 @@
 #include <string.h>
 #include <time.h>
 
-#define GATHER_MS      20   /* what comes within this time shares a frame, when nobody waits for it */
-#define SYNC_MS        900  /* everysec: with the gathering and the sync itself at most a second is lost */
-#define RETRY_MS       1000
+#define GATHER_US      20000   /* what comes within this time shares a frame, when nobody waits for it */
+#define SYNC_US        900000  /* everysec: with the gathering and the sync itself at most a second is lost */
+#define RETRY_US       1000000
+#define MEET_SHARE     4       /* of the time of a sync that those whom the last one has served may take to come back */
+#define MEET_MIN_US    100     /* less is not worth a sleep: the next sync is soon */
 #define GROUP_MAX      256
 #define FRAME_MAX      (64u << 20) /* a round of more is several frames */
 #define ROOM_AGAIN     (JOURNAL_RING_LIMIT / 2)
@@ -18,11 +20,6 @@ static int64_t now_us(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
-static int64_t now_ms(void)
-{
-    return now_us() / 1000;
 }
 
 /* ---- what a round takes ---------------------------------------------------------------------------------------------- */
@@ -133,11 +130,13 @@ static int sync_now(struct journal *j, struct errbuf *err)
     log_writer_info(j->writer, &info);
     int64_t begun = now_us();
     int status = log_writer_sync(j->writer, err);
-    j->last_sync_ms = begun / 1000;
+    j->synced_at_us = begun;
     if (info.synced != info.sequence) {
         pthread_mutex_lock(&j->lock);
+        int64_t before = j->last_sync_us;
         j->syncs++;
         j->last_sync_us = now_us() - begun;
+        j->usual_sync_us = before < j->last_sync_us ? before : j->last_sync_us;
         pthread_mutex_unlock(&j->lock);
     }
     return status;
@@ -189,7 +188,7 @@ static void note_state(struct journal *j, int status, const struct errbuf *err)
     if (was != j->failed)
         j->start.state(j->start.ctx, j->failed, err->text);
     if (status)
-        j->retry_ms = now_ms() + RETRY_MS;
+        j->retry_us = now_us() + RETRY_US;
 }
 
 /* ---- the thread ------------------------------------------------------------------------------------------------------ */
@@ -212,9 +211,29 @@ static void rotate(struct journal *j, int status, struct errbuf *err)
     pthread_mutex_unlock(&j->lock);
 }
 
+static uint64_t replies_asked(const struct journal *j)
+{
+    uint64_t asked = 0;
+    for (unsigned i = 0; i < j->nslots; i++)
+        asked += atomic_load(&j->slots[i].replies);
+    return asked;
+}
+
+/* Where a sync takes long, most clients wait for it and ask again as soon as they have been served. A round that began at
+ * once would have those that came during the last sync and not these, and everybody would wait for two syncs: so it begins
+ * when as many have asked again as were served, or a small part of the time of a sync later. */
+static void meet_the_served(struct journal *j, uint64_t asked_at_begin)
+{
+    int64_t most_us = j->usual_sync_us / MEET_SHARE;
+    j->meet_replies = replies_asked(j) + (asked_at_begin - j->served);
+    j->served = asked_at_begin;
+    j->meet_until_us = most_us >= MEET_MIN_US ? now_us() + most_us : 0;
+}
+
 static void run_round(struct journal *j, bool sync, bool rotates)
 {
     struct errbuf err = {""};
+    uint64_t asked = replies_asked(j);
     int status = 0;
     if (log_writer_failed(j->writer)) {
         status = log_writer_repair(j->writer, &err);
@@ -227,8 +246,10 @@ static void run_round(struct journal *j, bool sync, bool rotates)
         status = sync_now(j, &err);
     struct log_writer_info info;
     log_writer_info(j->writer, &info);
-    if (status == 0 && info.synced == info.sequence)
+    if (status == 0 && info.synced == info.sequence) {
         atomic_store(&j->done, round);
+        meet_the_served(j, asked);
+    }
     if (rotates)
         rotate(j, status, &err);
     else
@@ -251,6 +272,12 @@ static bool somebody_waits(const struct journal *j)
     return false;
 }
 
+static bool still_meets(const struct journal *j, int64_t now)
+{
+    return now < j->meet_until_us && replies_asked(j) < j->meet_replies && !j->urgent &&
+           j->wanted <= atomic_load(&j->done);
+}
+
 static bool has_records(struct journal *j)
 {
     for (unsigned i = 0; i < j->nslots; i++)
@@ -270,40 +297,46 @@ static enum due what_is_due(struct journal *j, int64_t now, int64_t *until_out)
     int policy = atomic_load(&j->policy);
     *until_out = 0;
     if (j->failed) {
-        *until_out = j->retry_ms;
-        return j->wants_rotation || now >= j->retry_ms ? DUE_SYNC : DUE_NOTHING;
+        *until_out = j->retry_us;
+        return j->wants_rotation || now >= j->retry_us ? DUE_SYNC : DUE_NOTHING;
     }
-    if (j->wants_rotation || somebody_waits(j))
+    if (j->wants_rotation)
         return DUE_SYNC;
+    if (somebody_waits(j)) {
+        if (!still_meets(j, now))
+            return DUE_SYNC;
+        *until_out = j->meet_until_us;
+        return DUE_NOTHING;
+    }
     bool unsynced = j->info.synced != j->info.sequence;
     if (policy != JOURNAL_NO && unsynced) {
-        int64_t at = policy == JOURNAL_ALWAYS ? now : j->last_sync_ms + SYNC_MS;
+        int64_t at = policy == JOURNAL_ALWAYS ? now : j->synced_at_us + SYNC_US;
         if (now >= at)
             return DUE_SYNC;
         *until_out = at;
     }
     if (!has_records(j)) {
-        j->gather_until_ms = 0;
+        j->gather_until_us = 0;
         return DUE_NOTHING;
     }
-    if (!j->gather_until_ms)
-        j->gather_until_ms = now + GATHER_MS;
-    if (j->urgent || now >= j->gather_until_ms) {
-        j->gather_until_ms = 0;
+    if (!j->gather_until_us)
+        j->gather_until_us = now + GATHER_US;
+    if (j->urgent || now >= j->gather_until_us) {
+        j->gather_until_us = 0;
         /* The time of a sync counts from the first frame after the one before. */
-        if (!unsynced && j->last_sync_ms + SYNC_MS < now)
-            j->last_sync_ms = now;
+        if (!unsynced && j->synced_at_us + SYNC_US < now)
+            j->synced_at_us = now;
         return DUE_ROUND;
     }
-    if (!*until_out || j->gather_until_ms < *until_out)
-        *until_out = j->gather_until_ms;
+    if (!*until_out || j->gather_until_us < *until_out)
+        *until_out = j->gather_until_us;
     return DUE_NOTHING;
 }
 
-static void wait_until(struct journal *j, int64_t until_ms)
+static void wait_until(struct journal *j, int64_t until_us)
 {
-    struct timespec at = {.tv_sec = until_ms / 1000, .tv_nsec = until_ms % 1000 * 1000000};
-    if (until_ms)
+    struct timespec at = {.tv_sec = until_us / 1000000, .tv_nsec = until_us % 1000000 * 1000};
+    if (until_us)
         pthread_cond_timedwait(&j->wake, &j->lock, &at);
     else
         pthread_cond_wait(&j->wake, &j->lock);
@@ -316,16 +349,16 @@ static enum due sleep_until_due(struct journal *j)
         int64_t until;
         atomic_store(&j->sleep, JOURNAL_IDLE);
         atomic_thread_fence(memory_order_seq_cst);
-        enum due due = what_is_due(j, now_ms(), &until);
+        enum due due = what_is_due(j, now_us(), &until);
         if (due != DUE_NOTHING || j->stop) {
             atomic_store(&j->sleep, JOURNAL_AWAKE);
             j->urgent = false;
             return due;
         }
-        if (j->gather_until_ms) { /* it will look by itself; only who is in a hurry need wake it */
+        if (j->gather_until_us || somebody_waits(j)) { /* it will look by itself; only who is in a hurry need wake it */
             atomic_store(&j->sleep, JOURNAL_GATHERS);
             atomic_thread_fence(memory_order_seq_cst);
-            if (what_is_due(j, now_ms(), &until) != DUE_NOTHING)
+            if (what_is_due(j, now_us(), &until) != DUE_NOTHING)
                 continue;
         }
         wait_until(j, until);

@@ -282,25 +282,30 @@ void worker_hold_paused(struct worker *worker, struct conn *conn)
     conn_list_append(&worker->pause_waiters, &conn->waiter);
 }
 
+#define FOR_EACH_WITH_REPLIES(worker, link) \
+    for (struct conn_link *link = (worker)->with_replies.next; link != &(worker)->with_replies; link = link->next)
+
 /* Replies to writes stay until what they promise is on disk. All of an iteration share a ticket. It is taken before any
  * reply leaves, so that the disk is at work while those leave that it has served. */
 static void hold_until_durable(struct worker *worker)
 {
     struct journal *journal = server_journal(worker->server);
-    uint64_t ticket = 0;
-    for (struct conn_link *link = worker->with_replies.next; link != &worker->with_replies; link = link->next) {
+    size_t replies = 0;
+    FOR_EACH_WITH_REPLIES (worker, link)
+        replies += CONN_OF(link, with_replies)->wrote;
+    if (replies == 0)
+        return;
+    uint64_t ticket = journal ? journal_ticket(journal, worker->index, replies) : 0;
+    bool wait = ticket > atomic_load_explicit(&worker->durable, memory_order_acquire);
+    FOR_EACH_WITH_REPLIES (worker, link) {
         struct conn *conn = CONN_OF(link, with_replies);
-        if (!conn->wrote)
-            continue;
+        if (conn->wrote && wait) {
+            conn->ticket = ticket;
+            conn_list_remove(&conn->durable);
+            conn_list_append(&worker->not_durable, &conn->durable);
+            conn_wait(conn, CONN_WAITS_DURABLE);
+        }
         conn->wrote = false;
-        if (ticket == 0)
-            ticket = journal ? journal_ticket(journal, worker->index) : 0;
-        if (ticket == 0 || ticket <= atomic_load_explicit(&worker->durable, memory_order_acquire))
-            continue;
-        conn->ticket = ticket;
-        conn_list_remove(&conn->durable);
-        conn_list_append(&worker->not_durable, &conn->durable);
-        conn_wait(conn, CONN_WAITS_DURABLE);
     }
 }
 

@@ -116,7 +116,7 @@ static void *producer(void *arg)
         if (n % 64 == 0)
             journal_poke(journal, me);
         if (n % 500 == 0)
-            wait_for(me, journal_ticket(journal, me));
+            wait_for(me, journal_ticket(journal, me, 1));
         if (n % 5000 == 17) {
             journal_hold(journal);
             journal_ops.add(ring, id, (struct bloom_hash){me + 100, n}, 0, 1);
@@ -124,7 +124,7 @@ static void *producer(void *arg)
             journal_release(journal);
         }
     }
-    wait_for(me, journal_ticket(journal, me));
+    wait_for(me, journal_ticket(journal, me, 1));
     return NULL;
 }
 

@@ -12,6 +12,8 @@
 static char dir[TMPDIR_SIZE];
 static struct journal *journal;
 static _Atomic uint64_t announced;
+static struct fsops fs;
+static _Atomic unsigned sync_takes_us;
 
 static void on_barrier(void *ctx)
 {
@@ -35,10 +37,19 @@ static void on_state(void *ctx, bool failed, const char *text)
     cr_assert(!failed, "%s", text);
 }
 
+static int slow_sync(void *ctx, int fd)
+{
+    usleep(atomic_load(&sync_takes_us));
+    return fsops_posix()->sync(ctx, fd);
+}
+
 static void setup(void)
 {
     tmpdir_create(dir);
+    fs = *fsops_posix();
+    fs.sync = slow_sync;
     struct journal_start start = {
+        .fs = &fs,
         .dir = dir,
         .next_segment = 1,
         .next_sequence = 1,
@@ -127,6 +138,24 @@ static void expect_log(const char *records)
     cr_assert_str_eq(found, records);
 }
 
+/* ---- rounds --------------------------------------------------------------------------------------------------------- */
+
+/* On a slow disk a round waits for those whom the last one has served, but not for ever. */
+Test(journal, who_does_not_come_back_keeps_nobody_waiting)
+{
+    journal_record(journal, true);
+    atomic_store(&sync_takes_us, 20000);
+    for (uint64_t i = 1; i <= 4; i++) {
+        note(i, false);
+        wait_for(journal_ticket(journal, 0, 50));
+    }
+    for (uint64_t i = 5; i <= 8; i++) {
+        note(i, false);
+        wait_for(journal_ticket(journal, 0, 1));
+    }
+    expect_log("12345678");
+}
+
 /* ---- no memory ------------------------------------------------------------------------------------------------------ */
 
 /* Under `always` the reply to a change that could not be noted waits until a save has it; that is on the disk is not enough. */
@@ -134,12 +163,12 @@ Test(journal, what_could_not_be_noted_is_not_promised)
 {
     journal_record(journal, true);
     note(1, false);
-    uint64_t first = journal_ticket(journal, 0);
+    uint64_t first = journal_ticket(journal, 0, 1);
     wait_for(first);
     note_without_memory(1);
     cr_assert(journal_refuses(journal));
     cr_assert(!journal_is_whole(journal));
-    uint64_t ticket = journal_ticket(journal, 0);
+    uint64_t ticket = journal_ticket(journal, 0, 1);
     note(3, false);
     for (int i = 0; i < 3; i++)
         sync_log();
@@ -192,7 +221,7 @@ Test(journal, switched_on_it_needs_a_save_that_begins_later)
     save(begun);
     cr_assert(!journal_is_whole(journal));
     cr_assert(!journal_refuses(journal), "it is no failure");
-    wait_for(journal_ticket(journal, 0));
+    wait_for(journal_ticket(journal, 0, 1));
     journal_switch(journal, false);
     note(9, false);
     begun = journal_save_begins(journal);

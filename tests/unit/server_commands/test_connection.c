@@ -157,7 +157,8 @@ Test(connection, client_list_is_a_text_of_lines_made_off_the_loop)
     cr_expect_not_null(strstr(reply, id));
     cr_expect_null(strstr(reply, "client|list"), "this session was not asked for");
     cr_expect_str_eq(CALL("CLIENT", "LIST", "TYPE", "pubsub"), "=4\r\ntxt:\r\n");
-    cr_expect_str_eq(CALL("CLIENT", "LIST", "ID", "0"), "-ERR Invalid client ID\r\n");
+    cr_expect_str_eq(CALL("CLIENT", "LIST", "ID", "0"), "=4\r\ntxt:\r\n");
+    cr_expect_str_eq(CALL("CLIENT", "LIST", "ID", "x"), "-ERR Invalid client ID\r\n");
     cr_expect_str_eq(CALL("CLIENT", "LIST", "ID"), "-ERR syntax error\r\n");
     cr_expect_str_eq(CALL("CLIENT", "LIST", "FOO"), "-ERR syntax error\r\n");
     sessions_remove(h.server->sessions, &other);

@@ -30,7 +30,6 @@ int tool_misused(const char *command, const char *fmt, ...)
     va_start(args, fmt);
     complain(command, fmt, args);
     va_end(args);
-    fprintf(stderr, "See 'bloomery help %s'.\n", command);
     return TOOL_USAGE;
 }
 

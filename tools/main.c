@@ -111,5 +111,8 @@ int main(int argc, char **argv)
         return TOOL_USAGE;
     if (argc == 3 && strcmp(argv[2], "--help") == 0)
         return help(argv[1]);
-    return command->run(argc - 1, argv + 1);
+    int status = command->run(argc - 1, argv + 1);
+    if (status == TOOL_USAGE)
+        fprintf(stderr, "Usage: bloomery %s %s\nSee 'bloomery help %s'.\n", command->name, command->arguments, command->name);
+    return status;
 }

@@ -23,7 +23,7 @@ struct tool_command {
     int (*run)(int argc, char **argv); /* argv[0] is the name of the subcommand */
 };
 
-/* "bloomery <command>: <message>" on stderr. Each returns the code that goes with it; TOOL_USAGE adds where help is. */
+/* "bloomery <command>: <message>" on stderr. Each returns the code that goes with it; main() adds the usage to TOOL_USAGE. */
 int tool_failed(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int tool_misused(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -51,8 +51,8 @@ void report_print(const struct report *report, FILE *out)
     fprintf(out, "%s\n", report->command);
     if (report->server[0])
         fprintf(out, "  server      %s\n", report->server);
-    fprintf(out, "  load        %u connections, pipeline %u, %u threads", report->options->connections,
-            report->options->pipeline, report->options->threads);
+    fprintf(out, "  load        %u connections, pipeline %u, %u thread%s", report->options->connections,
+            report->options->pipeline, report->options->threads, report->options->threads == 1 ? "" : "s");
     if (report->options->rate > 0)
         fprintf(out, ", %.0f requests/s due", report->options->rate);
     fprintf(out, "\n  throughput  ");

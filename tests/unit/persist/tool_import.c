@@ -186,6 +186,7 @@ Test(tool_import, arguments_that_make_no_sense_are_refused_with_a_hint)
     ASSERT_RUN(2, "--variant needs a value", "import a b c --variant");
     ASSERT_RUN(2, "--variant is given twice", "import a b c --variant na --variant na");
     ASSERT_RUN(2, "--variant 'nb' is not", "import a b c --variant nb");
+    cr_assert(strstr(output, "Usage: bloomery import DATADIR NAME FILE"));
     cr_assert(strstr(output, "bloomery help import"));
 }
 

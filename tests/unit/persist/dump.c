@@ -237,6 +237,73 @@ Test(dump, adds_meanwhile_do_no_harm)
     filter_free(filter);
 }
 
+/* A dump that something may have happened to on its way. */
+struct sequence {
+    struct chunk items[16];
+    size_t count;
+    bool right;             /* it is a whole dump all the same */
+    unsigned char *damaged; /* the bytes of one of them; NULL: none */
+};
+
+/* A bit flipped, or cut, or longer. */
+static void damage(struct sequence *sequence)
+{
+    struct chunk *c = &sequence->items[rng_below(&rng, sequence->count)];
+
+    sequence->damaged = malloc(c->len + 1);
+    memcpy(sequence->damaged, c->bytes, c->len);
+    sequence->damaged[c->len] = 0;
+    c->bytes = sequence->damaged;
+    if (rng_below(&rng, 3) == 0)
+        c->len = rng_below(&rng, 2) ? c->len + 1 : rng_below(&rng, c->len);
+    else
+        sequence->damaged[rng_below(&rng, rng_below(&rng, 2) ? c->len
+                                          : 64 < c->len      ? 64
+                                                             : c->len)] ^= (unsigned char)(1u << rng_below(&rng, 8));
+}
+
+/* The first of three dumps of equally many chunks, or what a mishap makes of it. */
+static void mishandle(struct sequence *sequence, const struct chunks dumps[3])
+{
+    struct chunk *items = sequence->items;
+    size_t count = dumps[0].count, at = rng_below(&rng, count), other = rng_below(&rng, count);
+
+    *sequence = (struct sequence){.count = count};
+    memcpy(items, dumps[0].items, count * sizeof(*items));
+    switch (rng_below(&rng, 8)) {
+    case 0: /* from another dump of this filter, or of another one */
+        memcpy(&items[at], &dumps[1 + rng_below(&rng, 2)].items[at], (count - at) * sizeof(*items));
+        sequence->right = memcmp(items, dumps[1].items, count * sizeof(*items)) == 0 ||
+                          memcmp(items, dumps[2].items, count * sizeof(*items)) == 0;
+        break;
+    case 1: { /* exchanged */
+        struct chunk c = items[at];
+        items[at] = items[other];
+        items[other] = c;
+        sequence->right = at == other;
+        break;
+    }
+    case 2: /* left out */
+        memmove(&items[at], &items[at + 1], (count - at - 1) * sizeof(*items));
+        sequence->count--;
+        break;
+    case 3: /* repeated */
+        memmove(&items[at + 1], &items[at], (count - at) * sizeof(*items));
+        sequence->count++;
+        break;
+    case 4: /* with another iterator */
+        items[at].iterator ^= (int64_t)(UINT64_C(1) << rng_below(&rng, 64));
+        break;
+    case 5:
+    case 6:
+        damage(sequence);
+        break;
+    default:
+        sequence->right = true;
+        break;
+    }
+}
+
 /* Any sequence of chunks of several dumps, some of them damaged, that is not exactly one dump from beginning to end,
  * makes no filter. */
 Test(dump, only_the_right_chunks_in_the_right_order)
@@ -246,74 +313,20 @@ Test(dump, only_the_right_chunks_in_the_right_order)
     unsigned loaded = 0, refused = 0;
 
     cr_assert_gt(dumps[0].count, 3);
+    cr_assert(dumps[0].count < 16 && dumps[1].count == dumps[0].count && dumps[2].count == dumps[0].count);
     for (unsigned round = 0; round < 4000; round++) {
-        struct chunk sequence[16];
-        size_t count = dumps[0].count;
-        bool right = true;
-        unsigned char *damaged = NULL;
+        struct sequence sequence;
         struct errbuf err = {""};
 
-        memcpy(sequence, dumps[0].items, count * sizeof(sequence[0]));
-        switch (rng_below(&rng, 8)) {
-        case 0: /* from another dump of this filter, or of another one */
-            for (size_t i = rng_below(&rng, count), from = 1 + rng_below(&rng, 2); i < count; i++)
-                sequence[i] = dumps[from].items[i];
-            right = memcmp(sequence, dumps[1].items, count * sizeof(sequence[0])) == 0 ||
-                    memcmp(sequence, dumps[2].items, count * sizeof(sequence[0])) == 0;
-            break;
-        case 1: { /* exchanged */
-            size_t a = rng_below(&rng, count), b = rng_below(&rng, count);
-            struct chunk c = sequence[a];
-            sequence[a] = sequence[b];
-            sequence[b] = c;
-            right = a == b;
-            break;
-        }
-        case 2: { /* left out */
-            size_t at = rng_below(&rng, count);
-            memmove(&sequence[at], &sequence[at + 1], (count - at - 1) * sizeof(sequence[0]));
-            count--;
-            right = false;
-            break;
-        }
-        case 3: { /* repeated */
-            size_t at = rng_below(&rng, count);
-            memmove(&sequence[at + 1], &sequence[at], (count - at) * sizeof(sequence[0]));
-            count++;
-            right = false;
-            break;
-        }
-        case 4: { /* with another iterator */
-            sequence[rng_below(&rng, count)].iterator ^= (int64_t)(UINT64_C(1) << rng_below(&rng, 64));
-            right = false;
-            break;
-        }
-        case 5:
-        case 6: { /* a bit flipped, or cut, or longer */
-            struct chunk *c = &sequence[rng_below(&rng, count)];
-            damaged = malloc(c->len + 1);
-            memcpy(damaged, c->bytes, c->len);
-            damaged[c->len] = 0;
-            c->bytes = damaged;
-            if (rng_below(&rng, 3) == 0)
-                c->len = rng_below(&rng, 2) ? c->len + 1 : rng_below(&rng, c->len);
-            else
-                damaged[rng_below(&rng, rng_below(&rng, 2) ? c->len : 64 < c->len ? 64 : c->len)] ^=
-                    (unsigned char)(1u << rng_below(&rng, 8));
-            right = false;
-            break;
-        }
-        default:
-            break;
-        }
-        struct bloom_filter *again = load(sequence, count, &err);
-        cr_assert_eq(again != NULL, right, "round %u: %s", round, err.text);
+        mishandle(&sequence, dumps);
+        struct bloom_filter *again = load(sequence.items, sequence.count, &err);
+        cr_assert_eq(again != NULL, sequence.right, "round %u: %s", round, err.text);
         if (again) {
             cr_assert(same(filter, again));
             filter_free(again);
         }
-        right ? loaded++ : refused++;
-        free(damaged);
+        sequence.right ? loaded++ : refused++;
+        free(sequence.damaged);
     }
     cr_assert_gt(loaded, 400);
     cr_assert_gt(refused, 2000);

@@ -182,94 +182,95 @@ Test(manifest, anything_behind_the_last_line_is_refused)
 }
 
 /* Lines that are wrong although the checksum is right: what a person or another program may write. */
+static const struct {
+    const char *from;
+    const char *to;
+} wrong_lines[] = {
+    {"id=17", "id=0"},
+    {"id=17", "id=017"},
+    {"id=17", "id=+17"},
+    {"id=17", "id=18446744073709551616"},
+    {"id=17", "id="},
+    {"name=%00", "name=%0"},
+    {"name=%00", "name=%61"},
+    {"capacity=1000", "capacity=0"},
+    {"error-rate=0.01", "error-rate=0"},
+    {"error-rate=0.01", "error-rate=1"},
+    {"error-rate=0.01", "error-rate=0.010"},
+    {"error-rate=0.01", "error-rate=1e-2"},
+    {"error-rate=0.01", "error-rate=nan"},
+    {"error-rate=0.01", "error-rate=-0.01"},
+    {"error-rate=0.01", "error-rate=0x1p-7"},
+    {"error-rate=0.01", "error-rate="},
+    {"expansion=2", "expansion=32769"},
+    {"variant=me", "variant=mx"},
+    {"expires-ms=9223372036854775807", "expires-ms=9223372036854775808"},
+    {"expires-ms=0", "expires-ms=-1"},
+    {"layers=2\n", "layers=0\n"},
+    {"layers=2\n", "layers=1\n"},
+    {"layers=2\n", "layers=3\n"},
+    {"layers=2\n", "layers=65\n"},
+    {"layers=2\n", "layers=2 \n"},
+    {"k=7", "k=0"},
+    {"k=7", "k=22"},
+    {"words=157", "words=0"},
+    {"words=2147483647", "words=2147483648"},
+    {"xxh3=0123456789abcdef", "xxh3=0123456789ABCDEF"},
+    {"xxh3=0123456789abcdef", "xxh3=123456789abcdef"},
+    {"generation=3", "generation=10"},
+    {"generation=3", "generation=0"},
+    {"next-id=4611686018427387904", "next-id=0"},
+    {"next-id=4611686018427387904", "next-id=4611686018427387905"},
+    {"generation=9 next", "generation=4611686018427387905 next"},
+    {" log=3", ""},
+    {"control=4611686018427387904", "control=4611686018427387905"},
+    {"dir=%~17-3", "dir=%00%2F%FFa."}, /* that is the one it has anyway */
+    {"dir=%~17-3", "dir=%~17-0"},
+    {"dir=%~17-3", "dir=%~17-"},
+    {"dir=%~17-3", "dir="},
+    {"id=17", "id=4611686018427387905"},
+    {"placed=1", "placed=2"},
+    {"placed=1", "placed=01"},
+    {"owner=9", "owner=0"},
+    {"owner=9", "owner=10"},
+    {"owner=0", "owner=1"},
+    {"generations=9", "generations="},
+    {"generations=9", "generations=0"},
+    {"generations=9", "generations=10"},
+    {"generations=9", "generations=9,"},
+    {"generations=1,", "generations=1,1,"}, /* 65 of them */
+    {"removed keep", "removed hold"},
+    {"dir=x%2Fy", "dir=../y"},
+    {"dir=x%2Fy", "dir=x/y"},
+    {"dir=x%2Fy", "dir="},
+    {"shared=2", "shared=65"},
+    {"layer k=7", "layer  k=7"},
+    {"save ", "Save "},
+    {"\nlayer k=1 ", "\n\nlayer k=1 "},
+    {"\nlayer k=1 ", "\r\nlayer k=1 "},
+};
+
 Test(manifest, values_out_of_range_and_other_spellings_are_refused)
 {
-    static const struct {
-        const char *from;
-        const char *to;
-    } table[] = {
-        {"id=17", "id=0"},
-        {"id=17", "id=017"},
-        {"id=17", "id=+17"},
-        {"id=17", "id=18446744073709551616"},
-        {"id=17", "id="},
-        {"name=%00", "name=%0"},
-        {"name=%00", "name=%61"},
-        {"capacity=1000", "capacity=0"},
-        {"error-rate=0.01", "error-rate=0"},
-        {"error-rate=0.01", "error-rate=1"},
-        {"error-rate=0.01", "error-rate=0.010"},
-        {"error-rate=0.01", "error-rate=1e-2"},
-        {"error-rate=0.01", "error-rate=nan"},
-        {"error-rate=0.01", "error-rate=-0.01"},
-        {"error-rate=0.01", "error-rate=0x1p-7"},
-        {"error-rate=0.01", "error-rate="},
-        {"expansion=2", "expansion=32769"},
-        {"variant=me", "variant=mx"},
-        {"expires-ms=9223372036854775807", "expires-ms=9223372036854775808"},
-        {"expires-ms=0", "expires-ms=-1"},
-        {"layers=2\n", "layers=0\n"},
-        {"layers=2\n", "layers=1\n"},
-        {"layers=2\n", "layers=3\n"},
-        {"layers=2\n", "layers=65\n"},
-        {"layers=2\n", "layers=2 \n"},
-        {"k=7", "k=0"},
-        {"k=7", "k=22"},
-        {"words=157", "words=0"},
-        {"words=2147483647", "words=2147483648"},
-        {"xxh3=0123456789abcdef", "xxh3=0123456789ABCDEF"},
-        {"xxh3=0123456789abcdef", "xxh3=123456789abcdef"},
-        {"generation=3", "generation=10"},
-        {"generation=3", "generation=0"},
-        {"next-id=4611686018427387904", "next-id=0"},
-        {"next-id=4611686018427387904", "next-id=4611686018427387905"},
-        {"generation=9 next", "generation=4611686018427387905 next"},
-        {" log=3", ""},
-        {"control=4611686018427387904", "control=4611686018427387905"},
-        {"dir=%~17-3", "dir=%00%2F%FFa."}, /* that is the one it has anyway */
-        {"dir=%~17-3", "dir=%~17-0"},
-        {"dir=%~17-3", "dir=%~17-"},
-        {"dir=%~17-3", "dir="},
-        {"id=17", "id=4611686018427387905"},
-        {"placed=1", "placed=2"},
-        {"placed=1", "placed=01"},
-        {"owner=9", "owner=0"},
-        {"owner=9", "owner=10"},
-        {"owner=0", "owner=1"},
-        {"generations=9", "generations="},
-        {"generations=9", "generations=0"},
-        {"generations=9", "generations=10"},
-        {"generations=9", "generations=9,"},
-        {"generations=1,", "generations=1,1,"}, /* 65 of them */
-        {"removed keep", "removed hold"},
-        {"dir=x%2Fy", "dir=../y"},
-        {"dir=x%2Fy", "dir=x/y"},
-        {"dir=x%2Fy", "dir="},
-        {"shared=2", "shared=65"},
-        {"layer k=7", "layer  k=7"},
-        {"save ", "Save "},
-        {"\nlayer k=1 ", "\n\nlayer k=1 "},
-        {"\nlayer k=1 ", "\r\nlayer k=1 "},
-    };
     struct manifest_text text = sample();
     size_t body = text.len;
 
     while (memcmp(text.ptr + body - 4, "end ", 4) != 0)
         body--;
     body -= 4;
-    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
+    for (size_t i = 0; i < sizeof(wrong_lines) / sizeof(*wrong_lines); i++) {
         struct manifest_text changed = {.ptr = malloc(8192), .size = 8192};
         struct errbuf err = {{0}};
-        char *at = memmem(text.ptr, body, table[i].from, strlen(table[i].from));
+        char *at = memmem(text.ptr, body, wrong_lines[i].from, strlen(wrong_lines[i].from));
         cr_assert_not_null(at, "row %zu", i);
-        size_t before = (size_t)(at - text.ptr), skip = strlen(table[i].from);
+        size_t before = (size_t)(at - text.ptr), skip = strlen(wrong_lines[i].from);
         memcpy(changed.ptr, text.ptr, before);
-        memcpy(changed.ptr + before, table[i].to, strlen(table[i].to));
-        memcpy(changed.ptr + before + strlen(table[i].to), at + skip, body - before - skip);
-        changed.len = body - skip + strlen(table[i].to);
+        memcpy(changed.ptr + before, wrong_lines[i].to, strlen(wrong_lines[i].to));
+        memcpy(changed.ptr + before + strlen(wrong_lines[i].to), at + skip, body - before - skip);
+        changed.len = body - skip + strlen(wrong_lines[i].to);
         cr_assert_eq(manifest_format_end(&changed, 2, 2, XXH3_64bits(changed.ptr, changed.len)), 0);
-        cr_assert_eq(parse(changed.ptr, changed.len, 64, &ignore, &err), MANIFEST_DAMAGED, "%s", table[i].to);
-        cr_assert(!strstr(err.text, "checksum"), "%s: %s", table[i].to, err.text);
+        cr_assert_eq(parse(changed.ptr, changed.len, 64, &ignore, &err), MANIFEST_DAMAGED, "%s", wrong_lines[i].to);
+        cr_assert(!strstr(err.text, "checksum"), "%s: %s", wrong_lines[i].to, err.text);
         manifest_text_deinit(&changed);
     }
     manifest_text_deinit(&text);

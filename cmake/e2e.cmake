@@ -5,15 +5,20 @@
 # bloomery_e2e_support(): the library e2e_support of the helpers in tests/support that need no room; and e2e_power for power
 # failures, which knows the table of file operations by its header and links no room either.
 function(bloomery_e2e_support)
+  set(sanitized 0)
+  if(BLOOMERY_SANITIZE)
+    set(sanitized 1)
+  endif()
   set(BLOOMERY_SANITIZE "")
   set(support ${PROJECT_SOURCE_DIR}/tests/support)
   add_library(e2e_support STATIC
-    ${support}/client.c ${support}/compat.c ${support}/corpus.c ${support}/daemon.c ${support}/disk_control.c
+    ${support}/client.c ${support}/compat.c ${support}/corpus.c ${support}/daemon.c ${support}/disk_control.c ${support}/environment.c
     ${support}/rng.c ${support}/tmpdir.c ${support}/wire.c)
   add_library(disk_shim MODULE ${support}/disk_shim.c)
   target_link_libraries(disk_shim PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
   bloomery_target(disk_shim)
   target_include_directories(e2e_support PUBLIC ${support})
+  target_compile_definitions(e2e_support PUBLIC DAEMON_SANITIZED=${sanitized})
   target_compile_definitions(e2e_support PRIVATE
     BLOOMERYD_PATH="$<TARGET_FILE:bloomeryd>" DISK_SHIM_PATH="$<TARGET_FILE:disk_shim>")
   target_link_libraries(e2e_support PUBLIC PkgConfig::CRITERION PkgConfig::HIREDIS Threads::Threads)

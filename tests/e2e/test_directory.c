@@ -30,8 +30,7 @@ static void discard(void)
 
 #define AT(...) (tmp_path(daemon_under_test.data, __VA_ARGS__).text)
 
-/* ---- how a state is made --------------------------------------------------------------------------------------------
- */
+/* ---- how a state is made --------------------------------------------------------------------------------------- */
 
 /* Runs a command of the shell in the data directory. */
 static void shell(const char *command)

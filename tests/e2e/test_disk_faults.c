@@ -2,8 +2,8 @@
  * Clients get what they asked for or an error with the reason, reads go on, and what was refused has not been done;
  * when the disk is well again so is the service. After a power failure everything that was answered is there.
  *
- * A run of all tests has time for some operations only, others each time: BLOOMERY_FAULT_STRIDE=1 tries them all,
- * BLOOMERY_FAULT_FIRST=<n> begins with the n-th. */
+ * A run of all tests has time for some operations only, others each time, under sanitizers for a fifth of those:
+ * BLOOMERY_FAULT_STRIDE=1 tries them all, BLOOMERY_FAULT_FIRST=<n> begins with the n-th. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <poll.h>
@@ -14,6 +14,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "environment.h"
 #include "log_clients.h"
 #include "power.h"
 
@@ -34,11 +35,14 @@ static void discard(void)
 
 TestSuite(disk_faults, .fini = discard, .timeout = 3000);
 
-static long number_from(const char *variable, long otherwise)
+static long stride_of(long ci_stride)
 {
-    const char *text = getenv(variable);
+    return (long)environment_number("BLOOMERY_FAULT_STRIDE", (uint64_t)(DAEMON_SANITIZED ? 5 * ci_stride : ci_stride));
+}
 
-    return text ? strtol(text, NULL, 10) : otherwise;
+static long first_below(long end)
+{
+    return (long)environment_number("BLOOMERY_FAULT_FIRST", (uint64_t)(getpid() % end));
 }
 
 static void connect_both(void)
@@ -53,8 +57,7 @@ static void disconnect_both(void)
     redisFree(other);
 }
 
-/* ---- one step -----------------------------------------------------------------------------------------------------
- */
+/* ---- one step -------------------------------------------------------------------------------------------------- */
 
 /* Reads are served, whatever the disk does. */
 static void expect_reads(void)
@@ -232,8 +235,8 @@ static void start(void)
  * been answered; the other one by the rest of the scenario. Which are the first ones changes. */
 static void sweep(const char *name, enum disk_fault fault, int error, long ci_stride)
 {
-    long stride = number_from("BLOOMERY_FAULT_STRIDE", ci_stride);
-    long first = number_from("BLOOMERY_FAULT_FIRST", getpid() % (2 * stride));
+    long stride = stride_of(ci_stride);
+    long first = first_below(2 * stride);
     static char expected[DESCRIPTION], whole[DESCRIPTION];
     long hits = 0, tries = first / stride;
     int n = 0, from = 0;
@@ -326,12 +329,12 @@ static void expect_whole_or_quarantined(int n, bool *quarantined)
 
 static void sweep_starts(const char *name, enum disk_fault fault, int error, long ci_stride)
 {
-    long stride = number_from("BLOOMERY_FAULT_STRIDE", ci_stride), refused = 0, begun = 0, hits = 1;
+    long stride = stride_of(ci_stride), refused = 0, begun = 0, hits = 1;
     bool quarantined = false;
     int n = 0;
 
     start();
-    for (long at = number_from("BLOOMERY_FAULT_FIRST", getpid() % stride); hits > 0; at += stride, n++) {
+    for (long at = first_below(stride); hits > 0; at += stride, n++) {
         prepare_start(n % 10);
         disconnect_both();
         daemon_kill(&daemon_under_test);

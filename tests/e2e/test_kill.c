@@ -7,7 +7,8 @@
  * part. For that the process is killed as well, and what it did to its files, up to some operation, is made into a
  * directory as a disk might have it (disk_trace.h).
  *
- * BLOOMERY_KILL_ROUNDS=<n> plays n rounds of each test instead of those that a run of all tests has time for,
+ * BLOOMERY_KILL_ROUNDS=<n> plays n rounds of each test instead of those that a run of all tests has time for (a third
+ * of them under sanitizers),
  * BLOOMERY_KILL_SEED=<n> plays with the same random numbers again (the clients' timing remains). */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "environment.h"
 #include "log_clients.h"
 #include "power.h"
 #include "rng.h"
@@ -39,13 +41,6 @@ static void discard(void)
 }
 
 TestSuite(kill, .fini = discard, .timeout = 3000);
-
-static uint64_t number_from(const char *variable, uint64_t otherwise)
-{
-    const char *text = getenv(variable);
-
-    return text ? strtoull(text, NULL, 10) : otherwise;
-}
 
 struct game {
     const char *policy;
@@ -88,9 +83,9 @@ static void expect_files_whole(const struct daemon *daemon, const char *what)
 
 static struct traffic *begin(const struct game *game, uint64_t *rounds_out)
 {
-    uint64_t seed = number_from("BLOOMERY_KILL_SEED", (uint64_t)traffic_now_ns());
+    uint64_t seed = environment_number("BLOOMERY_KILL_SEED", (uint64_t)traffic_now_ns());
 
-    *rounds_out = number_from("BLOOMERY_KILL_ROUNDS", game->rounds);
+    *rounds_out = environment_number("BLOOMERY_KILL_ROUNDS", DAEMON_SANITIZED ? (game->rounds + 2) / 3 : game->rounds);
     printf("appendfsync %s, %llu rounds, seed %llu\n", game->policy, (unsigned long long)*rounds_out,
            (unsigned long long)seed);
     rng_init(&rng, seed);
@@ -256,8 +251,7 @@ Test(kill, a_power_failure_under_no_loses_nothing_that_was_saved)
         &(struct game){"no", 5, 1, 200, .images = 3, .traffic = {4, 0, 4, 500, true, KEEPER_SAVES, NEVER_NS}});
 }
 
-/* ---- starts that are not allowed to end ---------------------------------------------------------------------------
- */
+/* ---- starts that are not allowed to end ------------------------------------------------------------------------ */
 
 /* One after the other is killed while it reads the log, or in its first save; every other one by a power failure. */
 static void kill_starts(unsigned count, uint64_t round)

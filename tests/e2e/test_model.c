@@ -9,6 +9,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "environment.h"
 #include "model.h"
 #include "power.h"
 
@@ -29,13 +30,6 @@ static void discard(void)
 TestSuite(model, .fini = discard, .timeout = 3000);
 
 enum loss { LOSES_ALL_SINCE_SAVE, LOSES_NOTHING, LOSES_THE_LAST };
-
-static uint64_t number_from(const char *variable, uint64_t otherwise)
-{
-    const char *text = getenv(variable);
-
-    return text ? strtoull(text, NULL, 10) : otherwise;
-}
 
 /* The daemon ends: as a kill or a stop, one of which is kept in the model's history. True: it was killed. */
 static bool end(bool power_fails)
@@ -62,8 +56,8 @@ static bool end(bool power_fails)
 static void play(const char *const *args, uint64_t ci_rounds, enum loss loss_of_kill, enum loss loss_of_stop,
                  bool power_fails)
 {
-    uint64_t rounds = number_from("BLOOMERY_MODEL_ROUNDS", ci_rounds);
-    uint64_t first = number_from("BLOOMERY_MODEL_SEED", (uint64_t)model_now_ms());
+    uint64_t rounds = environment_number("BLOOMERY_MODEL_ROUNDS", ci_rounds);
+    uint64_t first = environment_number("BLOOMERY_MODEL_SEED", (uint64_t)model_now_ms());
     redisContext *client;
 
     model_init(&model, first);
@@ -125,21 +119,14 @@ Test(model, with_appendfsync_no_the_last_moment_is_lost_at_most)
     play(args, ROUNDS, LOSES_THE_LAST, LOSES_NOTHING, false);
 }
 
+static const char *const log_is_cut[] = {"--appendonly", "yes", "--appendfsync", "always", "--threads", "1",
+                                         "--auto-aof-rewrite-min-size", "4096", "--auto-aof-rewrite-percentage", "1",
+                                         NULL};
+
 /* Saves because of the log come all the time. */
 Test(model, a_log_that_is_cut_all_the_time_loses_nothing)
 {
-    static const char *const args[] = {"--appendonly",
-                                       "yes",
-                                       "--appendfsync",
-                                       "always",
-                                       "--threads",
-                                       "1",
-                                       "--auto-aof-rewrite-min-size",
-                                       "4096",
-                                       "--auto-aof-rewrite-percentage",
-                                       "1",
-                                       NULL};
-    play(args, ROUNDS / 2, LOSES_NOTHING, LOSES_NOTHING, false);
+    play(log_is_cut, ROUNDS / 2, LOSES_NOTHING, LOSES_NOTHING, false);
 }
 
 Test(model, without_a_log_the_last_save_survives_a_power_failure)
@@ -162,16 +149,5 @@ Test(model, with_appendfsync_everysec_the_last_second_is_lost_by_a_power_failure
 
 Test(model, a_log_that_is_cut_all_the_time_survives_a_power_failure)
 {
-    static const char *const args[] = {"--appendonly",
-                                       "yes",
-                                       "--appendfsync",
-                                       "always",
-                                       "--threads",
-                                       "1",
-                                       "--auto-aof-rewrite-min-size",
-                                       "4096",
-                                       "--auto-aof-rewrite-percentage",
-                                       "1",
-                                       NULL};
-    play(args, ROUNDS, LOSES_NOTHING, LOSES_NOTHING, true);
+    play(log_is_cut, ROUNDS, LOSES_NOTHING, LOSES_NOTHING, true);
 }

@@ -534,7 +534,7 @@ DAEMON_TEST(daemon_under_test, persistence, foreign_file_is_not_overwritten)
     redisFree(client);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* which take memory of their own for it */
+#if !DAEMON_SANITIZED /* sanitizers take memory of their own for it */
 
 static long status_kb(const char *field)
 {

@@ -8,6 +8,8 @@
  *   TestSuite(topic, .init = start, .fini = discard);      start: daemon_start(&the_daemon, NULL)
  *   DAEMON_TEST(the_daemon, topic, claim) { ... }          discard: daemon_discard(&the_daemon)
  *
+ * DAEMON_SANITIZED is 1 where the daemon runs under a sanitizer, several times slower and in more memory; else 0.
+ *
  * Thread: one at a time. */
 #ifndef BLOOMERY_TEST_DAEMON_H
 #define BLOOMERY_TEST_DAEMON_H

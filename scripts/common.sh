@@ -1,6 +1,7 @@
 # What the scripts have in common; sourced by them. Says what it does, does nothing twice.
 
 set -euo pipefail
+script=$(realpath "$0")
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
@@ -10,6 +11,24 @@ client_packages=(python3 python3-redis)
 
 say() { printf '== %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
+
+# With -h or --help as first argument: prints the comment at the top of the script and ends.
+help_if_asked() {
+    case ${1:-} in
+    -h | --help)
+        awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "$script"
+        exit
+        ;;
+    esac
+}
+
+# What a benchmark measures: `quick` or all.
+mode_of() {
+    case ${1:-full} in
+    full | quick) echo "${1:-full}" ;;
+    *) fail "'$1' is not understood; see --help" ;;
+    esac
+}
 
 # Installs the Debian packages that are missing; on other systems, says which ones are.
 need() {

@@ -165,26 +165,26 @@ static void expect_equal(const struct bloom_filter *filter, const struct model *
 }
 
 /* A batch of one item, which is on its way while others are added. */
-struct probe {
+struct pending {
     struct bloom_batch batch;
     struct bloom_hash hash;
 };
 
-static void probe_start(struct probe *probe, const struct bloom_filter *filter, struct rng *rng)
+static void pending_start(struct pending *pending, const struct bloom_filter *filter, struct rng *rng)
 {
     uint64_t key = rng_below(rng, 10000);
 
-    probe->hash = murmur3_hash(&key, sizeof(key));
-    bloom_batch_start(&probe->batch, filter, &(struct bloom_item){(const char *)&key, sizeof(key)}, 1);
+    pending->hash = murmur3_hash(&key, sizeof(key));
+    bloom_batch_start(&pending->batch, filter, &(struct bloom_item){(const char *)&key, sizeof(key)}, 1);
 }
 
-/* A random sequence of adds and queries, in one call and through probes that are started before other operations (up to
- * eight are open at once, on both sides of a growth), answers and bits as in the model at every step. */
+/* A random sequence of adds and queries, in one call and through batches that are started before other operations (up
+ * to eight are open at once, on both sides of a growth), answers and bits as in the model at every step. */
 static void run_against_model(uint64_t capacity, double rate, uint32_t expansion, unsigned adds, uint64_t seed)
 {
     static struct model model;
     struct bloom_filter *filter = filter_new(capacity, rate, expansion);
-    struct probe probes[8];
+    struct pending open[8];
     struct bloom_hash *known = malloc(adds * sizeof(*known));
     unsigned nknown = 0;
     struct rng rng;
@@ -193,29 +193,29 @@ static void run_against_model(uint64_t capacity, double rate, uint32_t expansion
     model = (struct model){.params = {capacity, rate, expansion}};
     model_push(&model);
     for (unsigned i = 0; i < 8; i++)
-        probe_start(&probes[i], filter, &rng);
+        pending_start(&open[i], filter, &rng);
 
     for (unsigned step = 0; nknown < adds && step < 6 * adds; step++) {
         bool again = nknown > 0 && rng_below(&rng, 3) == 0;
         struct bloom_hash hash = again ? known[rng_below(&rng, nknown)] : random_hash(&rng);
-        struct probe *probe = &probes[rng_below(&rng, 8)];
+        struct pending *pending = &open[rng_below(&rng, 8)];
 
         switch (rng_below(&rng, 4)) {
         case 0:
             cr_assert_eq(bloom_filter_query(filter, hash), model_query(&model, hash));
             break;
         case 1:
-            cr_assert_eq(bloom_batch_query(&probe->batch, filter) != 0, model_query(&model, probe->hash));
-            probe_start(probe, filter, &rng);
+            cr_assert_eq(bloom_batch_query(&pending->batch, filter) != 0, model_query(&model, pending->hash));
+            pending_start(pending, filter, &rng);
             break;
         case 2:
             cr_assert_eq(bloom_filter_add(filter, hash, NULL), model_add(&model, hash));
             known[nknown++] = hash;
             break;
         default:
-            cr_assert_eq(bloom_batch_add(&probe->batch, 0, filter, NULL, NULL), model_add(&model, probe->hash));
-            known[nknown++] = probe->hash;
-            probe_start(probe, filter, &rng);
+            cr_assert_eq(bloom_batch_add(&pending->batch, 0, filter, NULL, NULL), model_add(&model, pending->hash));
+            known[nknown++] = pending->hash;
+            pending_start(pending, filter, &rng);
         }
     }
     expect_equal(filter, &model);

@@ -12,20 +12,11 @@
 #include "bloom_batch.h"
 #include "bloom_filter.h"
 #include "rng.h"
+#include "stress.h"
 
 #define THREADS 6
 #define ITEMS   20000
 #define ROUNDS  3
-
-#define EXPECT(condition, ...)                                                                                         \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition);                                            \
-            fprintf(stderr, __VA_ARGS__);                                                                              \
-            fputc('\n', stderr);                                                                                       \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 struct race {
     struct bloom_filter *filter;

@@ -11,21 +11,12 @@
 
 #include "bloom_merge.h"
 #include "rng.h"
+#include "stress.h"
 
 #define THREADS      4
 #define ITEMS        40000
 #define SOURCE_ITEMS 50
 #define LEAST_MERGES 20
-
-#define EXPECT(condition, ...)                                                                                         \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition);                                            \
-            fprintf(stderr, __VA_ARGS__);                                                                              \
-            fputc('\n', stderr);                                                                                       \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 struct worker {
     pthread_t thread;

@@ -12,21 +12,12 @@
 #include "log_frame.h"
 #include "log_reader.h"
 #include "rng.h"
+#include "stress.h"
 #include "tmpdir.h"
 
 #define THREADS 3
 #define ADDS    30000
 #define IDS     400
-
-#define EXPECT(condition, ...)                                  \
-    do {                                                        \
-        if (!(condition)) {                                     \
-            fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);     \
-            fprintf(stderr, __VA_ARGS__);                       \
-            fputc('\n', stderr);                                \
-            exit(1);                                            \
-        }                                                       \
-    } while (0)
 
 static struct journal *journal;
 static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;

@@ -536,15 +536,24 @@ static void drain(struct player *player, const char *command)
     lines_deinit(&lines);
 }
 
-/* What is deleted is freed by a thread of its own, a moment later; a recording under a limit of memory goes on as if at once. */
-static void wait_until_freed(int port)
+static void wait_until(int port, const char *section, const char *line)
 {
     struct wire wire;
 
     wire_open(&wire, port);
-    while (!strstr(wire_ask(&wire, "INFO memory"), "lazyfree_pending_objects:0"))
+    while (!strstr(wire_ask(&wire, section), line))
         usleep(1000);
     wire_close(&wire);
+}
+
+/* A recording goes on as if what runs in the background were done: what is deleted is freed by a thread of its own, which
+ * matters under a limit of memory; a save on a busy disk outlasts the pause that is recorded behind it. */
+static void wait_for_background(int port, const char *command)
+{
+    if (strncmp(command, "DEL ", 4) == 0)
+        wait_until(port, "INFO memory", "lazyfree_pending_objects:0");
+    else if (strncmp(command, "BGSAVE", 6) == 0 || strncmp(command, "BGREWRITEAOF", 12) == 0)
+        wait_until(port, "INFO persistence", "rdb_bgsave_in_progress:0");
 }
 
 struct corpus_result corpus_play(const struct corpus *corpus, int port, int resp, struct compat *compat)
@@ -566,8 +575,7 @@ struct corpus_result corpus_play(const struct corpus *corpus, int port, int resp
         player.patient = row == NULL;
         play_case(&player, the_case, &got);
         result.cases++;
-        if (strncmp(the_case->command, "DEL ", 4) == 0)
-            wait_until_freed(port);
+        wait_for_background(port, the_case->command);
         if (same_reply(&the_case->reply, &got)) {
             lines_deinit(&got);
             continue;

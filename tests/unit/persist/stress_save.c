@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "rig.h"
 #include "tmpdir.h"
@@ -12,10 +13,12 @@
 #define NADDERS 3
 #define NSAVES  8
 #define NFILTERS 3
+#define AT_ONCE  20000 /* items of each thread in one save */
 
 static struct rig rig;
 static atomic_bool stop, stop_writing;
 static _Atomic uint64_t acknowledged[NADDERS]; /* items 0 .. n - 1 of this thread have been added */
+static _Atomic uint64_t allowed;               /* so many at full speed */
 
 static void demand(bool ok, const char *what)
 {
@@ -30,12 +33,15 @@ static uint64_t item_of(size_t thread, uint64_t i)
     return (uint64_t)thread << 40 | i;
 }
 
-/* Every item goes to every filter. */
+/* Every item goes to every filter. When a save takes long, on a slow disk or a busy machine, adding goes on, but slowly: what
+ * has been added is to be checked, and who adds takes the time that the save needs. */
 static void *add(void *arg)
 {
     size_t thread = (size_t)arg;
 
     for (uint64_t i = 0; !atomic_load(&stop); i++) {
+        if (i >= atomic_load(&allowed))
+            usleep(1000);
         uint64_t item = item_of(thread, i);
         for (size_t f = 0; f < NFILTERS; f++)
             bloom_filter_add(rig.filters[f].filter, murmur3_hash(&item, sizeof(item)), NULL);
@@ -123,6 +129,7 @@ int main(void)
         for (size_t f = 0; f < NFILTERS; f++)
             rig.filters[f].dirty = true;
         writer.store = store;
+        atomic_fetch_add(&allowed, AT_ONCE);
         atomic_store(&stop_writing, false);
         demand(pthread_create(&writer_thread, NULL, write_and_drop, &writer) == 0, "no thread");
         demand(rig_save(&rig, store, NULL, &err) == 0, err.text);

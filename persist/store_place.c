@@ -40,22 +40,29 @@ static int place_error(int rc, const char *path, const char *what, struct errbuf
     return place_is_local(rc) ? PLACE_UNUSABLE : rc;
 }
 
+/* Somebody else may give a directory up at this moment: of a filter of the same name that is discarded. */
+#define GIVEN_UP_ATTEMPTS 4
+
 int place_make_dir(struct store *store, const char *dir, bool *made_out, struct errbuf *err)
 {
     const struct fsops *fs = store->fs;
     struct fs_stat st;
     struct path path;
-    int rc = path_dir(store, &path, dir, err);
+    bool exists;
+    int attempts = 0, rc = path_dir(store, &path, dir, err);
 
     if (rc != 0)
         return rc;
-    rc = fs->mkdir(fs->ctx, path.text);
-    if (made_out)
-        *made_out = rc == 0;
-    if (rc == 0)
-        return 0;
-    if (rc == -EEXIST)
-        rc = fs->stat(fs->ctx, path.text, &st);
+    do { /* it may be there for mkdir() and gone for stat() */
+        rc = fs->mkdir(fs->ctx, path.text);
+        if (made_out)
+            *made_out = rc == 0;
+        if (rc == 0)
+            return 0;
+        exists = rc == -EEXIST;
+        if (exists)
+            rc = fs->stat(fs->ctx, path.text, &st);
+    } while (exists && rc == -ENOENT && ++attempts < GIVEN_UP_ATTEMPTS);
     if (rc != 0)
         return place_error(rc, path.text, "cannot make the directory", err);
     if (st.kind != FS_DIRECTORY) {
@@ -84,8 +91,7 @@ int place_layer(struct store *store, struct layer_io *io, struct manifest_filter
     *layer = (struct manifest_layer){.nwords = view.shape.nwords, .k = view.shape.k, .generation = generation};
     record->variant = (enum bloom_variant)view.shape.variant;
     rc = layer_write(io, path.text, &view, sync, &layer->xxh3, err);
-    /* Somebody else has given the directory up at this moment: a filter of the same name that was discarded. */
-    for (int attempt = 0; rc == -ENOENT && attempt < 3; attempt++) {
+    for (int attempt = 1; rc == -ENOENT && attempt < GIVEN_UP_ATTEMPTS; attempt++) {
         rc = place_make_dir(store, record->dir, NULL, err);
         if (rc == 0)
             rc = layer_write(io, path.text, &view, sync, &layer->xxh3, err);

@@ -569,3 +569,20 @@ Test(store_write, an_error_at_any_operation_of_a_write_leaves_nothing_behind)
     }
     cr_assert(!fault.hit);
 }
+
+/* mkdir() finds the directory of a filter of the same name, which is discarded before stat() looks at it. */
+Test(store_write, a_directory_that_goes_away_while_it_is_looked_at_is_made)
+{
+    static struct fault_fs fault; /* as above */
+
+    store_close(store);
+    rig_deinit(&rig);
+    rig_init(&rig);
+    fault_fs_init(&fault, fsops_posix());
+    cr_assert_eq(rig_load(&rig, dir, &fault.ops, 1, &store, &err), 0);
+    rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
+    fault_fs_arm(&fault, 1, FAULT_ERROR, -EEXIST, false);
+    cr_assert_eq(try_write(store, &rig.filters[0]), 0, "%s", err.text);
+    cr_assert_str_eq(fault.hit_op, "mkdir");
+    cr_assert(file_exists(AT("filters/a")));
+}

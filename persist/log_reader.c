@@ -1,263 +1,14 @@
-/* Segments are read whole, one at a time and thread: they are a few ten megabytes. */
-#include "log_reader.h"
-
+/* Frames in their order. Segments are read whole, one at a time and thread: they are a few ten megabytes. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "log_frame.h"
-
-#define SEGMENT_BYTES_MAX (UINT64_C(4) << 30) /* more is no segment of ours: frames are below 1 GB */
-
-struct segment {
-    uint64_t number;
-    uint64_t first;  /* of its header */
-    uint64_t limit;  /* frames from this number on do not hold: UINT64_MAX, or the next segment's first */
-    uint64_t salt;
-    uint64_t start;  /* of its header, as is */
-    uint64_t generation;
-    uint64_t sealed; /* of its header, as is */
-    uint64_t last;   /* number of the last frame that was taken; 0: none */
-    bool unused;     /* its header never came to the disk, nor did anything else */
-    bool lost;       /* its header is damaged and the loss accepted */
-    bool gaps;       /* damage in it was passed over: frames are searched for */
-};
-
-struct log_reader {
-    struct log_reader_options options;
-    const struct fsops *fs;
-    char *log_dir;
-    struct segment *segments;
-    size_t nsegments;
-    size_t size;
-    struct log_reader_summary summary;
-    uint64_t expected; /* number of the next frame */
-    uint64_t start;    /* first segment of the process whose segments are being read */
-};
-
-struct bytes {
-    unsigned char *ptr;
-    size_t len;
-};
-
-static void report(struct log_reader *r, enum store_severity severity, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void report(struct log_reader *r, enum store_severity severity, const char *fmt, ...)
-{
-    char text[ERRBUF_SIZE];
-    va_list args;
-
-    if (!r->options.report)
-        return;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
-    va_end(args);
-    r->options.report(r->options.report_ctx, severity, text);
-}
-
-/* ---- the directory -------------------------------------------------------------------------------------------------- */
-
-static int note_name(void *ctx, const char *name)
-{
-    struct log_reader *r = ctx;
-    uint64_t number = log_segment_number(name), draft = log_draft_number(name);
-
-    if (draft >= r->summary.next_segment)
-        r->summary.next_segment = draft + 1;
-    if (draft)
-        return 0;
-    if (number == 0) {
-        report(r, STORE_NOTICE, "%s/%s is not a segment of the log and is left alone", r->log_dir, name);
-        return 0;
-    }
-    if (number >= r->summary.next_segment)
-        r->summary.next_segment = number + 1;
-    if (number < r->options.from)
-        return 0; /* the save holds what it says; its deletion was cut short */
-    if (r->nsegments == r->size) {
-        size_t size = r->size ? r->size * 2 : 64;
-        struct segment *segments = realloc(r->segments, size * sizeof(*segments));
-        if (!segments)
-            return -ENOMEM;
-        r->segments = segments;
-        r->size = size;
-    }
-    r->segments[r->nsegments++] = (struct segment){.number = number, .limit = UINT64_MAX};
-    return 0;
-}
-
-static int by_number(const void *a, const void *b)
-{
-    const struct segment *x = a, *y = b;
-
-    return x->number < y->number ? -1 : x->number > y->number;
-}
-
-static int list_segments(struct log_reader *r, struct errbuf *err)
-{
-    int rc = r->fs->list(r->fs->ctx, r->log_dir, note_name, r);
-
-    if (rc != 0 && rc != -ENOENT) {
-        errbuf_set(err, "%s: %s", r->log_dir, strerror(-rc));
-        return rc;
-    }
-    if (r->nsegments)
-        qsort(r->segments, r->nsegments, sizeof(*r->segments), by_number);
-    return 0;
-}
-
-/* ---- files ---------------------------------------------------------------------------------------------------------- */
-
-static char *segment_path(const struct log_reader *r, const struct segment *segment)
-{
-    char name[LOG_SEGMENT_NAME];
-    size_t size = strlen(r->log_dir) + sizeof(name) + 2;
-    char *path = malloc(size);
-
-    log_segment_name(segment->number, name);
-    if (path)
-        snprintf(path, size, "%s/%s", r->log_dir, name);
-    return path;
-}
-
-/* The file's first `most` bytes, or all of it when it has fewer. */
-static int read_file(const struct log_reader *r, const struct segment *segment, uint64_t most, struct bytes *bytes_out,
-                     struct errbuf *err)
-{
-    char *path = segment_path(r, segment);
-    unsigned char *ptr = NULL;
-    uint64_t size = 0;
-    int fd = -1;
-    int rc = path ? r->fs->open(r->fs->ctx, path, FS_READ, &fd) : -ENOMEM;
-
-    if (rc == 0)
-        rc = r->fs->size(r->fs->ctx, fd, &size);
-    if (rc == 0 && size > SEGMENT_BYTES_MAX)
-        rc = -EFBIG;
-    if (size > most)
-        size = most;
-    if (rc == 0 && !(ptr = malloc(size ? (size_t)size : 1)))
-        rc = -ENOMEM;
-    if (rc == 0)
-        rc = fs_read_all(r->fs, fd, ptr, (size_t)size, 0);
-    if (rc != 0) {
-        errbuf_set(err, "%s: %s", path ? path : r->log_dir, strerror(-rc));
-        free(ptr);
-    } else {
-        *bytes_out = (struct bytes){ptr, (size_t)size};
-    }
-    if (fd >= 0)
-        r->fs->close(r->fs->ctx, fd);
-    free(path);
-    return rc;
-}
-
-static size_t used_bytes(const struct bytes *file)
-{
-    size_t len = file->len;
-
-    while (len && file->ptr[len - 1] == 0)
-        len--;
-    return len;
-}
-
-/* ---- damage --------------------------------------------------------------------------------------------------------- */
-
-/* `err` says what is wrong, without the file. LOG_OK if the loss is accepted. */
-static int found_damage(struct log_reader *r, const struct segment *segment, struct errbuf *err)
-{
-    char name[LOG_SEGMENT_NAME];
-
-    log_segment_name(segment->number, name);
-    errbuf_prefix(err, "%s/%s is damaged", r->log_dir, name);
-    if (!r->options.accept_loss)
-        return LOG_DAMAGED;
-    r->summary.damages++;
-    report(r, STORE_WARNING, "%s; the loss is accepted", err->text);
-    errbuf_set(err, "%s", "");
-    return LOG_OK;
-}
-
-/* ---- headers -------------------------------------------------------------------------------------------------------- */
-
-static bool header_is_valid(struct segment *segment, const struct bytes *file, struct errbuf *err)
-{
-    struct log_header header;
-
-    if (file->len < LOG_HEADER_BYTES) {
-        errbuf_set(err, "it is shorter than its header");
-        return false;
-    }
-    if (log_header_decode(file->ptr, &header, err) != LOG_OK)
-        return false;
-    if (header.number != segment->number) {
-        errbuf_set(err, "it was made as segment %" PRIu64, header.number);
-        return false;
-    }
-    segment->first = header.first;
-    segment->salt = header.salt;
-    segment->start = header.start;
-    segment->generation = header.generation;
-    segment->sealed = header.sealed;
-    return true;
-}
-
-/* Before a segment gets its first frame its header is synced: with a wrong one it is a file that had just been made, if
- * nothing else is in it. */
-static int read_header(struct log_reader *r, struct segment *segment, struct errbuf *err)
-{
-    struct bytes file;
-    int rc = read_file(r, segment, LOG_HEADER_BYTES, &file, err);
-
-    if (rc != 0)
-        return rc;
-    bool valid = header_is_valid(segment, &file, err);
-    free(file.ptr);
-    if (valid)
-        return 0;
-    rc = read_file(r, segment, UINT64_MAX, &file, err);
-    if (rc != 0)
-        return rc;
-    segment->unused = used_bytes(&file) <= LOG_HEADER_BYTES;
-    segment->lost = !segment->unused;
-    free(file.ptr);
-    return segment->lost ? found_damage(r, segment, err) : 0;
-}
-
-static int read_headers(struct log_reader *r, struct errbuf *err)
-{
-    uint64_t limit = UINT64_MAX;
-    int rc = 0;
-
-    for (size_t i = 0; rc == 0 && i < r->nsegments; i++)
-        rc = read_header(r, &r->segments[i], err);
-    if (rc != 0)
-        return rc;
-    for (size_t i = r->nsegments; i-- > 0;) {
-        struct segment *segment = &r->segments[i];
-
-        if (segment->unused || segment->lost)
-            continue;
-        if (segment->first > limit) {
-            errbuf_set(err, "it begins with frame %" PRIu64 ", a later one with frame %" PRIu64, segment->first, limit);
-            rc = found_damage(r, segment, err);
-            if (rc != 0)
-                return rc;
-            segment->lost = true;
-            continue;
-        }
-        segment->limit = limit;
-        limit = segment->first;
-    }
-    return 0;
-}
+#include "log_reader_internal.h"
 
 /* ---- frames --------------------------------------------------------------------------------------------------------- */
-
 
 static int count_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err)
 {
@@ -316,7 +67,7 @@ static int pass_over(struct log_reader *r, struct segment *segment, const struct
                      struct errbuf *err)
 {
     size_t witness = find_witness(file, *at, segment, r->expected);
-    size_t used = used_bytes(file);
+    size_t used = log_used_bytes(file);
 
     if (witness < file->len) {
         struct log_frame frame;
@@ -324,7 +75,7 @@ static int pass_over(struct log_reader *r, struct segment *segment, const struct
 
         errbuf_set(err, "frame %" PRIu64 " at byte %zu is not valid, and one at byte %zu says that it had been written",
                    r->expected, *at, witness);
-        int rc = found_damage(r, segment, err);
+        int rc = log_found_damage(r, segment, err);
         segment->gaps = true;
         *at = log_frame_find(file->ptr, file->len, *at + 1, segment->salt, r->expected, &frame, &n);
         r->expected = frame.sequence;
@@ -332,7 +83,7 @@ static int pass_over(struct log_reader *r, struct segment *segment, const struct
     }
     if (used > *at && segment->limit == UINT64_MAX) {
         r->summary.torn_bytes += used - *at;
-        report(r, STORE_WARNING,
+        log_report(r, STORE_WARNING,
                "%s/%08" PRIu64 ".log: what follows byte %zu (%zu bytes) had not been synced when the log ended, and is cut",
                r->log_dir, segment->number, *at, used - *at);
     }
@@ -355,7 +106,7 @@ static int read_frames(struct log_reader *r, struct segment *segment, const stru
         }
         rc = take_frame(r, &frame, n, err);
         if (rc == LOG_DAMAGED) {
-            rc = found_damage(r, segment, err);
+            rc = log_found_damage(r, segment, err);
             r->expected++;
         }
         segment->last = r->expected - 1;
@@ -375,7 +126,7 @@ static int check_seal(struct log_reader *r, const struct segment *segment, struc
         return LOG_OK;
     errbuf_set(err, "frame %" PRIu64 " is not valid, and its header says that it had been written", r->expected);
     r->expected = end;
-    return found_damage(r, segment, err);
+    return log_found_damage(r, segment, err);
 }
 
 static int read_segment(struct log_reader *r, struct segment *segment, struct errbuf *err)
@@ -388,7 +139,7 @@ static int read_segment(struct log_reader *r, struct segment *segment, struct er
     if (r->expected && segment->first > r->expected) {
         errbuf_set(err, "frames %" PRIu64 " to %" PRIu64 ", which are before it, had been written and are missing",
                    r->expected, segment->first - 1);
-        rc = found_damage(r, segment, err);
+        rc = log_found_damage(r, segment, err);
         if (rc != 0)
             return rc;
     }
@@ -398,7 +149,7 @@ static int read_segment(struct log_reader *r, struct segment *segment, struct er
     r->expected = segment->first;
     if (segment->first - 1 > r->summary.synced)
         r->summary.synced = segment->first - 1;
-    rc = read_file(r, segment, UINT64_MAX, &file, err);
+    rc = log_read_segment(r, segment, UINT64_MAX, &file, err);
     if (rc != 0)
         return rc;
     rc = read_frames(r, segment, &file, err);
@@ -420,22 +171,6 @@ static struct segment *last_segment(struct log_reader *r)
     return last ? &r->segments[last - 1] : NULL;
 }
 
-/* The next segment's header will say that all this is on the disk. */
-static int sync_segment(struct log_reader *r, const struct segment *segment, struct errbuf *err)
-{
-    char *path = segment_path(r, segment);
-    int fd = -1;
-    int rc = path ? r->fs->open(r->fs->ctx, path, FS_READ, &fd) : -ENOMEM;
-    if (rc == 0) {
-        rc = r->fs->sync(r->fs->ctx, fd);
-        r->fs->close(r->fs->ctx, fd);
-    }
-    if (rc != 0)
-        errbuf_set(err, "%s: %s", path ? path : r->log_dir, strerror(-rc));
-    free(path);
-    return rc;
-}
-
 /* Behind damage that was accepted frames may be missing, so that they cannot be carried over: a save is to follow anyway. */
 static int note_tail(struct log_reader *r, struct errbuf *err)
 {
@@ -444,7 +179,7 @@ static int note_tail(struct log_reader *r, struct errbuf *err)
     if (!last || r->summary.synced + 1 >= r->expected)
         return 0;
     if (last->gaps)
-        return sync_segment(r, last, err);
+        return log_sync_segment(r, last, err);
     r->summary.tail = r->expected - 1 - r->summary.synced;
     r->summary.tail_start = last->start;
     r->summary.tail_generation = last->generation;
@@ -460,15 +195,13 @@ static int first_segment_is_there(struct log_reader *r, struct errbuf *err)
     if (r->nsegments && r->segments[0].number == r->options.from && !r->segments[0].unused)
         return 0;
     errbuf_set(err, "it goes with the last save, and is not there");
-    return found_damage(r, &missing, err);
+    return log_found_damage(r, &missing, err);
 }
 
 static int read_all(struct log_reader *r, struct errbuf *err)
 {
-    int rc = list_segments(r, err);
+    int rc = log_find_segments(r, err);
 
-    if (rc == 0)
-        rc = read_headers(r, err);
     if (rc == 0)
         rc = first_segment_is_there(r, err);
     for (size_t i = 0; rc == 0 && i < r->nsegments; i++) {
@@ -551,7 +284,7 @@ static int read_again(struct log_reader *r, const struct segment *segment, uint6
     uint64_t expected = segment->first;
     size_t at = LOG_HEADER_BYTES;
     struct bytes file;
-    int rc = read_file(r, segment, UINT64_MAX, &file, err);
+    int rc = log_read_segment(r, segment, UINT64_MAX, &file, err);
 
     if (rc != 0)
         return rc;
@@ -626,40 +359,4 @@ int log_reader_tail(struct log_reader *r, int (*on_frame)(void *ctx, const unsig
     if (r->summary.tail == 0)
         return LOG_OK;
     return read_again(r, last_segment(r), r->summary.synced + 1, visit_tail, &visitor, err);
-}
-
-/* ---- size ----------------------------------------------------------------------------------------------------------- */
-
-struct sizing {
-    const struct fsops *fs;
-    const char *log_dir;
-    uint64_t from;
-    uint64_t bytes;
-};
-
-static int add_size(void *ctx, const char *name)
-{
-    struct sizing *sizing = ctx;
-    uint64_t number = log_segment_number(name);
-    struct fs_stat st;
-    char path[4096];
-
-    if (number == 0 || number < sizing->from ||
-        (size_t)snprintf(path, sizeof(path), "%s/%s", sizing->log_dir, name) >= sizeof(path))
-        return 0;
-    if (sizing->fs->stat(sizing->fs->ctx, path, &st) == 0)
-        sizing->bytes += st.size;
-    return 0;
-}
-
-int log_bytes_on_disk(const struct fsops *fs, const char *dir, uint64_t from, uint64_t *bytes_out)
-{
-    char log_dir[4096];
-    struct sizing sizing = {.fs = fs, .log_dir = log_dir, .from = from};
-
-    if ((size_t)snprintf(log_dir, sizeof(log_dir), "%s/log", dir) >= sizeof(log_dir))
-        return -ENAMETOOLONG;
-    int rc = fs->list(fs->ctx, log_dir, add_size, &sizing);
-    *bytes_out = sizing.bytes;
-    return rc == -ENOENT ? 0 : rc;
 }

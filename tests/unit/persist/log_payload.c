@@ -257,13 +257,30 @@ Test(log_frame, frames_behind_garbage_are_found)
     }
 }
 
-/* What version 0.1.0 wrote first: a header without the last two fields. */
+/* A header as an earlier version of the format has it: `used` bytes, the checksum at their end. */
+static void expect_old_header(const unsigned char block[LOG_HEADER_BYTES], size_t used, const struct log_header *expected)
+{
+    unsigned char changed[LOG_HEADER_BYTES];
+    struct log_header header;
+    struct errbuf err = {""};
+
+    cr_assert_eq(log_header_decode(block, &header, &err), LOG_OK, "%s", err.text);
+    cr_assert(header.number == expected->number && header.first == expected->first && header.salt == expected->salt);
+    cr_assert(header.start == expected->start && header.generation == expected->generation);
+    cr_assert_eq(header.sealed, expected->sealed);
+    memcpy(changed, block, sizeof(changed));
+    for (size_t i = 0; i < used; i++) {
+        changed[i] ^= 1;
+        cr_assert_eq(log_header_decode(changed, &header, &err), LOG_DAMAGED, "byte %zu", i);
+        changed[i] ^= 1;
+    }
+}
+
+/* What version 0.1.0 wrote first: a header without the last three fields. */
 Test(log_frame, a_header_of_version_1_is_read)
 {
     static const unsigned char sum[8] = {0x01, 0x55, 0x86, 0x1c, 0x73, 0xa1, 0x6a, 0xb2};
     unsigned char block[LOG_HEADER_BYTES] = "BLOOMLOG\1";
-    struct log_header header;
-    struct errbuf err = {""};
 
     block[16] = 12;
     block[24] = 345 & 255;
@@ -271,14 +288,25 @@ Test(log_frame, a_header_of_version_1_is_read)
     block[32] = 678 & 255;
     block[33] = 678 >> 8;
     memcpy(block + 40, sum, sizeof(sum));
-    cr_assert_eq(log_header_decode(block, &header, &err), LOG_OK, "%s", err.text);
-    cr_assert(header.number == 12 && header.first == 345 && header.salt == 678);
-    cr_assert(header.start == 0 && header.generation == 0, "it does not say");
-    for (size_t i = 0; i < 48; i++) {
-        block[i] ^= 1;
-        cr_assert_eq(log_header_decode(block, &header, &err), LOG_DAMAGED, "byte %zu", i);
-        block[i] ^= 1;
-    }
+    expect_old_header(block, 48, &(struct log_header){.number = 12, .first = 345, .salt = 678});
+}
+
+/* What it wrote then: one without the last field. */
+Test(log_frame, a_header_of_version_2_is_read)
+{
+    static const unsigned char sum[8] = {0x3b, 0x12, 0x87, 0x46, 0x46, 0x82, 0xe1, 0x17};
+    unsigned char block[LOG_HEADER_BYTES] = "BLOOMLOG\2";
+
+    block[16] = 12;
+    block[24] = 345 & 255;
+    block[25] = 345 >> 8;
+    block[32] = 678 & 255;
+    block[33] = 678 >> 8;
+    block[40] = 11;
+    block[48] = 90;
+    memcpy(block + 56, sum, sizeof(sum));
+    expect_old_header(block, 64,
+                      &(struct log_header){.number = 12, .first = 345, .salt = 678, .start = 11, .generation = 90});
 }
 
 Test(log_frame, headers_and_names)

@@ -99,12 +99,15 @@ static void put_break(struct journal *j)
         j->first_break = j->next_control - 1;
 }
 
-/* Room for a LOG_BREAK is left behind whatever is noted. */
+/* Room for a LOG_BREAK is left behind whatever is noted. One that is owed comes late: only a save that begins after it is good
+ * enough. */
 static int note(struct journal *j, const struct log_control *control)
 {
     int status = log_bytes_reserve(&j->controls, control->name_len + control->record_len + 2 * BREAK_ROOM);
-    if (status == 0 && j->owes_break)
+    if (status == 0 && j->owes_break) {
         put_break(j);
+        j->breaks++;
+    }
     return status == 0 ? put_control(j, control) : status;
 }
 
@@ -352,6 +355,7 @@ void journal_made_up(struct journal *j, uint64_t begun)
     pthread_mutex_lock(&j->control_lock);
     bool whole = j->breaks == begun; /* or something more has gone unrecorded meanwhile */
     if (whole) {
+        j->owes_break = false;
         atomic_store(&j->incomplete, false);
         atomic_store(&j->awaits_save, false);
     }

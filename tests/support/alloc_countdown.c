@@ -11,14 +11,20 @@ void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *old, size_t size);
 void *__wrap_aligned_alloc(size_t alignment, size_t size);
 
-static bool armed, failed;
+static bool armed, failed, always;
 static size_t left;
 
 void alloc_countdown_start(size_t n)
 {
     armed = true;
-    failed = false;
+    failed = always = false;
     left = n;
+}
+
+void alloc_exhausted_start(void)
+{
+    alloc_countdown_start(0);
+    always = true;
 }
 
 bool alloc_countdown_stop(void)
@@ -29,9 +35,9 @@ bool alloc_countdown_stop(void)
 
 static bool fails_now(void)
 {
-    if (!armed || failed)
+    if (!armed || (failed && !always))
         return false;
-    failed = left-- == 0;
+    failed = always || left-- == 0;
     return failed;
 }
 

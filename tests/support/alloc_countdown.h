@@ -9,7 +9,10 @@
 /* The n-th allocation from now on (0: the next) fails, the others do not. */
 void alloc_countdown_start(size_t n);
 
-/* Ends it; true if an allocation was made to fail. */
+/* All fail from now on. */
+void alloc_exhausted_start(void);
+
+/* Ends either; true if an allocation was made to fail. */
 bool alloc_countdown_stop(void);
 
 #endif

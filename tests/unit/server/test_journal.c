@@ -94,7 +94,7 @@ static void note_without_memory(unsigned count)
     sync_log();
     journal_hold(journal);
     for (unsigned i = 0; i < count; i++) {
-        alloc_countdown_start(0);
+        alloc_exhausted_start();
         note(5, true);
         cr_assert(alloc_countdown_stop(), "it needed no memory");
     }
@@ -115,7 +115,7 @@ static void wait_for(uint64_t ticket)
 
 /* ---- what a start finds --------------------------------------------------------------------------------------------- */
 
-static char found[64]; /* a letter for each control record */
+static char found[80000]; /* a letter for each control record */
 
 static int on_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err)
 {
@@ -125,7 +125,7 @@ static int on_control(void *ctx, uint64_t number, const struct log_control *cont
     return 0;
 }
 
-static void expect_log(const char *records)
+static void read_log(void)
 {
     struct log_reader_options options = {.dir = dir, .on_control = on_control};
     struct log_reader_summary sum;
@@ -135,6 +135,11 @@ static void expect_log(const char *records)
     memset(found, 0, sizeof(found));
     cr_assert_eq(log_reader_open(&options, &reader, &sum, &err), 0, "%s", err.text);
     log_reader_close(reader);
+}
+
+static void expect_log(const char *records)
+{
+    read_log();
     cr_assert_str_eq(found, records);
 }
 
@@ -207,6 +212,57 @@ Test(journal, there_is_always_room_for_a_break)
         note_without_memory(5);
     note(7, false);
     expect_log("BBBBBBBBBBBBBBBBBBBB7");
+}
+
+/* Until there is no room for another break either: it is owed. Returns how many there are. */
+static size_t owe_a_break(void)
+{
+    note_without_memory(70000);
+    read_log();
+    size_t breaks = strlen(found);
+    cr_assert(breaks < 70000 && strspn(found, "B") == breaks, "%zu", breaks);
+    return breaks;
+}
+
+Test(journal, a_break_that_is_owed_comes_before_anything_else)
+{
+    journal_record(journal, true);
+    size_t breaks = owe_a_break();
+    note(7, false);
+    note(8, false);
+    read_log();
+    cr_assert_eq(strspn(found, "B"), breaks + 1);
+    cr_assert_str_eq(found + breaks + 1, "78");
+}
+
+/* A save that makes up for what was not noted does so for the break, too: nobody would make another save for its sake. */
+Test(journal, a_break_that_is_owed_is_not_after_a_save)
+{
+    journal_record(journal, true);
+    size_t breaks = owe_a_break();
+    save(journal_save_begins(journal));
+    cr_assert(journal_is_whole(journal));
+    note(7, false);
+    read_log();
+    cr_assert_eq(strspn(found, "B"), breaks);
+    cr_assert_str_eq(found + breaks, "7");
+}
+
+/* But for one that came into the log while the save was under way. */
+Test(journal, a_break_that_was_owed_to_a_save_needs_another)
+{
+    journal_record(journal, true);
+    size_t breaks = owe_a_break();
+    uint64_t begun = journal_save_begins(journal);
+    note(7, false);
+    cr_assert_eq(journal_saved_controls(journal), breaks);
+    save(begun);
+    cr_assert(!journal_is_whole(journal));
+    cr_assert(journal_refuses(journal));
+    begun = journal_save_begins(journal);
+    cr_assert_eq(journal_saved_controls(journal), breaks + 2);
+    save(begun);
+    cr_assert(journal_is_whole(journal));
 }
 
 /* ---- switching ------------------------------------------------------------------------------------------------------ */

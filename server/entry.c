@@ -45,7 +45,7 @@ struct slice entry_created_name(const struct entry *entry)
 
 const char *entry_quarantine_reason(struct entry *entry)
 {
-    return entry_kind(entry) == ENTRY_QUARANTINED ? entry_body(entry) : NULL;
+    return entry_kind(entry) == ENTRY_QUARANTINED ? entry_quarantine(entry)->reason : NULL;
 }
 
 /* The saver clears the flag and then reads bits; an add sets bits and then reads the flag. One of them sees the other: the

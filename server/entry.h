@@ -1,7 +1,7 @@
 /* entry: what a name in the registry stands for. Internal to the registry.
  *
- * One allocation: the header (struct entry, registry.h), the name, padding to 8, and then, by kind: a bloom_filter; the
- * reason why a filter could not be loaded; or, in an alias, a pointer to the entry that owns the filter, and when that
+ * One allocation: the header (struct entry, registry.h), the name, padding to 8, and then, by kind: a bloom_filter; a
+ * struct quarantine, of one that could not be loaded; or, in an alias, a pointer to the entry that owns the filter, and when that
  * expires. A rename makes an alias instead of moving anything, because others may be adding to the filter at that moment;
  * the owner's own name is then out of use, and the two are freed together. A filter that is to expire gets an alias under
  * its own name, so that those that are not pay nothing. The entry in the registry's table, owner or alias, is called the
@@ -40,6 +40,17 @@ static inline struct slice entry_name(const struct entry *entry)
 static inline void *entry_body(const struct entry *entry)
 {
     return (char *)(entry + 1) + (((size_t)entry->name_len + 7) & ~(size_t)7);
+}
+
+struct quarantine {
+    struct entry *previous, *next; /* the registry's list of them */
+    char reason[];
+};
+
+/* Of an entry that is one. */
+static inline struct quarantine *entry_quarantine(const struct entry *entry)
+{
+    return entry_body(entry);
 }
 
 struct alias {

@@ -72,8 +72,8 @@ int registry_create(struct registry **registry_out, struct bloom_pool *pool,
                     struct reclaimer *reclaimer); /* 0, -ENOMEM */
 void registry_destroy(struct registry *registry); /* NULL is fine; no reader may be left */
 
-/* Called for each quarantined filter that is deleted or replaced: its files are given up. `forget` must be callable
- * from any thread and must not call the registry. */
+/* Called for each quarantined filter that is deleted or replaced, before that is told as an effect: its files are given up.
+ * Under the registry's mutex; what holds for listeners to effects holds here. */
 void registry_on_forget(struct registry *registry, void (*forget)(void *ctx, uint64_t id), void *ctx);
 
 struct bloom_pool *registry_pool(const struct registry *registry);

@@ -5,21 +5,39 @@
 
 #include "registry_internal.h"
 
-void registry_note_added(struct registry *r, const struct entry *owner)
+void registry_note_added(struct registry *r, struct entry *owner)
 {
     atomic_fetch_add_explicit(&r->count, 1, memory_order_relaxed);
-    if (entry_kind(owner) == ENTRY_QUARANTINED)
-        atomic_fetch_add_explicit(&r->quarantined, 1, memory_order_relaxed);
+    if (entry_kind(owner) != ENTRY_QUARANTINED)
+        return;
+    atomic_fetch_add_explicit(&r->quarantined, 1, memory_order_relaxed);
+    entry_quarantine(owner)->next = r->first_quarantined;
+    if (r->first_quarantined)
+        entry_quarantine(r->first_quarantined)->previous = owner;
+    r->first_quarantined = owner;
+}
+
+void registry_give_up(struct registry *r, struct entry *holder)
+{
+    struct entry *owner = entry_owner(holder);
+    if (entry_kind(owner) != ENTRY_QUARANTINED)
+        return;
+    const struct quarantine *links = entry_quarantine(owner);
+    if (links->previous)
+        entry_quarantine(links->previous)->next = links->next;
+    else
+        r->first_quarantined = links->next;
+    if (links->next)
+        entry_quarantine(links->next)->previous = links->previous;
+    if (r->forget)
+        r->forget(r->forget_ctx, owner->id);
 }
 
 static void note_removed(struct registry *r, const struct entry *owner)
 {
     atomic_fetch_sub_explicit(&r->count, 1, memory_order_relaxed);
-    if (entry_kind(owner) != ENTRY_QUARANTINED)
-        return;
-    atomic_fetch_sub_explicit(&r->quarantined, 1, memory_order_relaxed);
-    if (r->forget)
-        r->forget(r->forget_ctx, owner->id);
+    if (entry_kind(owner) == ENTRY_QUARANTINED)
+        atomic_fetch_sub_explicit(&r->quarantined, 1, memory_order_relaxed);
 }
 
 /* Defers the freeing of a table that has been taken out, and of its entries. */
@@ -80,6 +98,7 @@ void registry_remove(struct registry *r, uint64_t hash, _Atomic uint64_t *slot, 
     struct entry *holder = slot_entry(atomic_load_explicit(slot, memory_order_relaxed));
     struct entry *owner = entry_owner(holder);
     shard_remove(registry_shard(r, hash), &r->env, slot);
+    registry_give_up(r, holder);
     registry_tell(r,
                   &(struct registry_effect){.kind = kind, .id = owner->id, .name = entry_name(holder), .entry = owner});
     registry_drop(r, holder);
@@ -150,10 +169,10 @@ int registry_create_filter(struct registry *r, struct slice name, uint64_t id, s
 
 int registry_create_quarantined(struct registry *r, struct slice name, uint64_t id, const char *reason)
 {
-    struct entry *entry = entry_alloc(r->slab, ENTRY_QUARANTINED, name, strlen(reason) + 1);
+    struct entry *entry = entry_alloc(r->slab, ENTRY_QUARANTINED, name, sizeof(struct quarantine) + strlen(reason) + 1);
     if (!entry)
         return -ENOMEM;
-    strcpy(entry_body(entry), reason);
+    strcpy(entry_quarantine(entry)->reason, reason);
     struct entry *existing;
     int status = registry_insert(r, entry, id, &existing);
     if (status != REGISTRY_OK)
@@ -213,6 +232,8 @@ static int rename_locked(struct registry *r, struct slice from, struct slice to,
     shard_remove(registry_shard(r, from_hash), &r->env, from_slot);
     entry_mark_dirty(owner);
     walk_note_changed(r, alias);
+    if (to_slot)
+        registry_give_up(r, replaced);
     registry_tell(r, &(struct registry_effect){.kind = REGISTRY_RENAMED,
                                                .id = owner->id,
                                                .name = from,
@@ -262,6 +283,8 @@ int registry_clear(struct registry *r, size_t *removed_out)
     struct expiry_heap expiring = r->expiring; /* the aliases in it are in the tables */
     r->expiring = (struct expiry_heap){0};
     registry_note_due(r);
+    while (r->first_quarantined)
+        registry_give_up(r, r->first_quarantined);
     registry_tell(r, &(struct registry_effect){.kind = REGISTRY_CLEARED, .count = removed});
     pthread_mutex_unlock(&r->lock);
 

@@ -33,6 +33,7 @@ struct registry {
     struct table_env env;
     _Atomic size_t count;
     _Atomic size_t quarantined;
+    struct entry *first_quarantined; /* of those that are not given up */
     _Atomic uint64_t next_id;
     void (*forget)(void *ctx, uint64_t id);
     void *forget_ctx;
@@ -73,9 +74,13 @@ shard_t *registry_shard(struct registry *r, uint64_t hash);
  * first, so that other slots of the same shard that were found before are not valid any more when this returns NULL. */
 _Atomic uint64_t *registry_slot(struct registry *r, uint64_t hash, struct slice name, struct entry **holder_out);
 
-void registry_note_added(struct registry *r, const struct entry *owner);
+void registry_note_added(struct registry *r, struct entry *owner);
 void registry_reclaim_table(struct registry *r,
                             struct table *table); /* one that was taken out, and its entries; also outside */
+
+/* The holder of a name is about to go: if its filter is quarantined, its files are given up. To be called before that is told:
+ * who goes by what is told, after a crash in between, must not take them for those of an ordinary filter. */
+void registry_give_up(struct registry *r, struct entry *holder);
 
 /* The holder of a name, no longer in the table, and its filter are gone: counts, walk and heap learn of it, and the
  * memory will be freed. */

@@ -56,6 +56,8 @@ static int publish_locked(struct registry *r, struct entry *entry, const struct 
         return -ENOMEM;
     registry_note_added(r, entry);
     walk_note_added(r, hash, holder);
+    if (slot)
+        registry_give_up(r, replaced);
     registry_tell(r, &(struct registry_effect){.kind = how->empty ? REGISTRY_CREATED : REGISTRY_LOADED,
                                                .id = entry->id,
                                                .name = name,

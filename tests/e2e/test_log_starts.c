@@ -117,6 +117,40 @@ DAEMON_TEST(daemon_under_test, log_starts, counts_given_anew_are_not_counted_twi
     redisFree(client);
 }
 
+/* ---- quarantine ----------------------------------------------------------------------------------------------------- */
+
+/* Whatever takes a filter in quarantine away: a start that knows of it from the log alone keeps its files. */
+DAEMON_TEST(daemon_under_test, log_starts, files_of_filters_in_quarantine_are_never_deleted)
+{
+    static const char *const ways[] = {"DEL bad", "RENAME good bad", "COPY good bad REPLACE", "PEXPIRE bad 0", "FLUSHALL"};
+    daemon_start(&daemon_under_test, always);
+    redisContext *client = client_open(PORT);
+    for (unsigned i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        char path[400];
+        expect(client, "+OK", "FLUSHALL");
+        expect(client, ":1", "BF.ADD good x");
+        expect(client, ":1", "BF.ADD bad x");
+        expect(client, "+OK", "SAVE");
+        redisFree(client);
+        daemon_kill(&daemon_under_test);
+        change_byte("filters/bad/0-Filter.db", 8);
+        daemon_start(&daemon_under_test, always);
+        client = client_open(PORT);
+        cr_assert(strncmp(client_ask(client, "BF.EXISTS bad x"), "-ERR", 4) == 0);
+        cr_assert(client_ask(client, ways[i])[0] != '-', "%s", ways[i]);
+        client = restart_killed(client, always);
+        cr_assert(client_ask(client, "BF.EXISTS bad x")[0] != '-', "%s", ways[i]);
+        expect(client, "+OK", "SAVE");
+        snprintf(path, sizeof(path), "ls %s/quarantine/bad-*/0-Filter.db | wc -l", daemon_under_test.data);
+        FILE *count = popen(path, "r");
+        unsigned files = 0;
+        cr_assert(count && fscanf(count, "%u", &files) == 1);
+        pclose(count);
+        cr_assert_eq(files, i + 1, "%s: %u", ways[i], files);
+    }
+    redisFree(client);
+}
+
 /* ---- switched on and off -------------------------------------------------------------------------------------------- */
 
 static void change_filters(redisContext *client, unsigned step)

@@ -6,6 +6,7 @@
 
 #include "rcu.h"
 #include "registry.h"
+#include "registry_effect.h"
 #include "registry_walk.h"
 
 static struct bloom_pool *pool;
@@ -366,4 +367,70 @@ Test(registry, quarantined)
     cr_expect_eq(registry_create_filter(registry, text("bad"), 0, small_class, &other, NULL), REGISTRY_EXISTS);
     cr_expect_eq(registry_delete(registry, text("bad")), REGISTRY_OK);
     cr_expect_eq(registry_quarantined(registry), 0);
+}
+
+static char told[256]; /* "f7 " that 7 is forgotten, and by their letters effects that took a filter away */
+
+static void on_forget(void *ctx, uint64_t id)
+{
+    (void)ctx;
+    sprintf(told + strlen(told), "f%d ", (int)id);
+}
+
+static void on_effect(void *ctx, const struct registry_effect *effect)
+{
+    const char letter = effect->kind == REGISTRY_DELETED   ? 'd'
+                        : effect->kind == REGISTRY_EXPIRED ? 'x'
+                        : effect->kind == REGISTRY_CLEARED ? 'c'
+                        : effect->replaced_id              ? 'r'
+                                                           : '-';
+    (void)ctx;
+    if (letter != '-')
+        sprintf(told + strlen(told), "%c ", letter);
+}
+
+static void quarantine(const char *name, uint64_t id)
+{
+    cr_assert_eq(registry_create_quarantined(registry, text(name), id, "file is short"), REGISTRY_OK);
+}
+
+static void expect_told(const char *expected)
+{
+    cr_expect_str_eq(told, expected);
+    told[0] = '\0';
+}
+
+/* Whoever learns that a quarantined filter has gone has learnt before that its files are given up, and are not to be deleted as
+ * others: if the log ends between the two, that is what it says. */
+Test(registry, a_quarantined_filter_is_given_up_before_it_goes)
+{
+    struct entry *entry;
+    size_t removed;
+    registry_on_forget(registry, on_forget, NULL);
+    registry_on_effect(registry, on_effect, NULL);
+    quarantine("a", 7);
+    registry_delete(registry, text("a"));
+    expect_told("f7 d ");
+    quarantine("a", 8);
+    create(text("b"));
+    cr_assert_eq(registry_rename(registry, text("b"), text("a"), false, NULL), REGISTRY_OK);
+    expect_told("f8 r ");
+    quarantine("c", 20);
+    cr_assert_eq(registry_prepare(registry, text("c"), small_class, false, &entry, NULL), REGISTRY_OK);
+    cr_assert_eq(registry_publish(registry, entry, &(struct registry_publication){.empty = true}), REGISTRY_OK);
+    expect_told("f20 r ");
+    quarantine("d", 30);
+    quarantine("e", 31);
+    quarantine("f", 32);
+    quarantine("g", 33);
+    registry_delete(registry, text("e"));
+    expect_told("f31 d ");
+    cr_assert_eq(registry_expire(registry, text("d"), 1, 0), REGISTRY_OK);
+    expect_told("f30 d ");
+    cr_assert_eq(registry_clear(registry, &removed), 0);
+    expect_told("f33 f32 c ");
+    cr_expect_eq(registry_quarantined(registry), 0);
+    quarantine("h", 40);
+    cr_assert_eq(registry_clear(registry, &removed), 0);
+    expect_told("f40 c ");
 }

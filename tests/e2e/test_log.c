@@ -160,6 +160,62 @@ DAEMON_TEST(daemon_under_test, log_daemon, appendonly_at_run_time_tries_its_save
     redisFree(client);
 }
 
+static void wait_for_blocked(int count)
+{
+    double until = seconds_now() + 60;
+    while (info_number(PORT, "blocked_clients") != count)
+        cr_assert_lt(seconds_now(), until);
+}
+
+/* WAITAOF waits for that save, too, as long as it is told to; with nobody left to answer it ends. */
+DAEMON_TEST(daemon_under_test, log_daemon, waitaof_waits_for_the_save_that_the_log_needs)
+{
+    const char *const args[] = {"--appendonly", "no", NULL};
+    char path[400];
+    redisReply *reply = NULL;
+    daemon_start(&daemon_under_test, args);
+    redisContext *client = client_open(PORT), *other = client_open(PORT), *third = client_open(PORT);
+    expect(client, ":1", "BF.ADD a x");
+    snprintf(path, sizeof(path), "%s/MANIFEST.new", daemon_under_test.data);
+    cr_assert_eq(mkdir(path, 0700), 0);
+    expect(client, "+OK", "CONFIG SET appendonly yes");
+    expect(client, "[:0,:0]", "WAITAOF 1 0 1");
+    expect(client, "[:0,:0]", "WAITAOF 1 1 1");
+    cr_assert_eq(redisAppendCommand(other, "WAITAOF 1 0 0"), REDIS_OK);
+    cr_assert_eq(redisAppendCommand(third, "WAITAOF 1 0 0"), REDIS_OK);
+    int done = 0;
+    while (!done)
+        cr_assert_eq(redisBufferWrite(other, &done), REDIS_OK);
+    for (done = 0; !done;)
+        cr_assert_eq(redisBufferWrite(third, &done), REDIS_OK);
+    wait_for_blocked(2);
+    redisFree(third);
+    wait_for_blocked(1);
+    cr_assert_eq(rmdir(path), 0);
+    cr_assert_eq(redisGetReply(other, (void **)&reply), REDIS_OK);
+    cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->element[0]->integer == 1 && reply->element[1]->integer == 0);
+    freeReplyObject(reply);
+    expect(client, "[:1,:0]", "WAITAOF 1 1 1");
+
+    /* What is switched off meanwhile is not waited for any more; nor does it keep the daemon from ending. */
+    cr_assert_eq(redisAppendCommand(other, "WAITAOF 1 1 0"), REDIS_OK);
+    for (done = 0; !done;)
+        cr_assert_eq(redisBufferWrite(other, &done), REDIS_OK);
+    wait_for_blocked(1);
+    expect(client, "+OK", "CONFIG SET appendonly no");
+    cr_assert_eq(redisGetReply(other, (void **)&reply), REDIS_OK);
+    cr_assert_eq(reply->type, REDIS_REPLY_ERROR);
+    freeReplyObject(reply);
+    expect(client, "+OK", "CONFIG SET appendonly yes");
+    cr_assert_eq(redisAppendCommand(other, "WAITAOF 1 1 0"), REDIS_OK);
+    for (done = 0; !done;)
+        cr_assert_eq(redisBufferWrite(other, &done), REDIS_OK);
+    wait_for_blocked(1);
+    daemon_stop(&daemon_under_test);
+    redisFree(other);
+    redisFree(client);
+}
+
 /* Killed before that save: what was not logged before may contradict what was logged after, so the save before is what holds,
  * and nobody was told otherwise. */
 DAEMON_TEST(daemon_under_test, log_daemon, appendonly_at_run_time_without_its_save)
@@ -175,7 +231,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, appendonly_at_run_time_without_its_sa
     cr_assert_eq(mkdir(path, 0700), 0);
     expect(client, "+OK", "CONFIG SET appendonly yes");
     expect(client, ":1", "BF.ADD a y");
-    expect(client, "[:0,:0]", "WAITAOF 1 0 0");
+    expect(client, "[:0,:0]", "WAITAOF 1 0 1");
     redisFree(client);
     daemon_kill(&daemon_under_test);
     cr_assert_eq(rmdir(path), 0);

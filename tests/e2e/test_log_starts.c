@@ -219,7 +219,7 @@ DAEMON_TEST(daemon_under_test, log_starts, switched_on_and_off_and_killed)
         }
         change_filters(client, step);
         client_ask(client, "BF.ADD c %u", step);
-        bool kept = strncmp(client_ask(client, "WAITAOF 1 0 0"), "[:1", 3) == 0 || strcmp(client_ask(client, "SAVE"), "+OK") == 0;
+        bool kept = strncmp(client_ask(client, "WAITAOF 1 0 1"), "[:1", 3) == 0 || strcmp(client_ask(client, "SAVE"), "+OK") == 0;
         redisFree(client);
         daemon_kill(&daemon_under_test);
         rmdir(path);

@@ -139,11 +139,16 @@ _Atomic uint64_t *bloom_words_alloc(struct bloom_maps *maps, uint64_t nwords)
 }
 
 /* Whoever maps memory meanwhile, or touches some for the first time, may have to wait for the end of a system call that unmaps:
- * for 4 GB at once, half a second. From the end on, so that the rest remains one mapping. */
+ * for 4 GB at once, half a second. From the end on, so that the rest remains one mapping, and between huge pages, none of which
+ * has to be split. */
 static void unmap_slowly(char *start, size_t len)
 {
     while (len > 0) {
-        size_t piece = len % UNMAP ? len % UNMAP : UNMAP;
+        size_t piece = ((uintptr_t)start + len) % UNMAP;
+        if (piece == 0)
+            piece = UNMAP;
+        if (piece > len)
+            piece = len;
         len -= piece;
         munmap(start + len, piece);
     }

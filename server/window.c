@@ -104,7 +104,7 @@ static void finish(struct worker *worker)
         .no_touch = session_no_touch(&run->conn->session),
     };
     w->items_finished = run->end;
-    w->last = run;
+    w->last[run->kind] = (struct window_last){run->conn, run->name, run->items[run->n - 1]};
     conn_will_reply(run->conn);
     run->conn->wrote |= run->kind == WINDOW_ADD;
     if (!filter)
@@ -226,14 +226,14 @@ static void count(struct worker *worker)
 {
     struct window *w = &worker->window;
     uint64_t n = w->since[WINDOW_QUERY] + w->since[WINDOW_ADD], ns = timing_now_ns() - w->started_ns;
-    const struct window_run *last = w->last;
 
     stats_add(&worker->stats.commands_processed, n);
     for (int kind = 0; kind < WINDOW_KINDS; kind++) {
         if (w->since[kind] == 0)
             continue;
         const struct command *row = command_row(counter_of(worker, kind));
-        struct slice words[3] = {{row->name, strlen(row->name)}, last->name, last->items[last->n - 1]};
+        const struct window_last *last = &w->last[kind];
+        struct slice words[3] = {{row->name, strlen(row->name)}, last->name, last->item};
         stats_add(&worker->stats.calls[counter_of(worker, kind)], w->since[kind]);
         timing_batch(worker, row, w->since[kind], ns / n * w->since[kind], words, &last->conn->session);
         w->since[kind] = 0;

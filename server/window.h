@@ -68,11 +68,17 @@ struct window_memo {
     uint32_t name_off, name_len; /* where the name is in the request */
 };
 
+/* The command of a kind that was finished last, for the slow log: valid until the window is flushed. */
+struct window_last {
+    const struct conn *conn;
+    struct slice name, item;
+};
+
 struct window {
     uint64_t pushed, looked, probed, finished; /* runs that have taken the step, since it was empty */
     uint64_t items_pushed, items_probed, items_finished; /* items of the runs that have */
     uint64_t hot_hash;                         /* of the name that was looked up last; 0: none */
-    const struct window_run *last;             /* the one finished last */
+    struct window_last last[WINDOW_KINDS];
     uint64_t started_ns;                       /* when the first of `since` was taken in (timing.h) */
     uint64_t since[WINDOW_KINDS];              /* commands of each kind taken in since the last flush */
     enum window_kind last_kind;

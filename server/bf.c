@@ -289,7 +289,8 @@ static void reply_refused(struct bf_call *call, enum bloom_add result, const str
     }
 }
 
-/* As bloom_batch_add_all(), with events. */
+/* As bloom_batch_add_all(), one by one: with events; or behind one that was refused, as the others that are not there
+ * will be: the batch is then tested once, not again for each of them. */
 static size_t add_all_noted(struct bf_call *call, struct bloom_batch *batch, size_t from, size_t n,
                             struct bloom_filter *filter, struct errbuf *err, uint32_t *added, enum bloom_add *refused)
 {
@@ -314,7 +315,7 @@ size_t bf_add_batch(struct bf_call *call, struct bloom_filter *filter, struct bl
     uint32_t added;
     size_t end;
 
-    if (__builtin_expect(notify_wants(call->server->notify, NOTIFY_MODULE), false))
+    if (__builtin_expect(from > 0 || notify_wants(call->server->notify, NOTIFY_MODULE), false))
         end = add_all_noted(call, batch, from, n, filter, &err, &added, &refused);
     else
         end = bloom_batch_add_all(batch, from, filter, journal_of(call, &space), &err, &added, &refused);

@@ -212,6 +212,13 @@ static bool send_some(struct conn *conn)
     return true;
 }
 
+/* Whether the replies may leave: what they promise is on disk. `wrote` is looked at because a connection may become
+ * writable once more in the iteration in which it has written, before that has its ticket. */
+static bool may_send(const struct conn *conn)
+{
+    return !(conn->waits & CONN_WAITS_DURABLE) && !conn->wrote;
+}
+
 void conn_flush(struct conn *conn)
 {
     if (conn->closing)
@@ -224,7 +231,7 @@ void conn_flush(struct conn *conn)
         conn_close(conn);
         return;
     }
-    if (!(conn->waits & CONN_WAITS_DURABLE) && !send_some(conn)) {
+    if (may_send(conn) && !send_some(conn)) {
         conn_close(conn);
         return;
     }

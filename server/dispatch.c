@@ -197,12 +197,26 @@ void dispatch_count_error(struct conn *conn, const struct buf *replies, size_t b
     errorstats_count(&conn->worker->timing.errors, buf_head(replies) + before + 1, buf_len(replies) - before - 1);
 }
 
+static void end_slices(struct conn *conn)
+{
+    conn->slice = (struct command_slice){0};
+    conn->slice_of = NULL;
+}
+
 /* Moves the reply of a command that ran in slices to the others, without copying it if there are none. */
 static void take_sliced_reply(struct conn *conn)
 {
     conn_append_reply(conn, &conn->slice_out);
-    conn->slice = (struct command_slice){0};
-    conn->slice_of = NULL;
+    end_slices(conn);
+}
+
+/* Answers a command that cannot go on with an error only; the next one of the connection is another command. */
+static void give_up(struct conn *conn, const struct command *command, const char *text)
+{
+    buf_truncate(&conn->slice_out, 0);
+    end_slices(conn);
+    conn->later_ns = 0;
+    reject(conn, command, text);
 }
 
 /* What has begun in slices goes on so, also if slices have become longer than the command. */
@@ -415,7 +429,7 @@ static enum dispatch_result dispatch_row(struct conn *conn, const struct resp_co
         conn->modes = 0;
     }
     if (!reserve_room(conn, cmd, command)) {
-        reject(conn, command, "OOM out of memory for the log");
+        give_up(conn, command, "OOM out of memory for the log");
         return DISPATCH_DONE;
     }
     return run(conn, cmd, command) ? DISPATCH_LATER : DISPATCH_DONE;

@@ -44,7 +44,7 @@ function(bloomery_e2e_test name)
     BLOOMERY_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/tests/golden"
     BLOOMERY_DOCS_DIR="${PROJECT_SOURCE_DIR}/docs"
     BLOOMERY_CONF_FILE="${PROJECT_SOURCE_DIR}/conf/bloomery.conf"
-    BLOOMERY_SHARED_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/../shared/golden"
+    BLOOMERY_SHARED_GOLDEN_DIR="${BLOOMERY_SHARED_GOLDEN_DIR}"
     BLOOMERY_TOOL_PATH="$<$<TARGET_EXISTS:bloomery>:$<TARGET_FILE:bloomery>>"
     BLOOMERY_VERSION="${PROJECT_VERSION}")
   target_link_libraries(${name} PRIVATE e2e_support m)

@@ -15,7 +15,7 @@ function(bloomery_unit_test name)
   bloomery_target(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support)
   target_compile_definitions(${name} PRIVATE
-    BLOOMERY_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/tests/golden" BLOOMERY_SHARED_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/../shared/golden")
+    BLOOMERY_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/tests/golden" BLOOMERY_SHARED_GOLDEN_DIR="${BLOOMERY_SHARED_GOLDEN_DIR}")
   target_link_libraries(${name} PRIVATE ${t_LIBRARIES} PkgConfig::CRITERION Threads::Threads m)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS ${t_LABEL} TIMEOUT 600)

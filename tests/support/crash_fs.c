@@ -7,15 +7,15 @@
 #include "fault_fs.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_NAMES  2048
-#define MAX_FDS    64
+#include "crash_names.h"
+
+#define MAX_FDS     64
 #define MAX_CHANGES 4096
-#define SECTOR     512
-#define PAGE       4096
+#define SECTOR      512
+#define PAGE        4096
 
 struct bytes {
     unsigned char *ptr;
@@ -31,32 +31,6 @@ struct inode {
     size_t dirty_from, dirty_to;
 };
 
-struct name {
-    int dir; /* inode */
-    char *text;
-    int inode;
-};
-
-struct names {
-    struct name at[MAX_NAMES];
-    size_t count;
-};
-
-/* A place for a name; `text` NULL: none. */
-struct place {
-    int dir;
-    char *text;
-};
-
-/* Sets `to` to an inode (a new name, a link), removes `from` (unlink, rmdir), or both (a rename). */
-struct change {
-    struct place from;
-    struct place to;
-    int inode;
-};
-
-#define ROOT 0 /* the inode of the working directory */
-
 struct crash_fs {
     struct fsops ops;
     struct names now;
@@ -70,145 +44,28 @@ struct crash_fs {
     size_t nchanges;
 };
 
-static void demand(bool ok, const char *what)
-{
-    if (ok)
-        return;
-    fprintf(stderr, "crash_fs: %s\n", what);
-    abort();
-}
-
-static char *copy_text(const char *text)
-{
-    char *copy = text ? strdup(text) : NULL;
-
-    demand(!text || copy, "out of memory");
-    return copy;
-}
-
 static void copy_bytes(struct bytes *to, const struct bytes *from)
 {
     unsigned char *ptr = malloc(from->len + 1);
 
-    demand(ptr != NULL, "out of memory");
+    crash_demand(ptr != NULL, "out of memory");
     if (from->len > 0)
         memcpy(ptr, from->ptr, from->len);
     free(to->ptr);
     *to = (struct bytes){ptr, from->len};
 }
 
-/* ---- names --------------------------------------------------------------------------------------------------------- */
-
-static struct name *find_in(const struct names *names, int dir, const char *text)
-{
-    for (size_t i = 0; i < names->count; i++) {
-        if (names->at[i].dir == dir && strcmp(names->at[i].text, text) == 0)
-            return (struct name *)&names->at[i];
-    }
-    return NULL;
-}
-
-/* The directory and the last part of a path. False when a directory on the way does not exist. The text is to be freed.
- * Of "..", which is used to sync the parent of the data directory, there is only "x/..": the working directory. */
-static bool resolve(const struct names *names, const char *path, struct place *out)
-{
-    char *copy = copy_text(path);
-    int dir = ROOT;
-    char *part = copy;
-
-    for (char *slash; (slash = strchr(part, '/')); part = slash + 1) {
-        *slash = '\0';
-        const struct name *name = find_in(names, dir, part);
-        if (!name) {
-            free(copy);
-            return false;
-        }
-        dir = name->inode;
-    }
-    *out = (struct place){dir, copy_text(part)};
-    free(copy);
-    return true;
-}
-
-static struct name *find(const struct names *names, const char *path)
-{
-    struct place place;
-
-    if (!resolve(names, path, &place))
-        return NULL;
-    struct name *name = find_in(names, place.dir, place.text);
-    free(place.text);
-    return name;
-}
-
-static bool has_dir(const struct names *names, const char *path)
-{
-    struct place place;
-    bool has = resolve(names, path, &place);
-
-    if (has)
-        free(place.text);
-    return has;
-}
-
-static bool has_children(const struct names *names, int dir)
-{
-    for (size_t i = 0; i < names->count; i++) {
-        if (names->at[i].dir == dir)
-            return true;
-    }
-    return false;
-}
-
-static void remove_name(struct names *names, struct name *name)
-{
-    char *freed = name->text;
-
-    *name = names->at[--names->count];
-    free(freed);
-}
-
-static void set_name(struct names *names, int dir, const char *text, int inode)
-{
-    struct name *name = find_in(names, dir, text);
-
-    if (!name) {
-        demand(names->count < MAX_NAMES, "too many names");
-        name = &names->at[names->count++];
-        *name = (struct name){.dir = dir, .text = copy_text(text)};
-    }
-    name->inode = inode;
-}
-
-/* A change that cannot be, because another one it builds on is not on disk, is not. A name may be on disk before that of
- * its directory is: nobody sees it until then. */
-static void apply(struct names *names, const struct change *change)
-{
-    if (change->from.text) {
-        struct name *from = find_in(names, change->from.dir, change->from.text);
-        if (!from || from->inode != change->inode)
-            return;
-        remove_name(names, from);
-    }
-    if (change->to.text)
-        set_name(names, change->to.dir, change->to.text, change->inode);
-}
+/* ---- inodes and names --------------------------------------------------------------------------------------------------------- */
 
 static void do_change(struct crash_fs *fs, const char *from, const char *to, int inode)
 {
     struct change *change = &fs->changes[fs->nchanges++];
 
-    demand(fs->nchanges < MAX_CHANGES, "too many changes without a sync");
+    crash_demand(fs->nchanges < MAX_CHANGES, "too many changes without a sync");
     *change = (struct change){.inode = inode};
-    demand(!from || resolve(&fs->now, from, &change->from), "a change without a directory");
-    demand(!to || resolve(&fs->now, to, &change->to), "a change without a directory");
-    apply(&fs->now, change);
-}
-
-static void free_change(struct change *change)
-{
-    free(change->from.text);
-    free(change->to.text);
+    crash_demand(!from || names_resolve(&fs->now, from, &change->from), "a change without a directory");
+    crash_demand(!to || names_resolve(&fs->now, to, &change->to), "a change without a directory");
+    names_apply(&fs->now, change);
 }
 
 /* Frees the inodes that nobody can reach any more. */
@@ -216,8 +73,8 @@ static void collect(struct crash_fs *fs)
 {
     char *reached = calloc((size_t)fs->ninodes + 1, 1);
 
-    demand(reached != NULL, "out of memory");
-    reached[ROOT] = 1;
+    crash_demand(reached != NULL, "out of memory");
+    reached[CRASH_ROOT] = 1;
     for (size_t i = 0; i < fs->now.count; i++)
         reached[fs->now.at[i].inode] = reached[fs->now.at[i].dir] = 1;
     for (size_t i = 0; i < fs->disk.count; i++)
@@ -225,7 +82,7 @@ static void collect(struct crash_fs *fs)
     for (size_t i = 0; i < fs->nchanges; i++)
         reached[fs->changes[i].inode] = reached[fs->changes[i].from.dir] = reached[fs->changes[i].to.dir] = 1;
     for (int i = 0; i < MAX_FDS; i++)
-        reached[fs->fds[i] >= 0 ? fs->fds[i] : ROOT] = 1;
+        reached[fs->fds[i] >= 0 ? fs->fds[i] : CRASH_ROOT] = 1;
     fs->nfree = 0;
     for (int i = 0; i < fs->ninodes; i++) {
         if (reached[i])
@@ -247,7 +104,7 @@ static int new_inode(struct crash_fs *fs, bool directory)
         if (fs->nfree <= fs->ninodes / 2) { /* so that collecting pays */
             int more = fs->ninodes + 64;
             fs->inodes = realloc(fs->inodes, (size_t)(fs->ninodes + more) * sizeof(*fs->inodes));
-            demand(fs->inodes != NULL, "out of memory");
+            crash_demand(fs->inodes != NULL, "out of memory");
             memset(fs->inodes + fs->ninodes, 0, (size_t)more * sizeof(*fs->inodes));
             fs->ninodes += more;
             fs->nfree += more;
@@ -271,7 +128,7 @@ static bool is_parent(const char *path)
 
 static struct inode *by_fd(struct crash_fs *fs, int fd)
 {
-    demand(fd >= 0 && fd < MAX_FDS && fs->fds[fd] >= 0, "a descriptor that is not open");
+    crash_demand(fd >= 0 && fd < MAX_FDS && fs->fds[fd] >= 0, "a descriptor that is not open");
     return &fs->inodes[fs->fds[fd]];
 }
 
@@ -281,7 +138,7 @@ static int take_fd(struct crash_fs *fs, int inode)
 
     while (fd < MAX_FDS && fs->fds[fd] >= 0)
         fd++;
-    demand(fd < MAX_FDS, "too many open files");
+    crash_demand(fd < MAX_FDS, "too many open files");
     fs->fds[fd] = inode;
     return fd;
 }
@@ -290,7 +147,7 @@ static void resize(struct bytes *bytes, size_t len)
 {
     unsigned char *ptr = realloc(bytes->ptr, len + 1);
 
-    demand(ptr != NULL, "out of memory");
+    crash_demand(ptr != NULL, "out of memory");
     if (len > bytes->len)
         memset(ptr + bytes->len, 0, len - bytes->len);
     *bytes = (struct bytes){ptr, len};
@@ -329,9 +186,9 @@ static void settle(struct inode *inode)
 static int crash_open(void *ctx, const char *path, unsigned flags, int *fd_out)
 {
     struct crash_fs *fs = ctx;
-    struct name *name = find(&fs->now, path);
+    struct name *name = names_find(&fs->now, path);
 
-    if (!name && (!(flags & FS_CREATE) || !has_dir(&fs->now, path)))
+    if (!name && (!(flags & FS_CREATE) || !names_has_dir(&fs->now, path)))
         return -ENOENT;
     if (name && (flags & FS_EXCLUSIVE))
         return -EEXIST;
@@ -339,7 +196,7 @@ static int crash_open(void *ctx, const char *path, unsigned flags, int *fd_out)
         return -EISDIR;
     if (!name) {
         do_change(fs, NULL, path, new_inode(fs, false));
-        name = find(&fs->now, path);
+        name = names_find(&fs->now, path);
     }
     if (flags & FS_TRUNCATE)
         set_size(&fs->inodes[name->inode], 0);
@@ -409,7 +266,7 @@ static int crash_sync(void *ctx, int fd)
 static int crash_stat(void *ctx, const char *path, struct fs_stat *stat_out)
 {
     struct crash_fs *fs = ctx;
-    const struct name *name = find(&fs->now, path);
+    const struct name *name = names_find(&fs->now, path);
 
     if (!name)
         return -ENOENT;
@@ -422,9 +279,9 @@ static int crash_mkdir(void *ctx, const char *path)
 {
     struct crash_fs *fs = ctx;
 
-    if (find(&fs->now, path))
+    if (names_find(&fs->now, path))
         return -EEXIST;
-    if (!has_dir(&fs->now, path))
+    if (!names_has_dir(&fs->now, path))
         return -ENOENT;
     do_change(fs, NULL, path, new_inode(fs, true));
     return 0;
@@ -433,11 +290,11 @@ static int crash_mkdir(void *ctx, const char *path)
 static int crash_rmdir(void *ctx, const char *path)
 {
     struct crash_fs *fs = ctx;
-    const struct name *name = find(&fs->now, path);
+    const struct name *name = names_find(&fs->now, path);
 
     if (!name)
         return -ENOENT;
-    if (has_children(&fs->now, name->inode))
+    if (names_has_children(&fs->now, name->inode))
         return -ENOTEMPTY;
     do_change(fs, path, NULL, name->inode);
     return 0;
@@ -446,7 +303,7 @@ static int crash_rmdir(void *ctx, const char *path)
 static int crash_unlink(void *ctx, const char *path)
 {
     struct crash_fs *fs = ctx;
-    const struct name *name = find(&fs->now, path);
+    const struct name *name = names_find(&fs->now, path);
 
     if (!name)
         return -ENOENT;
@@ -457,9 +314,9 @@ static int crash_unlink(void *ctx, const char *path)
 static int crash_rename(void *ctx, const char *from, const char *to)
 {
     struct crash_fs *fs = ctx;
-    const struct name *name = find(&fs->now, from);
+    const struct name *name = names_find(&fs->now, from);
 
-    if (!name || !has_dir(&fs->now, to))
+    if (!name || !names_has_dir(&fs->now, to))
         return -ENOENT;
     do_change(fs, from, to, name->inode);
     return 0;
@@ -468,11 +325,11 @@ static int crash_rename(void *ctx, const char *from, const char *to)
 static int crash_link(void *ctx, const char *from, const char *to)
 {
     struct crash_fs *fs = ctx;
-    const struct name *name = find(&fs->now, from);
+    const struct name *name = names_find(&fs->now, from);
 
-    if (!name || !has_dir(&fs->now, to))
+    if (!name || !names_has_dir(&fs->now, to))
         return -ENOENT;
-    if (find(&fs->now, to))
+    if (names_find(&fs->now, to))
         return -EEXIST;
     do_change(fs, NULL, to, name->inode);
     return 0;
@@ -481,8 +338,8 @@ static int crash_link(void *ctx, const char *from, const char *to)
 static int crash_list(void *ctx, const char *path, fs_visit_fn *visit, void *visit_ctx)
 {
     struct crash_fs *fs = ctx;
-    const struct name *dir = find(&fs->now, path);
-    char *names[MAX_NAMES];
+    const struct name *dir = names_find(&fs->now, path);
+    char *names[CRASH_MAX_NAMES];
     size_t count = 0;
     int rc = 0;
 
@@ -492,7 +349,7 @@ static int crash_list(void *ctx, const char *path, fs_visit_fn *visit, void *vis
         return -ENOTDIR;
     for (size_t i = 0; i < fs->now.count; i++) {
         if (fs->now.at[i].dir == dir->inode)
-            names[count++] = copy_text(fs->now.at[i].text);
+            names[count++] = crash_copy_text(fs->now.at[i].text);
     }
     for (size_t i = 0; i < count; i++) {
         rc = rc == 0 ? visit(visit_ctx, names[i]) : rc;
@@ -504,8 +361,8 @@ static int crash_list(void *ctx, const char *path, fs_visit_fn *visit, void *vis
 static int crash_sync_dir(void *ctx, const char *path)
 {
     struct crash_fs *fs = ctx;
-    const struct name *name = is_parent(path) ? NULL : find(&fs->now, path);
-    int dir = name ? name->inode : ROOT;
+    const struct name *name = is_parent(path) ? NULL : names_find(&fs->now, path);
+    int dir = name ? name->inode : CRASH_ROOT;
     size_t kept = 0;
 
     if (!name && !is_parent(path))
@@ -514,8 +371,8 @@ static int crash_sync_dir(void *ctx, const char *path)
         struct change change = fs->changes[i];
 
         if ((change.from.text && change.from.dir == dir) || (change.to.text && change.to.dir == dir)) {
-            apply(&fs->disk, &change);
-            free_change(&change);
+            names_apply(&fs->disk, &change);
+            change_deinit(&change);
         } else {
             fs->changes[kept++] = change;
         }
@@ -530,8 +387,8 @@ static int crash_sync_all(void *ctx, int fd)
 
     by_fd(fs, fd);
     for (size_t i = 0; i < fs->nchanges; i++) {
-        apply(&fs->disk, &fs->changes[i]);
-        free_change(&fs->changes[i]);
+        names_apply(&fs->disk, &fs->changes[i]);
+        change_deinit(&fs->changes[i]);
     }
     fs->nchanges = 0;
     for (int i = 0; i < fs->ninodes; i++) {
@@ -559,7 +416,7 @@ struct crash_fs *crash_fs_create(void)
 {
     struct crash_fs *fs = calloc(1, sizeof(*fs));
 
-    demand(fs != NULL, "out of memory");
+    crash_demand(fs != NULL, "out of memory");
     fs->lock_fd = -1;
     new_inode(fs, true);
     for (int i = 0; i < MAX_FDS; i++)
@@ -596,7 +453,7 @@ void crash_fs_destroy(struct crash_fs *fs)
     for (size_t i = 0; i < fs->disk.count; i++)
         free(fs->disk.at[i].text);
     for (size_t i = 0; i < fs->nchanges; i++)
-        free_change(&fs->changes[i]);
+        change_deinit(&fs->changes[i]);
     for (int i = 0; i < fs->ninodes; i++) {
         free(fs->inodes[i].now.ptr);
         free(fs->inodes[i].disk.ptr);
@@ -655,16 +512,16 @@ struct crash_fs *crash_fs_after(const struct crash_fs *fs, enum crash_mode mode,
     bool data = mode == CRASH_KEEP_ALL || mode == CRASH_DATA_ONLY;
 
     for (size_t i = 0; i < fs->disk.count; i++)
-        set_name(&after->disk, fs->disk.at[i].dir, fs->disk.at[i].text, fs->disk.at[i].inode);
+        names_set(&after->disk, fs->disk.at[i].dir, fs->disk.at[i].text, fs->disk.at[i].inode);
     for (size_t i = 0; i < fs->nchanges; i++) {
         if (names || (mode == CRASH_RANDOM && next_random(&seed) % 2))
-            apply(&after->disk, &fs->changes[i]);
+            names_apply(&after->disk, &fs->changes[i]);
     }
     for (size_t i = 0; i < after->disk.count; i++)
-        set_name(&after->now, after->disk.at[i].dir, after->disk.at[i].text, after->disk.at[i].inode);
+        names_set(&after->now, after->disk.at[i].dir, after->disk.at[i].text, after->disk.at[i].inode);
     free(after->inodes);
     after->inodes = calloc((size_t)fs->ninodes, sizeof(*after->inodes));
-    demand(after->inodes != NULL, "out of memory");
+    crash_demand(after->inodes != NULL, "out of memory");
     after->ninodes = fs->ninodes;
     after->nfree = 0;
     for (int i = 0; i < fs->ninodes; i++) {

@@ -62,6 +62,20 @@ static size_t find_witness(const struct bytes *file, size_t at, const struct seg
     }
 }
 
+/* Behind damage at `*at` that is accepted: the next frame that is valid, or the end of the file. */
+static void find_next(struct log_reader *r, struct segment *segment, const struct bytes *file, size_t *at)
+{
+    struct log_frame frame;
+    size_t n;
+
+    segment->gaps = true;
+    *at = log_frame_find(file->ptr, file->len, *at + 1, segment->salt, r->expected, &frame, &n);
+    if (*at < file->len)
+        r->expected = frame.sequence;
+    else
+        r->expected = segment->sealed < segment->limit ? segment->sealed + 1 : segment->limit;
+}
+
 /* An invalid frame at `*at`. Moves on to where reading goes on, the end of the file in most cases. */
 static int pass_over(struct log_reader *r, struct segment *segment, const struct bytes *file, size_t *at,
                      struct errbuf *err)
@@ -69,16 +83,15 @@ static int pass_over(struct log_reader *r, struct segment *segment, const struct
     size_t witness = find_witness(file, *at, segment, r->expected);
     size_t used = log_used_bytes(file);
 
-    if (witness < file->len) {
-        struct log_frame frame;
-        size_t n;
-
-        errbuf_set(err, "frame %" PRIu64 " at byte %zu is not valid, and one at byte %zu says that it had been written",
-                   r->expected, *at, witness);
+    if (witness < file->len || r->expected <= segment->sealed) {
+        if (witness < file->len)
+            errbuf_set(err, "frame %" PRIu64 " at byte %zu is not valid, and one at byte %zu says that it had been written",
+                       r->expected, *at, witness);
+        else
+            errbuf_set(err, "frame %" PRIu64 " at byte %zu is not valid, and its header says that it had been written",
+                       r->expected, *at);
         int rc = log_found_damage(r, segment, err);
-        segment->gaps = true;
-        *at = log_frame_find(file->ptr, file->len, *at + 1, segment->salt, r->expected, &frame, &n);
-        r->expected = frame.sequence;
+        find_next(r, segment, file, at);
         return rc;
     }
     if (used > *at && segment->limit == UINT64_MAX) {

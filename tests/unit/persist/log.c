@@ -268,9 +268,14 @@ Test(log, a_segment_that_was_made_as_a_whole_is_whole)
     read_log(false, &read);
     cr_assert_eq(read.status, LOG_DAMAGED);
     cr_assert(strstr(read.err.text, "its header says that it had been written") != NULL, "%s", read.err.text);
+
+    /* Whoever accepts the loss loses this frame and no other, here too. */
     read_log(true, &read);
     cr_assert_eq(read.status, 0, "%s", read.err.text);
     cr_assert_eq(read.summary.next_sequence, 14u);
+    cr_assert_eq(read.summary.damages, 1u);
+    cr_assert_eq(read.summary.frames, 12u);
+    cr_assert_eq(read.summary.torn_bytes, 0u);
 }
 
 /* A file that is no segment is reported and left alone; a segment under another's name is damage. */

@@ -155,7 +155,8 @@ static bool keep_rest(struct conn *conn, const char *rest, size_t len)
     } else {
         if (!grow_input(conn, len))
             return false;
-        memmove(conn->in, rest, len); /* from within the buffer, or from the arena */
+        if (rest != conn->in) /* as between two slices of a command of megabytes */
+            memmove(conn->in, rest, len); /* from within the buffer, or from the arena */
         conn->in_len = len;
         shrink_input(conn);
     }

@@ -141,19 +141,40 @@ enum bloom_add bloom_batch_add(struct bloom_batch *batch, size_t i, struct bloom
     return bloom_filter_add_absent(filter, hash_of(batch, i), newest, bit, journal, err);
 }
 
-/* The bits of all items, and those that are in the filter. */
-static uint32_t locate(const struct bloom_batch *batch, const struct bloom_layer *newest,
-                       uint64_t bit[BLOOM_BATCH][BLOOM_PROBE_BITS])
+/* Of each item those bits in the newest layer that are not set. As bits stay set, these decide and are to be set by an add;
+ * the others, half of them in a full layer, need no locked instruction. */
+struct missing {
+    uint64_t bit[BLOOM_BATCH][BLOOM_PROBE_BITS];
+    uint8_t n[BLOOM_BATCH];
+};
+
+static unsigned keep_missing(const struct bloom_layer *layer, uint64_t bit[BLOOM_PROBE_BITS])
+{
+    const _Atomic uint64_t *words = bloom_layer_words(layer);
+    unsigned n = 0;
+
+    for (unsigned i = 0, k = layer->geometry->k; i < k; i++) {
+        uint64_t b = bit[i];
+        bit[n] = b;
+        n += !(atomic_load_explicit(&words[b >> 6], memory_order_relaxed) >> (b & 63) & 1);
+    }
+    return n;
+}
+
+/* Those items that are in the filter. Of the others, what they miss. */
+static uint32_t locate(const struct bloom_batch *batch, const struct bloom_layer *newest, struct missing *missing)
 {
     const struct bloom_layer *layer = newest;
     uint32_t all = all_of(batch), present = 0;
 
     if (bloom_vector_fits(newest->geometry)) {
-        present = bloom_vector_locate(bloom_layer_words(newest), newest->geometry, batch->h1, batch->h2, batch->n, bit);
+        present = bloom_vector_locate(bloom_layer_words(newest), newest->geometry, batch->h1, batch->h2, batch->n,
+                                      missing->bit, missing->n);
     } else {
         for (size_t i = 0; i < batch->n; i++) {
-            bloom_layer_bits(newest, hash_of(batch, i), bit[i]);
-            present |= (uint32_t)bloom_layer_test_bits(newest, bit[i]) << i;
+            bloom_layer_bits(newest, hash_of(batch, i), missing->bit[i]);
+            missing->n[i] = (uint8_t)keep_missing(newest, missing->bit[i]);
+            present |= (uint32_t)(missing->n[i] == 0) << i;
         }
     }
     while (present != all && (layer = bloom_layer_older(layer)))
@@ -163,17 +184,27 @@ static uint32_t locate(const struct bloom_batch *batch, const struct bloom_layer
 
 /* One item to a filter that has no twin, if `newest` still is the newest layer and has a place; BLOOM_FULL otherwise. */
 static inline enum bloom_add add_quickly(struct bloom_pool *pool, struct bloom_filter *filter,
-                                         struct bloom_layer *newest, struct bloom_hash hash, const uint64_t *bit,
-                                         const struct bloom_journal *journal)
+                                         struct bloom_layer *newest, struct bloom_hash hash,
+                                         const struct missing *missing, size_t i, const struct bloom_journal *journal)
 {
     struct bloom_stripe *stripe = bloom_pool_stripe(pool, filter, hash);
     enum bloom_add answer = BLOOM_FULL;
 
     bloom_stripe_lock(stripe);
     if (bloom_filter_newest(filter) == newest)
-        answer = bloom_layer_add(newest, hash, bit, journal);
+        answer = bloom_layer_add(newest, hash, missing->bit[i], missing->n[i], journal);
     bloom_stripe_unlock(stripe);
     return answer;
+}
+
+/* The rare way of add_quickly()'s items: with all of their bits. */
+static enum bloom_add add_slowly(struct bloom_filter *filter, struct bloom_layer *newest, struct bloom_hash hash,
+                                 const struct bloom_journal *journal, struct errbuf *err)
+{
+    uint64_t bit[BLOOM_PROBE_BITS];
+
+    bloom_layer_bits(newest, hash, bit);
+    return bloom_filter_add_absent(filter, hash, newest, bit, journal, err);
 }
 
 /* All bits are derived before the first lock is taken: a locked instruction lets nothing that follows begin. */
@@ -184,8 +215,8 @@ size_t bloom_batch_add_all(const struct bloom_batch *batch, size_t from, struct 
     struct bloom_pool *pool = bloom_filter_class(filter)->pool;
     struct bloom_layer *newest = bloom_filter_newest(filter);
     bool twins = bloom_pool_twin(pool, filter) != NULL;
-    uint64_t bit[BLOOM_BATCH][BLOOM_PROBE_BITS];
-    uint32_t absent = all_of(batch) & ~locate(batch, newest, bit) & ~(uint32_t)((UINT64_C(1) << from) - 1);
+    struct missing missing;
+    uint32_t absent = all_of(batch) & ~locate(batch, newest, &missing) & ~(uint32_t)((UINT64_C(1) << from) - 1);
 
     CHECK(from <= batch->n);
     *added_out = 0;
@@ -194,9 +225,9 @@ size_t bloom_batch_add_all(const struct bloom_batch *batch, size_t from, struct 
         enum bloom_add answer = BLOOM_FULL;
 
         if (__builtin_expect(!twins, 1))
-            answer = add_quickly(pool, filter, newest, hash_of(batch, i), bit[i], journal);
+            answer = add_quickly(pool, filter, newest, hash_of(batch, i), &missing, i, journal);
         if (answer == BLOOM_FULL)
-            answer = bloom_filter_add_absent(filter, hash_of(batch, i), newest, bit[i], journal, err);
+            answer = add_slowly(filter, newest, hash_of(batch, i), journal, err);
         if (answer > BLOOM_ADDED) {
             *refused_out = answer;
             return i;

@@ -343,7 +343,7 @@ enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom
             bit = own_bit;
             layer = newest;
         }
-        answer = bloom_layer_add(newest, hash, bit, journal);
+        answer = bloom_layer_add(newest, hash, bit, newest->geometry->k, journal);
         if (__builtin_expect(twin != NULL, 0) && answer == BLOOM_ADDED)
             bloom_twins_pass_on(twin, filter, hash, journal);
         bloom_locks_give(&locks);
@@ -367,7 +367,7 @@ enum bloom_add bloom_filter_add_journaled(struct bloom_filter *filter, struct bl
     uint64_t bit[BLOOM_PROBE_BITS];
 
     bloom_layer_bits(newest, hash, bit);
-    if (bloom_layer_test_bits(newest, bit) || bloom_layer_test_below(newest, hash))
+    if (bloom_layer_test_bits(newest, bit, newest->geometry->k) || bloom_layer_test_below(newest, hash))
         return BLOOM_PRESENT;
     return bloom_filter_add_absent(filter, hash, newest, bit, journal, err);
 }

@@ -96,14 +96,14 @@ static inline void bloom_layer_bits(const struct bloom_layer *layer, struct bloo
         bit[i] = bloom_walk_next(&walk);
 }
 
-/* All bits are tested, with one AND: which of them is the first to be missing is random, and a branch on it would be
- * mispredicted at a higher price than that of a few more loads. */
-static inline bool bloom_layer_test_bits(const struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS])
+/* Whether the n bits are set. All are tested, with one AND: which of them is the first to be missing is random, and a
+ * branch on it would be mispredicted at a higher price than that of a few more loads. */
+static inline bool bloom_layer_test_bits(const struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS], unsigned n)
 {
     const _Atomic uint64_t *words = bloom_layer_words(layer);
     uint64_t all = 1;
 
-    for (unsigned i = 0, k = layer->geometry->k; i < k; i++)
+    for (unsigned i = 0; i < n; i++)
         all &= atomic_load_explicit(&words[bit[i] >> 6], memory_order_relaxed) >> (bit[i] & 63);
     return all;
 }
@@ -123,12 +123,13 @@ static inline bool bloom_layer_test(const struct bloom_layer *layer, struct bloo
 }
 
 /* Sequentially consistent, so that a flag which the caller reads afterwards (has a snapshot passed here?) is read after
- * the bits are there for everybody. */
-static inline void bloom_layer_set_bits(struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS])
+ * the bits are there for everybody: these, and those that the caller has found set before, as a bit that one
+ * processor has seen is there for all. That takes at least one bit. */
+static inline void bloom_layer_set_bits(struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS], unsigned n)
 {
     _Atomic uint64_t *words = bloom_layer_words(layer);
 
-    for (unsigned i = 0, k = layer->geometry->k; i < k; i++)
+    for (unsigned i = 0; i < n; i++)
         atomic_fetch_or_explicit(&words[bit[i] >> 6], UINT64_C(1) << (bit[i] & 63), memory_order_seq_cst);
 }
 
@@ -155,20 +156,22 @@ static inline bool bloom_layer_test_below(const struct bloom_layer *layer, struc
     return false;
 }
 
-/* Adds an item to the newest layer, where its bits are these, under the item's stripe. BLOOM_FULL: there is no place. */
+/* Adds an item to the newest layer, under the item's stripe. Its n bits there: all k, or those that were missing at some
+ * time before, as bits stay set; at least one. BLOOM_FULL: there is no place. */
 static inline enum bloom_add bloom_layer_add(struct bloom_layer *newest, struct bloom_hash hash,
-                                             const uint64_t bit[BLOOM_PROBE_BITS], const struct bloom_journal *journal)
+                                             const uint64_t bit[BLOOM_PROBE_BITS], unsigned n,
+                                             const struct bloom_journal *journal)
 {
     uint64_t ordinal;
 
-    if (bloom_layer_test_bits(newest, bit) || bloom_layer_test_below(newest, hash))
+    if (bloom_layer_test_bits(newest, bit, n) || bloom_layer_test_below(newest, hash))
         return BLOOM_PRESENT;
     ordinal = bloom_layer_reserve(newest);
     if (ordinal == 0)
         return BLOOM_FULL;
     if (journal)
         journal->ops->add(journal->ctx, journal->id, hash, newest->geometry->index, ordinal);
-    bloom_layer_set_bits(newest, bit);
+    bloom_layer_set_bits(newest, bit, n);
     return BLOOM_ADDED;
 }
 

@@ -96,7 +96,7 @@ static void add_to_younger(struct bloom_filter *younger, struct bloom_hash hash,
     if (journal)
         journal->ops->add(journal->ctx, journal->id, hash, newest->geometry->index, ordinal);
     bloom_layer_bits(newest, hash, bit);
-    bloom_layer_set_bits(newest, bit);
+    bloom_layer_set_bits(newest, bit, newest->geometry->k);
 }
 
 void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_filter *filter, struct bloom_hash hash,
@@ -127,6 +127,6 @@ void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_
         uint64_t bit[BLOOM_PROBE_BITS];
 
         bloom_layer_bits(newest, hash, bit);
-        bloom_layer_set_bits(newest, bit); /* a note, not an add: the older one is on its way out */
+        bloom_layer_set_bits(newest, bit, newest->geometry->k); /* a note, not an add: the older one is on its way out */
     }
 }

@@ -340,7 +340,7 @@ TARGET void bloom_vector_prefetch(const _Atomic uint64_t *words, const struct bl
 
 TARGET uint32_t bloom_vector_locate(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
                                     const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n,
-                                    uint64_t bit[BLOOM_BATCH][BLOOM_PROBE_BITS])
+                                    uint64_t missing[BLOOM_BATCH][BLOOM_PROBE_BITS], uint8_t nmissing[BLOOM_BATCH])
 {
     const struct modulus modulus = modulus_of(geometry);
     const uint64_t *base = geometry->variant == BLOOM_KA ? h1 : h2, *steps = geometry->variant == BLOOM_KA ? h2 : h1;
@@ -349,17 +349,19 @@ TARGET uint32_t bloom_vector_locate(const _Atomic uint64_t *words, const struct 
     for (size_t i = 0; i < n; i++) {
         const __m512i eight_steps = same(steps[i] * LANES);
         __m512i x = progression(base[i], steps[i]);
-        bool all = true;
+        unsigned left = 0;
 
         for (unsigned j = 0, k = geometry->k; j < k; j += LANES) {
             __mmask8 ours = (__mmask8)(k - j >= LANES ? 0xffu : (1u << (k - j)) - 1);
             __m512i rest = _mm512_maskz_mov_epi64(ours, reduce(x, &modulus));
+            __mmask8 not_set = ours & (__mmask8)~test(words, rest, ours);
 
-            _mm512_storeu_si512((void *)(bit[i] + j), rest);
-            all &= test(words, rest, ours) == ours;
+            _mm512_storeu_si512((void *)(missing[i] + left), _mm512_maskz_compress_epi64(not_set, rest));
+            left += (unsigned)__builtin_popcount(not_set);
             x = _mm512_add_epi64(x, eight_steps);
         }
-        present |= (uint32_t)all << i;
+        nmissing[i] = (uint8_t)left;
+        present |= (uint32_t)(left == 0) << i;
     }
     return present;
 }
@@ -393,9 +395,9 @@ uint32_t bloom_vector_query(const _Atomic uint64_t *words, const struct bloom_ge
 
 uint32_t bloom_vector_locate(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
                              const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n,
-                             uint64_t bit[BLOOM_BATCH][BLOOM_PROBE_BITS])
+                             uint64_t missing[BLOOM_BATCH][BLOOM_PROBE_BITS], uint8_t nmissing[BLOOM_BATCH])
 {
-    (void)words, (void)geometry, (void)h1, (void)h2, (void)n, (void)bit;
+    (void)words, (void)geometry, (void)h1, (void)h2, (void)n, (void)missing, (void)nmissing;
     CHECK(bloom_vector_enabled);
     return 0;
 }

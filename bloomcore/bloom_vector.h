@@ -40,11 +40,11 @@ void bloom_vector_hash(const struct bloom_item *items, size_t n, uint64_t h1[BLO
 uint32_t bloom_vector_query(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
                             const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], uint32_t wanted);
 
-/* The bits of each of n items, as bloom_vector_bits(), and which of the items have all of them. Needs
- * bloom_vector_fits(). */
+/* Of each of n items those bits that the words do not have, in the order of bloom_walk_next(), and how many they are; and
+ * which of the items have all of them. Needs bloom_vector_fits(). */
 uint32_t bloom_vector_locate(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
                              const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n,
-                             uint64_t bit[BLOOM_BATCH][BLOOM_PROBE_BITS]);
+                             uint64_t missing[BLOOM_BATCH][BLOOM_PROBE_BITS], uint8_t nmissing[BLOOM_BATCH]);
 
 /* Prefetches the first `count` (at most k) words of n items into the second-level cache. Needs bloom_vector_fits(). */
 void bloom_vector_prefetch(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,

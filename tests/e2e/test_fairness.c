@@ -170,7 +170,7 @@ DAEMON_TEST(the_daemon, fairness, others_are_served_in_the_middle_of_a_batch)
  * it end. CLIENT PAUSE holds it where it is. */
 DAEMON_TEST(the_daemon, fairness, settings_change_in_the_middle_of_a_batch)
 {
-    enum { ITEMS = 100000, ATTEMPTS = 50 };
+    enum { ITEMS = DAEMON_SANITIZED ? 20000 : 100000, ATTEMPTS = 50 };
     struct text batch = {0};
     redisContext *other = client_open(the_daemon.port);
     struct wire wire;

@@ -1,6 +1,9 @@
 /* Space is written with zeros ahead of the frames, so that a sync of a frame is a write to blocks that the file has
  * already: the file system need not change its own structures for it. The file grows by as much as it has, up to 4 MB at a
- * time, so that a log of little costs little. */
+ * time, so that a log of little costs little. A large frame makes its own space: it takes so long to write and sync that the
+ * change of structures is the smaller part, and zeros would be as much again.
+ *
+ * A frame is put together where it is kept until it is durable, and written from there. */
 #include "log_writer.h"
 
 #include <errno.h>
@@ -16,6 +19,7 @@
 #define FIRST_BYTES           (UINT64_C(64) << 10)
 #define GROWTH_MAX            (UINT64_C(4) << 20)
 #define ZEROS_BYTES           (256u << 10)
+#define LARGE_FRAME           (64u << 10)
 
 struct log_writer {
     const struct fsops *fs;
@@ -39,17 +43,18 @@ struct log_writer {
     uint64_t sequence;     /* of the last frame appended */
     uint64_t synced;
     uint64_t written;
-    struct log_bytes kept; /* the frames after `synced`: a struct kept_head and the payload each */
+    struct log_bytes kept; /* the frames after `synced`, a struct kept_head and the payload each; then the next one */
+    size_t kept_frames;    /* bytes of the frames: the next one is behind them, if it has been begun */
     size_t carried;        /* bytes of `kept` that are of an earlier process, whose segments say this: */
     uint64_t carried_start;
     uint64_t carried_generation;
-    struct log_bytes out;  /* a frame being put together */
     unsigned char *zeros;
 };
 
 struct kept_head {
     uint32_t len;
     bool has_controls;
+    unsigned char room[LOG_FRAME_HEAD_MAX]; /* the frame's head is put right before the payload */
 };
 
 static char *join(const char *dir, const char *name)
@@ -94,7 +99,6 @@ void log_writer_destroy(struct log_writer *w)
     if (w->fd >= 0)
         w->fs->close(w->fs->ctx, w->fd);
     log_bytes_deinit(&w->kept);
-    log_bytes_deinit(&w->out);
     free(w->zeros);
     free(w->log_dir);
     free(w->dir);
@@ -113,7 +117,7 @@ void log_writer_info(const struct log_writer *w, struct log_writer_info *info_ou
         .sequence = w->sequence,
         .synced = w->synced,
         .written = w->written,
-        .kept = w->kept.len,
+        .kept = w->kept_frames,
     };
 }
 
@@ -147,10 +151,13 @@ static int fill_to(struct log_writer *w, uint64_t size)
     return 0;
 }
 
+/* For a frame, before it is written. */
 static int make_room(struct log_writer *w, uint64_t len)
 {
     uint64_t size = w->filled;
 
+    if (len >= LARGE_FRAME)
+        return 0;
     while (size < w->offset + len)
         size += size < GROWTH_MAX ? size : GROWTH_MAX;
     return fill_to(w, size);
@@ -228,22 +235,41 @@ static int begin_segment(struct log_writer *w, struct errbuf *err)
 
 /* ---- frames --------------------------------------------------------------------------------------------------------- */
 
-static int write_frame(struct log_writer *w, const struct log_frame *frame, struct errbuf *err)
+/* The kept frame whose kept_head is at `at`. */
+static int write_frame(struct log_writer *w, size_t at, uint64_t sequence, struct errbuf *err)
 {
-    unsigned char head[LOG_FRAME_HEAD_MAX];
-    size_t head_len = log_frame_head(frame, w->header.salt, head);
+    unsigned char head[LOG_FRAME_HEAD_MAX], *payload = w->kept.ptr + at + sizeof(struct kept_head);
+    struct kept_head kept;
 
-    w->out.len = 0;
-    if (log_bytes_append(&w->out, head, head_len) != 0 || log_bytes_append(&w->out, frame->payload, frame->payload_len) != 0)
-        return fail(w, -ENOMEM, "cannot write", err);
-    int rc = make_room(w, w->out.len);
+    memcpy(&kept, w->kept.ptr + at, sizeof(kept));
+    struct log_frame frame = {
+        .sequence = sequence,
+        .synced = w->synced,
+        .has_controls = kept.has_controls,
+        .payload = payload,
+        .payload_len = kept.len,
+    };
+    size_t head_len = log_frame_head(&frame, w->header.salt, head), len = head_len + kept.len;
+    memcpy(payload - head_len, head, head_len);
+    int rc = make_room(w, len);
     if (rc == 0)
-        rc = fs_write_all(w->fs, w->fd, w->out.ptr, w->out.len, w->offset);
+        rc = fs_write_all(w->fs, w->fd, payload - head_len, len, w->offset);
     if (rc != 0)
         return fail(w, rc, "cannot write", err);
-    w->offset += w->out.len;
-    w->written += w->out.len;
+    w->offset += len;
+    w->written += len;
+    if (w->filled < w->offset)
+        w->filled = w->offset;
     return 0;
+}
+
+/* The first `len` bytes of what is kept need not be any more. */
+static void drop_kept(struct log_writer *w, size_t len)
+{
+    if (w->kept.len > len)
+        memmove(w->kept.ptr, w->kept.ptr + len, w->kept.len - len);
+    w->kept.len -= len;
+    w->kept_frames -= len;
 }
 
 int log_writer_sync(struct log_writer *w, struct errbuf *err)
@@ -258,7 +284,7 @@ int log_writer_sync(struct log_writer *w, struct errbuf *err)
     if (rc != 0)
         return fail(w, rc, "cannot sync", err);
     w->synced = w->sequence;
-    w->kept.len = 0;
+    drop_kept(w, w->kept_frames);
     return 0;
 }
 
@@ -271,43 +297,45 @@ static int ready_segment(struct log_writer *w, struct errbuf *err)
     return log_writer_rotate(w, &segment, err);
 }
 
-static int keep(struct log_writer *w, const unsigned char *payload, size_t len, bool has_controls)
+struct log_bytes *log_writer_payload(struct log_writer *w)
 {
-    struct kept_head head = {.len = (uint32_t)len, .has_controls = has_controls};
-
-    if (log_bytes_reserve(&w->kept, sizeof(head) + len) != 0)
-        return -ENOMEM;
-    memcpy(w->kept.ptr + w->kept.len, &head, sizeof(head));
-    if (len)
-        memcpy(w->kept.ptr + w->kept.len + sizeof(head), payload, len);
-    w->kept.len += sizeof(head) + len;
-    w->sequence++;
-    return 0;
+    if (w->kept.len == w->kept_frames) {
+        if (log_bytes_reserve(&w->kept, sizeof(struct kept_head)) != 0)
+            return NULL;
+        w->kept.len += sizeof(struct kept_head);
+    }
+    return &w->kept;
 }
 
-int log_writer_append(struct log_writer *w, const unsigned char *payload, size_t len, bool has_controls,
-                      struct errbuf *err)
+size_t log_writer_payload_len(const struct log_writer *w)
 {
-    CHECK(len <= LOG_PAYLOAD_MAX);
+    return w->kept.len == w->kept_frames ? 0 : w->kept.len - w->kept_frames - sizeof(struct kept_head);
+}
+
+/* The payload becomes a frame, which has a number. */
+static void keep(struct log_writer *w, bool has_controls)
+{
+    struct kept_head head = {.len = (uint32_t)log_writer_payload_len(w), .has_controls = has_controls};
+
+    CHECK(w->kept.len > w->kept_frames && log_writer_payload_len(w) <= LOG_PAYLOAD_MAX);
+    memcpy(w->kept.ptr + w->kept_frames, &head, sizeof(head));
+    w->kept_frames = w->kept.len;
+    w->sequence++;
+}
+
+int log_writer_append(struct log_writer *w, bool has_controls, struct errbuf *err)
+{
     int rc = w->failed ? w->error : 0;
-    if (rc == 0 && w->kept.len && w->kept.len + len > w->keep_bytes)
+
+    if (rc != 0)
+        errbuf_set(err, "%s", strerror(-rc));
+    if (rc == 0 && w->kept_frames && w->kept.len > w->keep_bytes)
         rc = log_writer_sync(w, err);
     if (rc == 0)
         rc = ready_segment(w, err); /* before the frame has a number: a rotation syncs all that have one */
-    if (keep(w, payload, len, has_controls) != 0) {
-        errbuf_set(err, "%s", strerror(ENOMEM));
-        return LOG_NOT_KEPT;
-    }
-    if (rc != 0)
-        return rc;
-    struct log_frame frame = {
-        .sequence = w->sequence,
-        .synced = w->synced,
-        .has_controls = has_controls,
-        .payload = payload,
-        .payload_len = len,
-    };
-    return write_frame(w, &frame, err);
+    size_t at = w->kept_frames;
+    keep(w, has_controls);
+    return rc == 0 ? write_frame(w, at, w->sequence, err) : rc;
 }
 
 int log_writer_rotate(struct log_writer *w, uint64_t *segment_out, struct errbuf *err)
@@ -329,7 +357,7 @@ int log_writer_rotate(struct log_writer *w, uint64_t *segment_out, struct errbuf
 /* ---- frames once more ----------------------------------------------------------------------------------------------- */
 
 /* How many there are in the first `len` bytes of what is kept. */
-static uint64_t kept_frames(const struct log_writer *w, size_t len)
+static uint64_t count_kept(const struct log_writer *w, size_t len)
 {
     uint64_t count = 0;
 
@@ -351,16 +379,8 @@ static int write_kept_frames(struct log_writer *w, size_t len, uint64_t *last_ou
         struct kept_head head;
 
         memcpy(&head, w->kept.ptr + at, sizeof(head));
-        at += sizeof(head);
-        struct log_frame frame = {
-            .sequence = ++sequence,
-            .synced = w->synced,
-            .has_controls = head.has_controls,
-            .payload = w->kept.ptr + at,
-            .payload_len = head.len,
-        };
-        rc = write_frame(w, &frame, err);
-        at += head.len;
+        rc = write_frame(w, at, ++sequence, err);
+        at += sizeof(head) + head.len;
     }
     *last_out = sequence;
     return rc;
@@ -386,9 +406,7 @@ static int write_kept(struct log_writer *w, size_t len, char *draft, char *path,
     if (rc != 0)
         return fail(w, rc, "cannot sync", err);
     w->synced = last;
-    w->kept.len -= len;
-    if (w->kept.len)
-        memmove(w->kept.ptr, w->kept.ptr + len, w->kept.len);
+    drop_kept(w, len);
     return 0;
 }
 
@@ -398,7 +416,7 @@ static int rewrite(struct log_writer *w, size_t len, uint64_t start, uint64_t ge
     int rc = make_log_dir(w);
 
     number_segment(w, start ? start : w->next_segment, generation);
-    w->header.sealed = w->synced + kept_frames(w, len);
+    w->header.sealed = w->synced + count_kept(w, len);
     if (rc != 0)
         return fail(w, rc, "cannot make the directory", err);
     log_segment_name(w->header.number, name);
@@ -434,19 +452,20 @@ int log_writer_repair(struct log_writer *w, struct errbuf *err)
 
     w->failed = false;
     int rc = carried ? rewrite_carried(w, err) : 0;
-    if (rc != 0 || (carried && w->kept.len == 0))
+    if (rc != 0 || (carried && w->kept_frames == 0))
         return rc;
-    return rewrite(w, w->kept.len, w->start, w->generation, err);
+    return rewrite(w, w->kept_frames, w->start, w->generation, err);
 }
 
 int log_writer_carry(struct log_writer *w, const unsigned char *payload, size_t len, bool has_controls, uint64_t start,
                      uint64_t generation)
 {
-    int rc = keep(w, payload, len, has_controls);
+    struct log_bytes *bytes = log_writer_payload(w);
 
-    if (rc != 0)
-        return rc;
-    w->carried = w->kept.len;
+    if (!bytes || log_bytes_append(bytes, payload, len) != 0)
+        return -ENOMEM;
+    keep(w, has_controls);
+    w->carried = w->kept_frames;
     w->carried_start = start;
     w->carried_generation = start ? generation : UINT64_MAX; /* version 1 of the format does not say */
     w->failed = true;

@@ -39,12 +39,14 @@ void log_writer_destroy(struct log_writer *writer); /* syncs nothing; NULL is fi
 int log_writer_carry(struct log_writer *writer, const unsigned char *payload, size_t len, bool has_controls, uint64_t start,
                      uint64_t generation) __attribute__((warn_unused_result));
 
-#define LOG_NOT_KEPT 1
+/* The payload of the next frame, to be put together in place: append to it (log_payload.h), then log_writer_append(). It
+ * stays what it is through other calls, and is at another address after them. NULL: no memory. */
+struct log_bytes *log_writer_payload(struct log_writer *writer) __attribute__((warn_unused_result));
+size_t log_writer_payload_len(const struct log_writer *writer); /* bytes of it so far; at most LOG_PAYLOAD_MAX */
 
-/* Appends a frame. 0: it is in the segment, not yet durable. LOG_NOT_KEPT: there was no memory; nothing was appended. -errno:
- * the log has failed, now or before (log_writer_failed()); the frame is kept and will be in the next segment. */
-int log_writer_append(struct log_writer *writer, const unsigned char *payload, size_t len, bool has_controls,
-                      struct errbuf *err) __attribute__((warn_unused_result));
+/* Appends the frame with this payload; the next one begins. 0: it is in the segment, not yet durable. -errno: the log has
+ * failed, now or before (log_writer_failed()); the frame is kept and will be in the next segment. */
+int log_writer_append(struct log_writer *writer, bool has_controls, struct errbuf *err) __attribute__((warn_unused_result));
 
 /* Makes all frames durable. 0, or -errno: the log has failed. Costs nothing when they are. */
 int log_writer_sync(struct log_writer *writer, struct errbuf *err) __attribute__((warn_unused_result));

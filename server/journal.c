@@ -402,7 +402,6 @@ static void journal_free(struct journal *j)
     log_writer_destroy(j->writer);
     log_bytes_deinit(&j->controls);
     log_bytes_deinit(&j->taken);
-    log_bytes_deinit(&j->payload);
     free(j->dir);
     pthread_cond_destroy(&j->wake);
     pthread_cond_destroy(&j->changed);

@@ -78,8 +78,7 @@ struct journal {
     struct log_bytes taken;      /* control records on their way into a frame */
     uint64_t taken_first;
     uint64_t taken_next;
-    struct log_bytes payload;    /* a frame that could not be appended yet */
-    bool payload_controls;
+    bool payload_controls;       /* the writer's next payload has control records */
     int64_t synced_at_us;
     int64_t usual_sync_us;       /* the less of the last two */
     int64_t gather_until_us;     /* 0: nothing to gather */

@@ -57,7 +57,8 @@ static int take_group(struct journal *j, struct journal_ring *ring, const struct
         items[count] = (struct bloom_replay_item){records[count].hash, records[count].place >> RING_LAYER_BITS};
         count++;
     }
-    int status = log_payload_adds(&j->payload, id, (unsigned)layer, items, count);
+    struct log_bytes *payload = log_writer_payload(j->writer);
+    int status = payload ? log_payload_adds(payload, id, (unsigned)layer, items, count) : -ENOMEM;
     if (status == 0)
         ring_done(ring, count);
     return status;
@@ -65,21 +66,19 @@ static int take_group(struct journal *j, struct journal_ring *ring, const struct
 
 static int append_payload(struct journal *j, struct errbuf *err)
 {
-    if (j->payload.len == 0)
+    if (log_writer_payload_len(j->writer) == 0)
         return 0;
-    int status = log_writer_append(j->writer, j->payload.ptr, j->payload.len, j->payload_controls, err);
-    if (status == LOG_NOT_KEPT)
-        return -ENOMEM;
-    j->payload.len = 0; /* it has it, even if the disk has not */
+    bool controls = j->payload_controls;
     j->payload_controls = false;
-    return status;
+    return log_writer_append(j->writer, controls, err); /* it has it, even if the disk has not */
 }
 
 static int take_controls(struct journal *j, struct errbuf *err)
 {
     if (j->taken.len == 0)
         return 0;
-    if (log_payload_controls(&j->payload, j->taken_first, &j->taken) != 0) {
+    struct log_bytes *payload = log_writer_payload(j->writer);
+    if (!payload || log_payload_controls(payload, j->taken_first, &j->taken) != 0) {
         errbuf_set(err, "%s", strerror(ENOMEM));
         return -ENOMEM;
     }
@@ -100,7 +99,7 @@ static int take_adds(struct journal *j, struct errbuf *err)
                 errbuf_set(err, "%s", strerror(ENOMEM));
                 return -ENOMEM;
             }
-            if (j->payload.len >= FRAME_MAX)
+            if (log_writer_payload_len(j->writer) >= FRAME_MAX)
                 status = append_payload(j, err);
         }
     }
@@ -286,7 +285,7 @@ static bool has_records(struct journal *j)
     pthread_mutex_lock(&j->control_lock);
     bool any = j->controls.len != 0;
     pthread_mutex_unlock(&j->control_lock);
-    return any || j->taken.len || j->payload.len;
+    return any || j->taken.len || log_writer_payload_len(j->writer);
 }
 
 enum due { DUE_NOTHING, DUE_ROUND, DUE_SYNC };

@@ -72,7 +72,7 @@ static void log_state(struct info *info, const struct journal_info *log)
     info_line(info, "aof_current_size:%" PRIu64, log->current_bytes);
     info_line(info, "aof_base_size:%" PRIu64, log->base_bytes);
     info_line(info, "aof_pending_rewrite:0");
-    info_line(info, "aof_buffer_length:%" PRIu64, log->queued * sizeof(struct ring_record));
+    info_line(info, "aof_buffer_length:%" PRIu64, log->queued * sizeof(struct bloom_replay_item));
     info_line(info, "aof_pending_bio_fsync:%d", log->pending_bytes != 0);
     info_line(info, "aof_delayed_fsync:%" PRIu64, log->delayed);
     info_line(info, "aof_pending_bytes:%" PRIu64, log->pending_bytes);

@@ -36,7 +36,7 @@ struct log_reader;
 
 enum journal_policy { JOURNAL_ALWAYS, JOURNAL_EVERYSEC, JOURNAL_NO }; /* `appendfsync` */
 
-/* Records of one worker that may wait for the log thread, 8 MB: what arrives in a tenth of a second. Beyond it writers
+/* Records of one worker that may wait for the log thread, 6 to 10 MB: what arrives in a tenth of a second. Beyond it writers
  * wait. */
 #define JOURNAL_RING_LIMIT (256 * 1024)
 

@@ -11,7 +11,6 @@
 #define RETRY_US       1000000
 #define MEET_SHARE     4       /* of the time of a sync that those whom the last one has served may take to come back */
 #define MEET_MIN_US    100     /* less is not worth a sleep: the next sync is soon */
-#define GROUP_MAX      256
 #define FRAME_MAX      (64u << 20) /* a round of more is several frames */
 #define ROOM_AGAIN     (JOURNAL_RING_LIMIT / 2)
 
@@ -45,22 +44,13 @@ static void note_ends(struct journal *j)
     pthread_mutex_unlock(&j->hold);
 }
 
-/* One group of adds to one layer from the ring into the payload. */
-static int take_group(struct journal *j, struct journal_ring *ring, const struct ring_record *records, size_t n)
+/* From where the worker has put them to where they are written from. */
+static int take_run(struct journal *j, struct journal_ring *ring, const struct ring_run *run)
 {
-    struct bloom_replay_item items[GROUP_MAX];
-    const uint64_t layer_mask = (1u << RING_LAYER_BITS) - 1;
-    uint64_t id = records[0].id, layer = records[0].place & layer_mask;
-    size_t count = 0;
-
-    while (count < n && count < GROUP_MAX && records[count].id == id && (records[count].place & layer_mask) == layer) {
-        items[count] = (struct bloom_replay_item){records[count].hash, records[count].place >> RING_LAYER_BITS};
-        count++;
-    }
     struct log_bytes *payload = log_writer_payload(j->writer);
-    int status = payload ? log_payload_adds(payload, id, (unsigned)layer, items, count) : -ENOMEM;
+    int status = payload ? log_payload_adds(payload, run->id, run->layer, run->items, run->n) : -ENOMEM;
     if (status == 0)
-        ring_done(ring, count);
+        ring_done(ring, run->n);
     return status;
 }
 
@@ -92,10 +82,9 @@ static int take_adds(struct journal *j, struct errbuf *err)
     int status = 0;
     for (unsigned i = 0; i < j->nslots; i++) {
         struct journal_ring *ring = j->slots[i].ring;
-        const struct ring_record *records;
-        size_t n;
-        while (status == 0 && (n = ring_peek(ring, &j->marks[i], &records)) != 0) {
-            if (take_group(j, ring, records, n) != 0) {
+        struct ring_run run;
+        while (status == 0 && (run = ring_peek(ring, &j->marks[i])).n != 0) {
+            if (take_run(j, ring, &run) != 0) {
                 errbuf_set(err, "%s", strerror(ENOMEM));
                 return -ENOMEM;
             }

@@ -1,0 +1,98 @@
+/* The ring of a worker: what is put in comes out, in the same order and under the same layer, wherever runs, chunks and marks
+ * end. */
+#include <criterion/criterion.h>
+
+#include "journal_ring.h"
+#include "rng.h"
+
+#define ADDS 200000
+
+/* The record with this number; runs are of one to a few thousand. */
+static void record(uint64_t number, unsigned run_shift, uint64_t *id_out, unsigned *layer_out, struct bloom_replay_item *item_out)
+{
+    uint64_t run = number >> run_shift;
+    *id_out = 1 + run % 3;
+    *layer_out = (unsigned)(run / 2 % BLOOM_MAX_LAYERS);
+    *item_out = (struct bloom_replay_item){{number, ~number}, number * 7};
+}
+
+static uint64_t take(struct journal_ring *ring, const struct ring_mark *mark, uint64_t next, unsigned run_shift, struct rng *rng)
+{
+    struct ring_run run;
+    while ((run = ring_peek(ring, mark)).n != 0) {
+        size_t n = rng_below(rng, 4) ? run.n : 1 + (size_t)rng_below(rng, run.n);
+        for (size_t i = 0; i < n; i++, next++) {
+            struct bloom_replay_item item;
+            uint64_t id;
+            unsigned layer;
+            record(next, run_shift, &id, &layer, &item);
+            cr_assert(run.id == id && run.layer == layer, "record %llu", (unsigned long long)next);
+            cr_assert(run.items[i].hash.h1 == item.hash.h1 && run.items[i].hash.h2 == item.hash.h2);
+            cr_assert_eq(run.items[i].ordinal, item.ordinal);
+        }
+        ring_done(ring, n);
+    }
+    return next;
+}
+
+static void run_through(unsigned run_shift, uint64_t seed)
+{
+    struct rng rng = {.state = {seed, 5, 5, 5}};
+    struct journal_ring *ring;
+    uint64_t added = 0, taken = 0;
+
+    cr_assert_eq(ring_create(&ring), 0);
+    while (added < ADDS) {
+        uint64_t n = 1 + rng_below(&rng, rng_below(&rng, 8) ? 100 : 9000);
+        cr_assert_eq(ring_reserve(ring, (size_t)n), 0);
+        struct ring_mark mark = ring_snapshot(ring);
+        uint64_t marked = added;
+        for (uint64_t i = 0; i < n; i++, added++) {
+            struct bloom_replay_item item;
+            uint64_t id;
+            unsigned layer;
+            record(added, run_shift, &id, &layer, &item);
+            ring_add(ring, id, item.hash, layer, item.ordinal);
+        }
+        cr_assert_eq(ring_queued(ring), added - taken);
+        taken = take(ring, &mark, taken, run_shift, &rng); /* what came after the mark stays */
+        cr_assert_eq(taken, marked);
+        cr_assert_eq(ring_queued(ring), added - taken);
+    }
+    struct ring_mark end = ring_snapshot(ring);
+    cr_assert_eq(take(ring, &end, taken, run_shift, &rng), added);
+    cr_assert_eq(ring_queued(ring), 0);
+    ring_destroy(ring);
+}
+
+Test(journal_ring, what_goes_in_comes_out)
+{
+    for (unsigned run_shift = 0; run_shift <= 12; run_shift++)
+        run_through(run_shift, run_shift);
+}
+
+static size_t count_chunks(const struct ring_chunk *chunk)
+{
+    size_t count = 0;
+    for (; chunk; chunk = atomic_load(&chunk->next))
+        count++;
+    return count;
+}
+
+/* The chunks that were made sure of are enough for the most that the adds may take: each a run of its own. */
+Test(journal_ring, a_reservation_is_enough)
+{
+    for (size_t before = 0; before < 10; before++) {
+        struct journal_ring *ring;
+        cr_assert_eq(ring_create(&ring), 0);
+        for (size_t i = 0; i < before; i++)
+            ring_add(ring, 1, (struct bloom_hash){0, 0}, 0, 1);
+        cr_assert_eq(ring_reserve(ring, 5000), 0);
+        size_t chunks = count_chunks(ring->head) + count_chunks(ring->spare);
+        for (uint64_t i = 0; i < 5000; i++)
+            ring_add(ring, 2 + i % 2, (struct bloom_hash){i, i}, 0, i);
+        cr_assert_eq(count_chunks(ring->head) + count_chunks(ring->spare), chunks);
+        cr_assert_eq(ring_queued(ring), before + 5000);
+        ring_destroy(ring);
+    }
+}

@@ -108,38 +108,45 @@ int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_he
     return LOG_OK;
 }
 
+#define SEGMENT_SUFFIX ".log"
+#define DRAFT_SUFFIX   ".log.new"
+
+static void write_name(uint64_t number, const char *suffix, char name_out[LOG_SEGMENT_NAME])
+{
+    snprintf(name_out, LOG_SEGMENT_NAME, "%08" PRIu64 "%s", number, suffix);
+}
+
+/* 0: not the name that write_name() gives to any number. */
+static uint64_t read_name(const char *name, const char *suffix)
+{
+    char again[LOG_SEGMENT_NAME];
+    uint64_t number;
+
+    if (name[0] < '0' || name[0] > '9' || strlen(name) >= LOG_SEGMENT_NAME)
+        return 0;
+    number = strtoull(name, NULL, 10);
+    write_name(number, suffix, again);
+    return strcmp(name, again) == 0 ? number : 0;
+}
+
 void log_segment_name(uint64_t number, char name_out[LOG_SEGMENT_NAME])
 {
-    snprintf(name_out, LOG_SEGMENT_NAME, "%08" PRIu64 ".log", number);
+    write_name(number, SEGMENT_SUFFIX, name_out);
 }
 
 uint64_t log_segment_number(const char *name)
 {
-    char again[LOG_SEGMENT_NAME];
-    uint64_t number;
-
-    if (name[0] < '0' || name[0] > '9' || strlen(name) >= LOG_SEGMENT_NAME)
-        return 0;
-    number = strtoull(name, NULL, 10);
-    log_segment_name(number, again);
-    return strcmp(name, again) == 0 ? number : 0;
+    return read_name(name, SEGMENT_SUFFIX);
 }
 
 void log_draft_name(uint64_t number, char name_out[LOG_SEGMENT_NAME])
 {
-    snprintf(name_out, LOG_SEGMENT_NAME, "%08" PRIu64 ".log.new", number);
+    write_name(number, DRAFT_SUFFIX, name_out);
 }
 
 uint64_t log_draft_number(const char *name)
 {
-    char again[LOG_SEGMENT_NAME];
-    uint64_t number;
-
-    if (name[0] < '0' || name[0] > '9' || strlen(name) >= LOG_SEGMENT_NAME)
-        return 0;
-    number = strtoull(name, NULL, 10);
-    log_draft_name(number, again);
-    return strcmp(name, again) == 0 ? number : 0;
+    return read_name(name, DRAFT_SUFFIX);
 }
 
 /* ---- frames --------------------------------------------------------------------------------------------------------- */

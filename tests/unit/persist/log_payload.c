@@ -276,35 +276,27 @@ static void expect_old_header(const unsigned char block[LOG_HEADER_BYTES], size_
     }
 }
 
-/* What version 0.1.0 wrote first: a header without the last three fields. */
+/* Segment 12 with the first frame 345 and the salt 678, as version 0.1.0 wrote it first: without the last three fields. */
 Test(log_frame, a_header_of_version_1_is_read)
 {
-    static const unsigned char sum[8] = {0x01, 0x55, 0x86, 0x1c, 0x73, 0xa1, 0x6a, 0xb2};
-    unsigned char block[LOG_HEADER_BYTES] = "BLOOMLOG\1";
+    static const unsigned char block[LOG_HEADER_BYTES] = {
+        'B', 'L', 'O', 'O', 'M', 'L', 'O', 'G', 1,
+        [16] = 12, [24] = 345 & 255, 345 >> 8, [32] = 678 & 255, 678 >> 8,
+        [40] = 0x01, 0x55, 0x86, 0x1c, 0x73, 0xa1, 0x6a, 0xb2,
+    };
 
-    block[16] = 12;
-    block[24] = 345 & 255;
-    block[25] = 345 >> 8;
-    block[32] = 678 & 255;
-    block[33] = 678 >> 8;
-    memcpy(block + 40, sum, sizeof(sum));
     expect_old_header(block, 48, &(struct log_header){.number = 12, .first = 345, .salt = 678});
 }
 
-/* What it wrote then: one without the last field. */
+/* As it wrote it then: without the last field. */
 Test(log_frame, a_header_of_version_2_is_read)
 {
-    static const unsigned char sum[8] = {0x3b, 0x12, 0x87, 0x46, 0x46, 0x82, 0xe1, 0x17};
-    unsigned char block[LOG_HEADER_BYTES] = "BLOOMLOG\2";
+    static const unsigned char block[LOG_HEADER_BYTES] = {
+        'B', 'L', 'O', 'O', 'M', 'L', 'O', 'G', 2,
+        [16] = 12, [24] = 345 & 255, 345 >> 8, [32] = 678 & 255, 678 >> 8, [40] = 11, [48] = 90,
+        [56] = 0x3b, 0x12, 0x87, 0x46, 0x46, 0x82, 0xe1, 0x17,
+    };
 
-    block[16] = 12;
-    block[24] = 345 & 255;
-    block[25] = 345 >> 8;
-    block[32] = 678 & 255;
-    block[33] = 678 >> 8;
-    block[40] = 11;
-    block[48] = 90;
-    memcpy(block + 56, sum, sizeof(sum));
     expect_old_header(block, 64,
                       &(struct log_header){.number = 12, .first = 345, .salt = 678, .start = 11, .generation = 90});
 }
@@ -337,4 +329,11 @@ Test(log_frame, headers_and_names)
     cr_assert_eq(log_segment_number("00000000.log"), 0u);
     cr_assert_eq(log_segment_number("00000012.log~"), 0u);
     cr_assert_eq(log_segment_number("-0000012.log"), 0u);
+    cr_assert_eq(log_segment_number("00000012.log.new"), 0u);
+    log_draft_name(12, name);
+    cr_assert_str_eq(name, "00000012.log.new");
+    cr_assert_eq(log_draft_number(name), 12u);
+    cr_assert_eq(log_draft_number("00000012.log"), 0u);
+    log_draft_name(UINT64_MAX, name);
+    cr_assert_eq(log_draft_number(name), UINT64_MAX);
 }

@@ -248,9 +248,9 @@ const struct fsops *fsops_posix(void)
     return &ops;
 }
 
-int fs_read_all(const struct fsops *fs, int fd, void *buf, size_t len, uint64_t offset)
+int fs_read_some(const struct fsops *fs, int fd, void *buf, size_t need, size_t len, uint64_t offset)
 {
-    for (size_t done = 0; done < len;) {
+    for (size_t done = 0; done < need;) {
         size_t n = 0;
         int rc = fs->pread(fs->ctx, fd, (char *)buf + done, len - done, offset + done, &n);
 
@@ -261,6 +261,11 @@ int fs_read_all(const struct fsops *fs, int fd, void *buf, size_t len, uint64_t 
         done += n;
     }
     return 0;
+}
+
+int fs_read_all(const struct fsops *fs, int fd, void *buf, size_t len, uint64_t offset)
+{
+    return fs_read_some(fs, fd, buf, len, len, offset);
 }
 
 int fs_write_all(const struct fsops *fs, int fd, const void *buf, size_t len, uint64_t offset)

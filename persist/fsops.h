@@ -68,6 +68,10 @@ const struct fsops *fsops_posix(void);
 
 /* ---- on top of the table ------------------------------------------------------------------------------------------- */
 
+/* Reads at least `need` and at most `len` bytes; -EIO when the file ends before. */
+int fs_read_some(const struct fsops *fs, int fd, void *buf, size_t need, size_t len, uint64_t offset)
+    __attribute__((warn_unused_result));
+
 /* The whole range or an error: -EIO when the file ends before, and when a write makes no progress. */
 int fs_read_all(const struct fsops *fs, int fd, void *buf, size_t len, uint64_t offset) __attribute__((warn_unused_result));
 int fs_write_all(const struct fsops *fs, int fd, const void *buf, size_t len, uint64_t offset)

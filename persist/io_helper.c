@@ -26,24 +26,10 @@ struct io_helper {
     uint64_t waited;
 };
 
-static int read_job(const struct fsops *fs, const struct io_job *job)
-{
-    for (size_t done = 0; done < job->need;) {
-        size_t n = 0;
-        int rc = fs->pread(fs->ctx, job->fd, (char *)job->buf + done, job->len - done, job->offset + done, &n);
-
-        if (rc != 0)
-            return rc;
-        if (n == 0)
-            return -EIO;
-        done += n;
-    }
-    return 0;
-}
-
 int io_job_run(const struct fsops *fs, const struct io_job *job)
 {
-    int rc = job->write ? fs_write_all(fs, job->fd, job->buf, job->len, job->offset) : read_job(fs, job);
+    int rc = job->write ? fs_write_all(fs, job->fd, job->buf, job->len, job->offset)
+                        : fs_read_some(fs, job->fd, job->buf, job->need, job->len, job->offset);
 
     if (rc == 0 && job->then)
         job->then(job->ctx, job);

@@ -91,7 +91,8 @@ int manifest_format_end(struct manifest_text *text, uint64_t nfilters, uint64_t 
 /* ---- parsing ------------------------------------------------------------------------------------------------------- */
 
 /* Called for each entry as soon as it is complete, with the offset of its first line. Slices are valid during the call. A
- * nonzero return ends the feed and is returned by it. */
+ * nonzero return ends the feed and is returned by it. Without on_removed a removed filter is MANIFEST_DAMAGED: the text
+ * is that of a filter. */
 struct manifest_sink {
     int (*on_filter)(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err);
     int (*on_removed)(void *ctx, const struct manifest_removed *removed, uint64_t offset, struct errbuf *err);

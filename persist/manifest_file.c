@@ -19,15 +19,6 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t o
     return RECORD_COMPLETE;
 }
 
-static int on_removed(void *ctx, const struct manifest_removed *removed, uint64_t offset, struct errbuf *err)
-{
-    (void)ctx;
-    (void)removed;
-    (void)offset;
-    errbuf_set(err, "a removed filter, where a filter is expected");
-    return MANIFEST_DAMAGED;
-}
-
 int record_reader_init(struct record_reader *reader, const struct fsops *fs, int fd)
 {
     memset(reader, 0, sizeof(*reader));
@@ -36,7 +27,7 @@ int record_reader_init(struct record_reader *reader, const struct fsops *fs, int
     reader->window = malloc(WINDOW_BYTES);
     if (!reader->window)
         return -ENOMEM;
-    reader->sink = (struct manifest_sink){.on_filter = on_filter, .on_removed = on_removed};
+    reader->sink = (struct manifest_sink){.on_filter = on_filter};
     return manifest_parser_init_at(&reader->parser, &reader->sink, 0);
 }
 

@@ -247,6 +247,10 @@ static int parse_removed(struct manifest_parser *parser, struct scan *scan, stru
         return MANIFEST_DAMAGED;
     parser->state = AT_REMOVED;
     parser->nremoved++;
+    if (!parser->sink->on_removed) {
+        errbuf_set(err, "a removed filter, where a filter is expected");
+        return MANIFEST_DAMAGED;
+    }
     return parser->sink->on_removed(parser->sink->ctx, &removed, parser->offset, err);
 }
 

@@ -18,18 +18,9 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t o
     return 0;
 }
 
-static int on_removed(void *ctx, const struct manifest_removed *removed, uint64_t offset, struct errbuf *err)
-{
-    (void)ctx;
-    (void)removed;
-    (void)offset;
-    errbuf_set(err, "a removed filter, where a filter is expected");
-    return MANIFEST_DAMAGED;
-}
-
 int parsed_record_init(struct parsed_record *parsed, const char *text, size_t len, struct errbuf *err)
 {
-    parsed->sink = (struct manifest_sink){.on_filter = on_filter, .on_removed = on_removed, .ctx = parsed};
+    parsed->sink = (struct manifest_sink){.on_filter = on_filter, .ctx = parsed};
     parsed->filter = NULL;
     int rc = manifest_parser_init_at(&parsed->parser, &parsed->sink, 0);
 

@@ -4,6 +4,7 @@
 #include "buf.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,6 +79,31 @@ void buf_append(struct buf *buf, const void *data, size_t n)
         memcpy(room, data, n);
         buf_commit(buf, n);
     }
+}
+
+void buf_vappendf(struct buf *buf, const char *fmt, va_list args)
+{
+    va_list again;
+    va_copy(again, args);
+
+    int len = vsnprintf(NULL, 0, fmt, args);
+    char *room = len >= 0 ? buf_reserve(buf, (size_t)len + 1) : NULL;
+    if (room != NULL) {
+        vsnprintf(room, (size_t)len + 1, fmt, again);
+        buf_commit(buf, (size_t)len);
+    } else {
+        buf->failed = true;
+    }
+    va_end(again);
+}
+
+void buf_appendf(struct buf *buf, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    buf_vappendf(buf, fmt, args);
+    va_end(args);
 }
 
 void buf_consume(struct buf *buf, size_t n)

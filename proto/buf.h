@@ -8,6 +8,7 @@
 #ifndef BLOOMERY_BUF_H
 #define BLOOMERY_BUF_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -62,6 +63,10 @@ static inline void buf_commit(struct buf *buf, size_t n)
 }
 
 void buf_append(struct buf *buf, const void *data, size_t n); /* data may be NULL when n is 0 */
+
+/* Appends formatted text, however long it becomes. A format that cannot be encoded is a failure. */
+void buf_appendf(struct buf *buf, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void buf_vappendf(struct buf *buf, const char *fmt, va_list args) __attribute__((format(printf, 2, 0)));
 
 /* Drops `n` <= buf_len() bytes from the front. An emptied buffer starts over at the beginning of its memory. */
 void buf_consume(struct buf *buf, size_t n);

@@ -12,16 +12,11 @@
 
 void info_line(struct info *info, const char *fmt, ...)
 {
-    char text[4352];
     va_list args;
-    int len;
 
     va_start(args, fmt);
-    len = vsnprintf(text, sizeof(text), fmt, args);
+    buf_vappendf(info->out, fmt, args);
     va_end(args);
-    if (len >= (int)sizeof(text))
-        len = (int)sizeof(text) - 1;
-    buf_append(info->out, text, (size_t)len);
     buf_append(info->out, "\r\n", 2);
 }
 

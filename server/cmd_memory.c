@@ -1,7 +1,6 @@
 /* MEMORY: what memory is used for. The same numbers as INFO memory, whose file says what they mean. */
 #include <inttypes.h>
 #include <malloc.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,40 +123,39 @@ void cmd_memory_stats(struct command_ctx *ctx)
 
 /* ---- DOCTOR ---------------------------------------------------------------------------------------------------------- */
 
-static void say(struct buf *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-static void say(struct buf *out, const char *fmt, ...)
-{
-    char text[512];
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
-    va_end(args);
-    buf_append(out, text, strlen(text));
-}
-
 static void diagnose(struct server *server, const struct memory *memory, struct buf *out)
 {
     const struct config *cfg = server_config(server);
     size_t found = buf_len(out);
 
     if (cfg->maxmemory != 0 && memory->used >= cfg->maxmemory / 10 * 9)
-        say(out, "- The bits of all filters take %" PRIu64 " bytes of the %" PRIu64 " that maxmemory allows: beyond it new "
-                 "filters, growth and adds are refused.\n", memory->used, cfg->maxmemory);
+        buf_appendf(out,
+                    "- The bits of all filters take %" PRIu64 " bytes of the %" PRIu64
+                    " that maxmemory allows: beyond it new "
+                    "filters, growth and adds are refused.\n",
+                    memory->used, cfg->maxmemory);
     if (memory->rss < memory->used / 2)
-        say(out, "- %" PRIu64 " bytes are reserved for bits, but the process occupies %" PRIu64 " so far: filters have not "
-                 "been filled yet, and will need the memory when they are.\n", memory->used, memory->rss);
+        buf_appendf(out,
+                    "- %" PRIu64 " bytes are reserved for bits, but the process occupies %" PRIu64
+                    " so far: filters have not "
+                    "been filled yet, and will need the memory when they are.\n",
+                    memory->used, memory->rss);
     if (memory->rss > memory->used + memory->overhead + memory->used / 2 && memory->rss - memory->used > 256 * MB)
-        say(out, "- The process occupies %" PRIu64 " bytes, %" PRIu64 " more than the bits of its filters. MEMORY PURGE "
-                 "gives unused heap back; many small filters take more than their bits (MEMORY USAGE shows it).\n",
-            memory->rss, memory->rss - memory->used);
+        buf_appendf(out,
+                    "- The process occupies %" PRIu64 " bytes, %" PRIu64
+                    " more than the bits of its filters. MEMORY PURGE "
+                    "gives unused heap back; many small filters take more than their bits (MEMORY USAGE shows it).\n",
+                    memory->rss, memory->rss - memory->used);
     if (memory->clients.bytes > 64 * MB && memory->clients.bytes > memory->used / 4)
-        say(out, "- Connections hold %" PRIu64 " bytes of commands and replies: CLIENT LIST shows whose (qbuf, omem).\n",
-            memory->clients.bytes);
+        buf_appendf(out,
+                    "- Connections hold %" PRIu64
+                    " bytes of commands and replies: CLIENT LIST shows whose (qbuf, omem).\n",
+                    memory->clients.bytes);
     if (buf_len(out) == found)
-        say(out, "Nothing is wrong: the bits of %zu filters take %" PRIu64 " bytes, the process occupies %" PRIu64 ".\n",
-            memory->filters, memory->used, memory->rss);
+        buf_appendf(out,
+                    "Nothing is wrong: the bits of %zu filters take %" PRIu64 " bytes, the process occupies %" PRIu64
+                    ".\n",
+                    memory->filters, memory->used, memory->rss);
 }
 
 static void run_doctor(struct command_job *job)

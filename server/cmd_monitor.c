@@ -1,6 +1,5 @@
 /* SLOWLOG and LATENCY: what has been remembered about commands that took long, and how long all others took. */
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -233,19 +232,6 @@ void cmd_latency_graph(struct command_ctx *ctx)
 
 /* ---- LATENCY DOCTOR */
 
-static void say(struct buf *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-static void say(struct buf *out, const char *fmt, ...)
-{
-    char text[512];
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
-    va_end(args);
-    buf_append(out, text, strlen(text));
-}
-
 static void describe_event(const struct latency_event *event, size_t number, struct buf *out)
 {
     int64_t sum = 0, deviation = 0, n = (int64_t)event->nsamples;
@@ -255,9 +241,11 @@ static void describe_event(const struct latency_event *event, size_t number, str
         sum += event->samples[i].ms;
     for (int64_t i = 0; i < n; i++)
         deviation += event->samples[i].ms > sum / n ? event->samples[i].ms - sum / n : sum / n - event->samples[i].ms;
-    say(out, "%zu. %s: %" PRId64 " latency spikes (average %" PRId64 "ms, mean deviation %" PRId64 "ms, period %.2f sec). ",
-        number, event->name, n, sum / n, deviation / n, n > 1 ? (double)span / (double)(n - 1) : 0.0);
-    say(out, "Worst all time event %" PRId64 "ms.\n", event->max_ms);
+    buf_appendf(out,
+                "%zu. %s: %" PRId64 " latency spikes (average %" PRId64 "ms, mean deviation %" PRId64
+                "ms, period %.2f sec). ",
+                number, event->name, n, sum / n, deviation / n, n > 1 ? (double)span / (double)(n - 1) : 0.0);
+    buf_appendf(out, "Worst all time event %" PRId64 "ms.\n", event->max_ms);
 }
 
 static void advise(struct command_ctx *ctx, bool fast_commands, struct buf *out)
@@ -265,16 +253,22 @@ static void advise(struct command_ctx *ctx, bool fast_commands, struct buf *out)
     const struct config *cfg = server_config(ctx->server);
     int64_t threshold_usec = cfg->latency_monitor_threshold * 1000;
 
-    say(out, "\nWhat may help:\n\n");
+    buf_appendf(out, "\nWhat may help:\n\n");
     if (cfg->slowlog_log_slower_than < 0 || cfg->slowlog_log_slower_than > threshold_usec)
-        say(out, "- The slow log misses these commands: CONFIG SET slowlog-log-slower-than %" PRId64 " has it name them.\n",
-            threshold_usec);
+        buf_appendf(out,
+                    "- The slow log misses these commands: CONFIG SET slowlog-log-slower-than %" PRId64
+                    " has it name them.\n",
+                    threshold_usec);
     else
-        say(out, "- SLOWLOG GET names the commands.\n");
+        buf_appendf(out, "- SLOWLOG GET names the commands.\n");
     if (fast_commands)
-        say(out, "- Commands that take microseconds were slow: look for a machine that swaps, for more busy threads than "
-                 "cores (INFO cpu, setting 'threads'), for other guests of the same host.\n");
-    say(out, "- Batches of many thousand items (BF.MADD, BF.INSERT, BF.MEXISTS) take their time; smaller ones spread it.\n");
+        buf_appendf(
+            out,
+            "- Commands that take microseconds were slow: look for a machine that swaps, for more busy threads than "
+            "cores (INFO cpu, setting 'threads'), for other guests of the same host.\n");
+    buf_appendf(
+        out,
+        "- Batches of many thousand items (BF.MADD, BF.INSERT, BF.MEXISTS) take their time; smaller ones spread it.\n");
 }
 
 void cmd_latency_doctor(struct command_ctx *ctx)
@@ -286,10 +280,11 @@ void cmd_latency_doctor(struct command_ctx *ctx)
 
     buf_init(&text, SIZE_MAX);
     if (cfg->latency_monitor_threshold == 0) {
-        say(&text, "The latency monitor is off. CONFIG SET latency-monitor-threshold <milliseconds> switches it on.\n");
+        buf_appendf(
+            &text, "The latency monitor is off. CONFIG SET latency-monitor-threshold <milliseconds> switches it on.\n");
     } else if (!latency_get(ctx->server->latency, 0, &event)) {
-        say(&text, "No command has taken %" PRId64 " ms or longer while the latency monitor was on.\n",
-            cfg->latency_monitor_threshold);
+        buf_appendf(&text, "No command has taken %" PRId64 " ms or longer while the latency monitor was on.\n",
+                    cfg->latency_monitor_threshold);
     } else {
         for (size_t i = 0; latency_get(ctx->server->latency, i, &event); i++) {
             describe_event(&event, i + 1, &text);

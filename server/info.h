@@ -26,7 +26,7 @@ struct info {
     struct buf *out;
 };
 
-/* Appends a line of up to the length of a path and a few words; more would be a bug, and is cut. */
+/* Appends a line. */
 void info_line(struct info *info, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* A number of bytes, exactly and as people read it: 1536 and 1.50K. */

@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -191,4 +192,25 @@ Test(buf, survives_every_allocation_failure)
             break;
         }
     }
+}
+
+/* Formatted text is never cut; what does not fit below the cap is a failure that leaves what was there. */
+Test(buf, formatted_text_is_whole_or_a_failure)
+{
+    char expected[2000];
+    struct buf buf;
+
+    buf_init(&buf, 1500);
+    snprintf(expected, sizeof(expected), "<%1000d>", 7);
+    buf_appendf(&buf, "<%1000d>", 7);
+    assert_content(&buf, expected);
+    buf_appendf(&buf, "%1000d", 7);
+    cr_assert(buf_failed(&buf));
+    assert_content(&buf, expected);
+    buf_deinit(&buf);
+    buf_appendf(&buf, "%s", "");
+    assert_content(&buf, "");
+    cr_assert_not(buf_failed(&buf));
+    buf_deinit(&buf);
+    cr_assert_eq(alloc_live(), 0);
 }

@@ -10,6 +10,7 @@
 
 #include "config.h"
 #include "config_internal.h"
+#include "quoted.h"
 
 #define FILE_SIZE_MAX     (4 * 1024 * 1024) /* a file of settings is small: this one was meant for something else */
 #define INCLUDE_DEPTH_MAX 16
@@ -26,67 +27,15 @@ struct source {
 
 /* ---- words ---- */
 
-static int hex_digit(char c)
+static bool is_blank(char c)
 {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
-static char escaped(char c)
-{
-    switch (c) {
-    case 'n':
-        return '\n';
-    case 'r':
-        return '\r';
-    case 't':
-        return '\t';
-    case 'b':
-        return '\b';
-    case 'a':
-        return '\a';
-    default:
-        return c;
-    }
-}
-
-/* Unescapes from the opening quote at in[*pos] on; leaves *pos behind the closing one. False when there is none, or
- * when something other than a space follows it. */
-static bool read_quoted(struct slice in, size_t *pos, char **out)
-{
-    char quote = in.ptr[*pos];
-    size_t i = *pos + 1;
-
-    while (i < in.len && in.ptr[i] != quote) {
-        if (quote == '"' && in.ptr[i] == '\\' && i + 3 < in.len && in.ptr[i + 1] == 'x' &&
-            hex_digit(in.ptr[i + 2]) >= 0 && hex_digit(in.ptr[i + 3]) >= 0) {
-            *(*out)++ = (char)(hex_digit(in.ptr[i + 2]) * 16 + hex_digit(in.ptr[i + 3]));
-            i += 4;
-        } else if (quote == '"' && in.ptr[i] == '\\' && i + 1 < in.len) {
-            *(*out)++ = escaped(in.ptr[i + 1]);
-            i += 2;
-        } else if (quote == '\'' && in.ptr[i] == '\\' && i + 1 < in.len && in.ptr[i + 1] == '\'') {
-            *(*out)++ = '\'';
-            i += 2;
-        } else {
-            *(*out)++ = in.ptr[i++];
-        }
-    }
-    if (i >= in.len)
-        return false;
-    *pos = i + 1;
-    return *pos == in.len || in.ptr[*pos] == ' ' || in.ptr[*pos] == '\t';
+    return c == ' ' || c == '\t';
 }
 
 int config_line_split(struct slice in, struct config_line *line_out, struct errbuf *err)
 {
+    const char *p = in.ptr, *end = in.ptr + in.len;
     char *out;
-    size_t pos = 0;
 
     line_out->nwords = 0;
     line_out->text = malloc(in.len + 1);
@@ -99,18 +48,18 @@ int config_line_split(struct slice in, struct config_line *line_out, struct errb
     for (;;) {
         char *word = out;
 
-        while (pos < in.len && (in.ptr[pos] == ' ' || in.ptr[pos] == '\t'))
-            pos++;
-        if (pos >= in.len || (in.ptr[pos] == '#' && line_out->nwords == 0))
+        while (p < end && is_blank(*p))
+            p++;
+        if (p == end || (*p == '#' && line_out->nwords == 0))
             return CONFIG_OK;
-        while (pos < in.len && in.ptr[pos] != ' ' && in.ptr[pos] != '\t') {
-            if (in.ptr[pos] == '"' || in.ptr[pos] == '\'') {
-                if (!read_quoted(in, &pos, &out)) {
+        while (p < end && !is_blank(*p)) {
+            if (*p == '"' || *p == '\'') {
+                if (!quoted_take(&p, end, &out) || (p < end && !is_blank(*p))) {
                     errbuf_set(err, "unbalanced quotes");
                     return CONFIG_REFUSED;
                 }
             } else {
-                *out++ = in.ptr[pos++];
+                *out++ = *p++;
             }
         }
         line_out->words[line_out->nwords++] = (struct slice){word, (size_t)(out - word)};

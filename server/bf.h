@@ -78,8 +78,12 @@ bool slice_to_double(struct slice arg, double *value_out);
 uint64_t bf_max_capacity(const struct bloom_params *params);
 
 bool bf_read_rate(struct command_ctx *ctx, size_t i, double *rate_out);             /* argument i, 0 < rate < 1 */
+bool bf_read_capacity(struct command_ctx *ctx, size_t i, int64_t *capacity_out);   /* argument i, any number */
 bool bf_read_expansion(struct command_ctx *ctx, size_t i, uint32_t *expansion_out); /* argument i, if there is one */
 bool bf_read_ttl(struct command_ctx *ctx, struct slice value, int64_t *expires_ms_out); /* seconds; Unix time in ms */
+
+/* Puts a capacity into `params`, or replies the range for their rate and expansion, which must be there already. */
+bool bf_take_capacity(struct command_ctx *ctx, int64_t capacity, struct bloom_params *params);
 
 /* Reads EXPANSION n and NONSCALING from argument `first` on into params->expansion. Other words are offered to `other`,
  * which returns true and moves *i to the last argument it has used; or false, having replied an error or not (the word is

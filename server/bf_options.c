@@ -61,6 +61,25 @@ bool bf_read_expansion(struct command_ctx *ctx, size_t i, uint32_t *expansion_ou
     return true;
 }
 
+bool bf_read_capacity(struct command_ctx *ctx, size_t i, int64_t *capacity_out)
+{
+    if (slice_to_int64(command_arg(ctx, i), capacity_out))
+        return true;
+    reply_error(ctx->reply, "ERR bad capacity");
+    return false;
+}
+
+bool bf_take_capacity(struct command_ctx *ctx, int64_t capacity, struct bloom_params *params)
+{
+    if (capacity < 1) {
+        reply_errorf(ctx->reply, "ERR capacity must be in the range [1, %llu]",
+                     (unsigned long long)bf_max_capacity(params));
+        return false;
+    }
+    params->capacity = (uint64_t)capacity;
+    return true;
+}
+
 bool bf_read_rate(struct command_ctx *ctx, size_t i, double *rate_out)
 {
     if (!slice_to_double(command_arg(ctx, i), rate_out)) {

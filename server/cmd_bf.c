@@ -53,19 +53,13 @@ void cmd_bf_reserve(struct command_ctx *ctx)
     }
     if (!bf_read_rate(ctx, 2, &params.error_rate))
         return;
-    if (!slice_to_int64(command_arg(ctx, 3), &capacity)) {
-        reply_error(ctx->reply, "ERR bad capacity");
+    if (!bf_read_capacity(ctx, 3, &capacity))
         return;
-    }
     if (!bf_read_scaling(ctx, 4, "BF.RESERVE takes EXPANSION n, NONSCALING and TTL seconds", &params, reserve_option,
                          &expires_ms))
         return;
-    if (capacity < 1) {
-        reply_errorf(ctx->reply, "ERR capacity must be in the range [1, %llu]",
-                     (unsigned long long)bf_max_capacity(&params));
+    if (!bf_take_capacity(ctx, capacity, &params))
         return;
-    }
-    params.capacity = (uint64_t)capacity;
 
     struct bf_call call = bf_call_of(ctx);
     bool existed = registry_find(ctx->server->registry, call.name_hash, call.name) != NULL;

@@ -70,18 +70,12 @@ void cmd_bf_plan(struct command_ctx *ctx)
     int64_t capacity, items = 0;
     if (!bf_read_rate(ctx, 1, &params.error_rate))
         return;
-    if (!slice_to_int64(command_arg(ctx, 2), &capacity)) {
-        reply_error(ctx->reply, "ERR bad capacity");
+    if (!bf_read_capacity(ctx, 2, &capacity))
         return;
-    }
     if (!bf_read_scaling(ctx, 3, "BF.PLAN takes EXPANSION n, NONSCALING and ITEMS n", &params, plan_option, &items))
         return;
-    if (capacity < 1) {
-        reply_errorf(ctx->reply, "ERR capacity must be in the range [1, %llu]",
-                     (unsigned long long)bf_max_capacity(&params));
+    if (!bf_take_capacity(ctx, capacity, &params))
         return;
-    }
-    params.capacity = (uint64_t)capacity;
     if (bloom_plan(&params, (uint64_t)items, &plan, &err) != BLOOM_OK)
         reply_errorf(ctx->reply, "ERR %s", err.text);
     else

@@ -139,18 +139,9 @@ static void begin_load(struct command_job *job, struct slice name, int64_t itera
 /* All of it has come and is as it should be. */
 static void end_load(struct command_job *job, struct entry *entry)
 {
-    struct errbuf err = {""};
     struct content_publication publication = {.how = {.only_new = true, .event = "bloom.load"}};
-    int status = content_publish(job->server, entry, &publication, &err);
-    if (status == REGISTRY_OK) {
-        reply_status(&job->reply, "OK");
-        return;
-    }
-    registry_abandon(job->server->registry, entry);
-    if (status == REGISTRY_EXISTS)
-        reply_error(&job->reply, "ERR received bad data: the key exists" DROPPED);
-    else
-        reply_not_made(&job->reply, status, &err);
+
+    content_finish(job, entry, &publication, "ERR received bad data: the key exists" DROPPED);
 }
 
 static void go_on(struct command_job *job, struct half_load *load, int64_t iterator, struct slice data)

@@ -121,22 +121,12 @@ static void restore_filter(struct command_job *job, const struct job_args *args,
 {
     struct content_publication publication = {
         .how = {.only_new = !restore->replace, .expires_ms = expires_ms, .event = "restore"}};
-    struct errbuf err = {""};
     struct entry *entry;
     if (!content_prepare(job, args->argv[1], &plan->params, plan->shapes, plan->nlayers, &entry))
         return;
     bloom_filter_expect_fill(entry_filter(entry));
     dump_read_whole(plan, args->argv[3].ptr, entry_filter(entry));
-    int status = content_publish(job->server, entry, &publication, &err);
-    if (status == REGISTRY_OK) {
-        reply_status(&job->reply, "OK");
-        return;
-    }
-    registry_abandon(job->server->registry, entry);
-    if (status == REGISTRY_EXISTS)
-        reply_error(&job->reply, "BUSYKEY Target key name already exists.");
-    else
-        reply_not_made(&job->reply, status, &err);
+    content_finish(job, entry, &publication, "BUSYKEY Target key name already exists.");
 }
 
 static void reply_bad_payload(struct command_job *job, int status, const struct errbuf *err)

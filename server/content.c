@@ -166,6 +166,22 @@ int content_publish(struct server *server, struct entry *entry, const struct con
     return status;
 }
 
+void content_finish(struct command_job *job, struct entry *entry, const struct content_publication *publication,
+                    const char *exists)
+{
+    struct errbuf err = {""};
+    int status = content_publish(job->server, entry, publication, &err);
+    if (status == REGISTRY_OK) {
+        reply_status(&job->reply, "OK");
+        return;
+    }
+    registry_abandon(job->server->registry, entry);
+    if (status == REGISTRY_EXISTS)
+        reply_error(&job->reply, exists);
+    else
+        reply_not_made(&job->reply, status, &err);
+}
+
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
 struct entry *content_pin(struct command_job *job, struct slice name, bool *replied_out)

@@ -55,6 +55,11 @@ struct content_publication {
 int content_publish(struct server *server, struct entry *entry, const struct content_publication *publication,
                     struct errbuf *err);
 
+/* Publishes a prepared filter and replies OK; or gives it up and replies why, with `exists` if there is a filter of that
+ * name (of REGISTRY_EXISTS). */
+void content_finish(struct command_job *job, struct entry *entry, const struct content_publication *publication,
+                    const char *exists);
+
 /* Replies why a filter could not be made: a status of the registry or of bloomcore's, with its text. Any thread. */
 void reply_not_made(struct reply *reply, int status, const struct errbuf *err);
 

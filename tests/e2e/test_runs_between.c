@@ -1,4 +1,4 @@
-/* What stands between a run of commands and its answers (server/window.h): who may not send it, who wants no replies, what
+/* What stands between a run of commands and its answers (server/commands/window.h): who may not send it, who wants no replies, what
  * ends the connection, what a command looks like, and who counts or watches. Each of these sees a run as its commands. */
 #include <criterion/criterion.h>
 #include <stdarg.h>

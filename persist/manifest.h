@@ -105,6 +105,7 @@ struct manifest_parser {
     uint64_t nremoved;
     uint64_t line_number; /* of the line being read, from 1 */
     uint64_t end_offset;  /* of the last line, valid once it has been read */
+    uint64_t digest;      /* XXH3-64 of all lines before that one, likewise */
 
     /* internal */
     const struct manifest_sink *sink;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manifest_text.h"
+
 #define WINDOW_BYTES 65536
 #define FLUSH_BYTES 65536
 
@@ -157,6 +159,28 @@ int record_writer_flush(struct record_writer *writer)
     writer->offset += writer->pending.len;
     writer->pending.len = 0;
     writer->hashed = 0;
+    return 0;
+}
+
+int record_copy(struct record_writer *writer, int fd, uint64_t from, uint64_t to, bool keep, XXH3_state_t *hash)
+{
+    struct manifest_text *pending = &writer->pending;
+
+    while (from < to) {
+        size_t len = to - from < WINDOW_BYTES ? (size_t)(to - from) : WINDOW_BYTES;
+        if (manifest_text_reserve(pending, len) != 0)
+            return -ENOMEM;
+        char *lines = pending->ptr + pending->len;
+        int rc = fs_read_all(writer->fs, fd, lines, len, from);
+        if (rc != 0)
+            return rc;
+        XXH3_64bits_update(hash, lines, len);
+        pending->len += keep ? len : 0;
+        rc = keep ? record_written(writer) : 0;
+        if (rc != 0)
+            return rc;
+        from += len;
+    }
     return 0;
 }
 

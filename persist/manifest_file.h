@@ -3,6 +3,7 @@
 #ifndef BLOOMERY_MANIFEST_FILE_H
 #define BLOOMERY_MANIFEST_FILE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <xxhash.h>
 
@@ -65,6 +66,10 @@ static inline uint64_t record_writer_offset(const struct record_writer *writer)
 /* Takes note of the lines appended, writes them when there are many. 0 or -errno. */
 int record_written(struct record_writer *writer);
 int record_writer_flush(struct record_writer *writer);
+
+/* Reads the lines in [from, to) of another file, and appends them as they are if `keep`. What is read is added to `hash`.
+ * 0 or -errno: -EIO also when the file ends before. */
+int record_copy(struct record_writer *writer, int fd, uint64_t from, uint64_t to, bool keep, XXH3_state_t *hash);
 uint64_t record_writer_digest(const struct record_writer *writer); /* of all lines so far */
 
 #endif

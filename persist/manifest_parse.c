@@ -290,7 +290,8 @@ static int parse_end(struct manifest_parser *parser, const char *line, size_t le
         errbuf_set(err, "the end, where a filter is expected");
         return MANIFEST_DAMAGED;
     }
-    rc = manifest_format_end(&right, parser->nfilters, parser->nremoved, XXH3_64bits_digest(parser->hash));
+    parser->digest = XXH3_64bits_digest(parser->hash);
+    rc = manifest_format_end(&right, parser->nfilters, parser->nremoved, parser->digest);
     if (rc == 0 && (len + 1 != right.len || memcmp(line, right.ptr, len) != 0)) {
         errbuf_set(err, "checksum or counts differ from the lines before: '%.*s', but it should be '%.*s'",
                    (int)(len < 100 ? len : 100), line, (int)(right.len - 1), right.ptr);

@@ -127,6 +127,7 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t o
     for (unsigned i = 0; i < filter->nlayers; i++)
         store->opened_bytes += filterdb_bytes(filter->layers[i].nwords);
     entry.dir_hash = index_dir_hash(&store->index, filter->dir);
+    entry.facts = index_facts(&store->index, filter->name, filter->name_len, filter->expires_ms);
     index_set_offset(&entry, offset);
     if (index_find_id(&store->index, filter->id) != INDEX_NONE) {
         errbuf_set(err, "a second filter with the id %" PRIu64, filter->id);
@@ -233,6 +234,7 @@ static int read_manifest(struct store *store, struct errbuf *err)
         atomic_store(&store->next_id, parser.save.next_id);
         atomic_store(&store->count, store->index.count);
         store->removed_to = parser.end_offset;
+        store->digest = parser.digest;
         if (!opening.has_removed)
             store->removed_from = store->removed_to;
     }

@@ -122,28 +122,101 @@ static int manifest_error(const struct store *store, int rc, struct errbuf *err)
     return rc;
 }
 
+/* Records are taken over as they are, in runs: from the committed MANIFEST those that have not changed, then from the spool.
+ * Both are read once from front to back. */
+struct record_run {
+    struct save *save;
+    int fd;        /* that they are read from */
+    uint64_t from; /* where the run begins there */
+    bool keep;     /* whether its records are in the new MANIFEST */
+    XXH3_state_t *hash; /* of what has been read */
+};
+
+/* The run ends at `to`, where another one begins. */
+static int run_end(struct record_run *run, uint64_t to, bool keep)
+{
+    int rc = record_copy(&run->save->manifest, run->fd, run->from, to, run->keep, run->hash);
+
+    run->from = to;
+    run->keep = keep;
+    return rc;
+}
+
+/* The next record in the file, at `offset`, is that of the entry `number` of `next`; INDEX_NONE: it is not needed. */
+static int run_record(struct record_run *run, uint64_t offset, uint32_t number)
+{
+    bool keep = number != INDEX_NONE;
+    int rc = keep != run->keep ? run_end(run, offset, keep) : 0;
+
+    if (keep)
+        run->save->offsets[number] = record_writer_offset(&run->save->manifest) + (offset - run->from);
+    return rc;
+}
+
+static bool is_carried(const struct save *save, uint32_t number)
+{
+    return number != INDEX_NONE && !(save->next.entries[number].flags & INDEX_SPOOLED);
+}
+
+/* To the end, so that it is known whether it still is what was verified. */
+static int write_carried(struct save *save, XXH3_state_t *hash, struct errbuf *err)
+{
+    const struct store *store = save->store;
+    struct record_run run = {.save = save, .fd = store->manifest_fd, .hash = hash};
+    int rc = 0;
+
+    for (size_t i = 0; i < store->index.count && rc == 0; i++) {
+        const struct index_entry *entry = &store->index.entries[i];
+        uint32_t number = index_find_id(&save->next, entry->id);
+        rc = run_record(&run, index_offset(entry), is_carried(save, number) ? number : INDEX_NONE);
+    }
+    if (rc == 0)
+        rc = run_end(&run, store->removed_from, false);
+    if (rc == 0)
+        rc = run_end(&run, store->removed_to, false);
+    if (rc != 0)
+        return manifest_error(store, rc, err);
+    if (XXH3_64bits_digest(hash) == store->digest)
+        return 0;
+    errbuf_set(err, "%s/MANIFEST: has changed since it was verified", store->dir);
+    return -EIO;
+}
+
+static int write_spooled(struct save *save, XXH3_state_t *hash, struct errbuf *err)
+{
+    struct record_run run = {.save = save, .fd = save->spool_fd, .hash = hash};
+    int rc = record_writer_flush(&save->spool);
+
+    for (uint32_t i = 0; i < save->next.count && rc == 0; i++) {
+        const struct index_entry *entry = &save->next.entries[i];
+        if (entry->flags & INDEX_SPOOLED)
+            rc = run_record(&run, index_offset(entry), entry->flags & INDEX_DROPPED ? INDEX_NONE : i);
+    }
+    if (rc == 0)
+        rc = run_end(&run, record_writer_offset(&save->spool), false);
+    if (rc != 0)
+        return manifest_error(save->store, rc, err);
+    if (XXH3_64bits_digest(hash) == record_writer_digest(&save->spool))
+        return 0;
+    errbuf_set(err, "%s/MANIFEST.spool: has changed since it was written", save->store->dir);
+    return -EIO;
+}
+
 static int write_filters(struct save *save, struct errbuf *err)
 {
-    for (size_t i = 0; i < save->next.count; i++) {
-        struct index_entry *entry = &save->next.entries[i];
-        const struct manifest_filter *filter;
+    XXH3_state_t *hash = XXH3_createState();
+    int rc = hash ? 0 : manifest_error(save->store, -ENOMEM, err);
 
-        if (entry->flags & INDEX_DROPPED)
-            continue;
-        int rc = save_record(save, entry, &filter, err);
-        if (rc != 0)
-            return rc;
-        save->offsets[i] = record_writer_offset(&save->manifest);
-        rc = manifest_format_filter(&save->manifest.pending, filter);
-        if (rc == 0)
-            rc = record_written(&save->manifest);
-        if (rc != 0)
-            return manifest_error(save->store, rc, err);
-        save->summary->filters++;
-        if (filter->id > save->max_id)
-            save->max_id = filter->id;
+    if (rc == 0) {
+        XXH3_64bits_reset(hash);
+        rc = write_carried(save, hash, err);
     }
-    return 0;
+    if (rc == 0) {
+        XXH3_64bits_reset(hash);
+        rc = write_spooled(save, hash, err);
+    }
+    XXH3_freeState(hash);
+    return rc;
 }
 
 /* Adds a line, in which who has the directory now is filled in. */
@@ -315,9 +388,14 @@ static void fill_header(struct save *save)
 static int write_manifest(struct save *save, struct errbuf *err)
 {
     for (size_t i = 0; i < save->next.count; i++) {
-        if (!(save->next.entries[i].flags & INDEX_DROPPED) && save->next.entries[i].id > save->max_id)
+        if (save->next.entries[i].flags & INDEX_DROPPED)
+            continue;
+        save->summary->filters++;
+        if (save->next.entries[i].id > save->max_id)
             save->max_id = save->next.entries[i].id;
     }
+    if (index_reserve(&save->store->index, save->summary->filters) != 0)
+        return manifest_error(save->store, -ENOMEM, err);
     fill_header(save);
     int rc = manifest_format_header(&save->manifest.pending, &save->header);
     if (rc == 0)
@@ -326,6 +404,8 @@ static int write_manifest(struct save *save, struct errbuf *err)
         return manifest_error(save->store, rc, err);
     rc = write_filters(save, err);
     save->manifest_removed_from = record_writer_offset(&save->manifest);
+    if (rc == 0 && save->manifest_removed_from > INDEX_MAX_OFFSET)
+        rc = manifest_error(save->store, -EFBIG, err);
     if (rc == 0)
         rc = remove_entries(save, err);
     if (rc == 0)
@@ -335,8 +415,8 @@ static int write_manifest(struct save *save, struct errbuf *err)
     save->manifest_removed_to = record_writer_offset(&save->manifest);
     if (rc != 0)
         return rc;
-    rc = manifest_format_end(&save->manifest.pending, save->summary->filters, save->nremoved,
-                             record_writer_digest(&save->manifest));
+    save->manifest_digest = record_writer_digest(&save->manifest);
+    rc = manifest_format_end(&save->manifest.pending, save->summary->filters, save->nremoved, save->manifest_digest);
     if (rc == 0)
         rc = record_writer_flush(&save->manifest);
     if (rc == 0)
@@ -395,45 +475,58 @@ int save_end_doubt(struct store *store, struct errbuf *err)
     return 0;
 }
 
-static void forget(struct store *store, const struct store_index *old)
+static void forget(struct store *store)
 {
+    const struct store_index *index = &store->index;
+
     pthread_mutex_lock(&store->mutex);
-    for (size_t i = 0; i < old->count; i++) {
-        if (!(old->entries[i].flags & INDEX_FORGOTTEN))
+    for (size_t i = 0; i < index->count; i++) {
+        if (!(index->entries[i].flags & INDEX_FORGOTTEN))
             continue;
-        id_map_remove(&store->quarantined, old->entries[i].id);
-        id_map_remove(&store->forgotten, old->entries[i].id);
+        id_map_remove(&store->quarantined, index->entries[i].id);
+        id_map_remove(&store->forgotten, index->entries[i].id);
     }
     pthread_mutex_unlock(&store->mutex);
+}
+
+/* The index in the order of the new MANIFEST: in the place of the old one, where there is room. */
+static void adopt_index(struct save *save)
+{
+    struct store_index *index = &save->store->index;
+    size_t kept = 0;
+
+    index_unmap(index);
+    for (size_t i = 0; i < index->count; i++) {
+        uint32_t number = index_find_id(&save->next, index->entries[i].id);
+        if (!is_carried(save, number))
+            continue;
+        index->entries[kept] = save->next.entries[number];
+        index_set_offset(&index->entries[kept++], save->offsets[number]);
+    }
+    for (size_t i = 0; i < save->next.count; i++) {
+        const struct index_entry *entry = &save->next.entries[i];
+        if ((entry->flags & (INDEX_SPOOLED | INDEX_DROPPED)) != INDEX_SPOOLED)
+            continue;
+        index->entries[kept] = *entry;
+        index_set_offset(&index->entries[kept++], save->offsets[i]);
+    }
+    index->count = kept;
+    atomic_store(&save->store->count, kept);
 }
 
 static void adopt(struct save *save)
 {
     struct store *store = save->store;
-    struct store_index old = store->index;
-    struct index_entry *entries = save->next.entries;
-    size_t kept = 0;
 
     store->fs->close(store->fs->ctx, store->manifest_fd);
     store->manifest_fd = save->manifest.fd;
     store->removed_from = save->manifest_removed_from;
     store->removed_to = save->manifest_removed_to;
     store->save = save->header;
+    store->digest = save->manifest_digest;
     atomic_store(&store->next_id, save->header.next_id);
-
-    index_unmap(&save->next);
-    for (size_t i = 0; i < save->next.count; i++) {
-        if (entries[i].flags & INDEX_DROPPED)
-            continue;
-        index_set_offset(&entries[i], save->offsets[i]);
-        entries[kept++] = entries[i];
-    }
-    save->next.count = kept;
-    store->index = save->next;
-    save->next = (struct store_index){.seed = old.seed};
-    atomic_store(&store->count, kept);
-    forget(store, &old);
-    index_deinit(&old);
+    forget(store);
+    adopt_index(save);
 }
 
 /* ---- afterwards ----------------------------------------------------------------------------------------------------------- */

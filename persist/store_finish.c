@@ -406,7 +406,7 @@ static void place_entry(struct placing *placing, struct record_reader *reader, s
         rc = finish_entry(placing->store, reader, entry, placing->sync, &reason);
     else
         errbuf_set(&reason, "out of memory");
-    entry->flags &= (uint8_t)~INDEX_UNPLACED;
+    entry->flags &= (uint16_t)~INDEX_UNPLACED;
     if (rc != 0) {
         entry->flags |= INDEX_UNPLACED;
         note_unplaced(placing, &reason);

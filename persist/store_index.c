@@ -16,6 +16,11 @@ uint64_t index_dir_hash(const struct store_index *index, const char *dir)
     return XXH3_64bits_withSeed(dir, strlen(dir), index->seed);
 }
 
+uint64_t index_facts(const struct store_index *index, const char *name, size_t len, int64_t expires_ms)
+{
+    return XXH3_64bits_withSeed(name, len, index->seed ^ ((uint64_t)expires_ms * UINT64_C(0x9e3779b97f4a7c15)));
+}
+
 static size_t id_slot(const struct store_index *index, uint64_t id)
 {
     return (size_t)(((id ^ index->seed) * UINT64_C(0x9e3779b97f4a7c15)) >> 20) & (index->nslots - 1);
@@ -81,18 +86,24 @@ void index_deinit(struct store_index *index)
     *index = (struct store_index){.seed = index->seed};
 }
 
+int index_reserve(struct store_index *index, size_t count)
+{
+    if (count <= index->size)
+        return 0;
+    struct index_entry *entries = realloc(index->entries, count * sizeof(*entries));
+    if (!entries)
+        return -ENOMEM;
+    index->entries = entries;
+    index->size = count;
+    return 0;
+}
+
 int index_add(struct store_index *index, const struct index_entry *entry)
 {
     if (index->count >= INDEX_NONE - 1)
         return -EFBIG;
-    if (index->count == index->size) {
-        size_t size = index->size ? index->size + index->size / 2 : 16;
-        struct index_entry *entries = realloc(index->entries, size * sizeof(*entries));
-        if (!entries)
-            return -ENOMEM;
-        index->entries = entries;
-        index->size = size;
-    }
+    if (index->count == index->size && index_reserve(index, index->size ? index->size + index->size / 2 : 16) != 0)
+        return -ENOMEM;
     if (index->by_id && index->count + 1 > index->nslots / 4 * 3 && map_slots(index, index->nslots * 2) != 0)
         return -ENOMEM;
     if (index->by_id) {

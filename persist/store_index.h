@@ -1,4 +1,4 @@
-/* store_index: which filters a MANIFEST holds, and where in it their records are: 24 bytes per filter, so that a million
+/* store_index: which filters a MANIFEST holds, and where in it their records are: 32 bytes per filter, so that a million
  * filters need not be held twice. Internal to persist.
  *
  * Entries are found by id and by directory only while the index is mapped, which a save needs and the time between saves
@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define INDEX_NONE UINT32_MAX
+#define INDEX_NONE       UINT32_MAX
+#define INDEX_MAX_OFFSET (UINT64_C(1) << 40) /* of a record: what an entry has room for */
 
 enum index_flags {
     INDEX_QUARANTINED = 1, /* could not be loaded in this run */
@@ -26,10 +27,11 @@ enum index_flags {
 struct index_entry {
     uint64_t id;
     uint64_t dir_hash; /* of the directory's name */
+    uint64_t facts;    /* index_facts() of the name and the expiry */
     uint32_t offset_low;
-    uint16_t offset_high;
+    uint8_t offset_high;
     uint8_t nlayers;
-    uint8_t flags;
+    uint16_t flags;
 };
 
 struct store_index {
@@ -50,13 +52,17 @@ static inline uint64_t index_offset(const struct index_entry *entry)
 static inline void index_set_offset(struct index_entry *entry, uint64_t offset)
 {
     entry->offset_low = (uint32_t)offset;
-    entry->offset_high = (uint16_t)(offset >> 32);
+    entry->offset_high = (uint8_t)(offset >> 32);
 }
 
 uint64_t index_dir_hash(const struct store_index *index, const char *dir);
 
+/* By which it is told, without reading the record, that a filter still has the name and the expiry that are in it. */
+uint64_t index_facts(const struct store_index *index, const char *name, size_t len, int64_t expires_ms);
+
 /* 0, -ENOMEM, or -EFBIG beyond 2^32 - 2 entries. Adding the id of an entry that is there makes that one DROPPED. */
 int index_add(struct store_index *index, const struct index_entry *entry);
+int index_reserve(struct store_index *index, size_t count); /* room for so many entries in all: 0 or -ENOMEM */
 int index_map(struct store_index *index); /* 0 or -ENOMEM; nothing to do when mapped */
 void index_unmap(struct store_index *index);
 void index_deinit(struct store_index *index);

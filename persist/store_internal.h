@@ -28,8 +28,9 @@ struct store {
     int lock_fd;     /* also what sync_all() is told by: open since before anything was written */
     int manifest_fd; /* the committed MANIFEST, also after its name went to another file */
 
-    struct store_index index; /* of the committed MANIFEST */
+    struct store_index index; /* of the committed MANIFEST, in the order of its records */
     struct manifest_save save; /* of the committed MANIFEST */
+    uint64_t digest;           /* of its lines but the last */
     uint64_t removed_from;    /* the range of the lines about removed filters in the committed MANIFEST */
     uint64_t removed_to;
     struct manifest_text pending; /* lines about removed filters that could not be carried out */
@@ -219,6 +220,7 @@ struct save {
     uint64_t nremoved;
     uint64_t manifest_removed_from;
     uint64_t manifest_removed_to;
+    uint64_t manifest_digest;
 };
 
 /* From how many filters on the whole file system is synced at once instead of each file and directory. */

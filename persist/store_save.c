@@ -66,11 +66,14 @@ int save_carry(struct save *save, const struct index_entry *committed, struct er
 int save_spool(struct save *save, const struct manifest_filter *filter, unsigned flags, struct errbuf *err)
 {
     struct index_entry entry = {
-        .id = filter->id, .nlayers = (uint8_t)filter->nlayers, .flags = (uint8_t)(INDEX_SPOOLED | flags)};
+        .id = filter->id, .nlayers = (uint8_t)filter->nlayers, .flags = (uint16_t)(INDEX_SPOOLED | flags)};
 
     entry.dir_hash = index_dir_hash(&save->next, filter->dir);
+    entry.facts = index_facts(&save->next, filter->name, filter->name_len, filter->expires_ms);
     index_set_offset(&entry, record_writer_offset(&save->spool));
-    int rc = manifest_format_filter(&save->spool.pending, filter);
+    int rc = record_writer_offset(&save->spool) < INDEX_MAX_OFFSET ? 0 : -EFBIG;
+    if (rc == 0)
+        rc = manifest_format_filter(&save->spool.pending, filter);
     if (rc == 0)
         rc = record_written(&save->spool);
     if (rc != 0)
@@ -351,8 +354,12 @@ static int save_committed(struct save *save, struct target *target, struct index
     const struct manifest_filter *filter;
     /* Stale also when it was yielded before in this walk, as dirty. */
     bool clean = !item->dirty && !(committed->flags & INDEX_STALE);
-    int rc = record_read(&save->committed, index_offset(committed), &filter, err);
 
+    /* As most are; and their records, if they were read in the order of the walk, would be anywhere in the file. */
+    if (clean && !(committed->flags & INDEX_UNPLACED) &&
+        committed->facts == index_facts(&save->store->index, item->name, item->name_len, item->expires_ms))
+        return save_carry(save, committed, err);
+    int rc = record_read(&save->committed, index_offset(committed), &filter, err);
     if (rc == 0)
         rc = set_before(target, filter, !(committed->flags & INDEX_UNPLACED), err);
     if (rc != 0)

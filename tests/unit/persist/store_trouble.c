@@ -2,6 +2,7 @@
  * written by hand: what one of these does to one filter must not stop the others, and must not pile up. */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -414,6 +415,29 @@ Test(store_trouble, manifests_that_would_do_harm_are_refused)
         cr_assert(file_exists(AT("filters/a/0-Filter.db")));
         rig_deinit(&other);
     }
+}
+
+/* Records of filters that have not changed are taken over as they are: not when they are no longer what was verified. */
+Test(store_trouble, a_manifest_that_is_changed_under_the_store_is_not_taken_over)
+{
+    size_t len;
+
+    rig_fill(rig_add(&rig, "a", &small, NULL), 0, 50);
+    rig_fill(rig_add(&rig, "b", &small, NULL), 0, 50);
+    save();
+    char *text = (char *)file_read(AT("MANIFEST"), &len);
+    char *digit = strstr(text, "items=") + 6;
+    int fd = open(AT("MANIFEST"), O_WRONLY);
+    cr_assert(fd >= 0 && pwrite(fd, *digit == '4' ? "5" : "4", 1, digit - text) == 1);
+    rig_fill(rig_find(&rig, "b"), 50, 5);
+    cr_assert_eq(rig_save(&rig, store, &summary, &err), -EIO);
+    cr_assert(strstr(err.text, "MANIFEST: has changed since it was verified"), "%s", err.text);
+    cr_assert_eq(dir_count(AT("filters/b")), 1);
+    cr_assert(pwrite(fd, digit, 1, digit - text) == 1);
+    close(fd);
+    free(text);
+    save();
+    assert_saved();
 }
 
 /* ---- where things are ------------------------------------------------------------------------------------------------------------ */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "filters.h"
 #include "rng.h"
 
 static struct bloom_pool *pool;
@@ -27,31 +28,15 @@ struct pair {
     struct bloom_filter *batched, *single;
 };
 
-static struct bloom_filter *filter_of(struct bloom_class *class)
-{
-    struct bloom_filter *filter = malloc(bloom_filter_bytes(class));
-
-    cr_assert_eq(bloom_filter_init(filter, class, NULL), 0);
-    return filter;
-}
-
 static struct pair pair_new(const struct bloom_params *params, const struct bloom_shape *shape)
 {
-    struct bloom_class *class;
-    struct errbuf err = {""};
-
-    cr_assert_eq(bloom_class_get(pool, params, shape, &class, &err), 0, "%s", err.text);
-    struct pair pair = {filter_of(class), filter_of(class)};
-    bloom_class_release(class);
-    return pair;
+    return (struct pair){filter_make(pool, params, shape), filter_make(pool, params, shape)};
 }
 
 static void pair_free(struct pair *pair)
 {
-    bloom_filter_deinit(pair->batched);
-    bloom_filter_deinit(pair->single);
-    free(pair->batched);
-    free(pair->single);
+    filter_free(pair->batched);
+    filter_free(pair->single);
 }
 
 static void expect_same(const struct pair *pair)

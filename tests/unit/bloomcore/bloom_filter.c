@@ -7,6 +7,7 @@
 
 #include "bloom_batch.h"
 #include "bloom_filter.h"
+#include "filters.h"
 #include "rng.h"
 
 static struct bloom_pool *pool;
@@ -27,28 +28,12 @@ TestSuite(bloom_filter, .init = setup, .fini = teardown);
 static struct bloom_filter *filter_new_shaped(uint64_t capacity, double rate, uint32_t expansion,
                                               const struct bloom_shape *shape)
 {
-    struct bloom_params params = {capacity, rate, expansion};
-    struct bloom_class *class;
-    struct bloom_filter *filter;
-    struct errbuf err = {""};
-
-    cr_assert_eq(bloom_class_get(pool, &params, shape, &class, &err), 0, "%s", err.text);
-    filter = malloc(bloom_filter_bytes(class));
-    memset((void *)filter, 0xee, bloom_filter_bytes(class)); /* the storage need not be zeroed */
-    cr_assert_eq(bloom_filter_init(filter, class, &err), 0, "%s", err.text);
-    bloom_class_release(class);
-    return filter;
+    return filter_make(pool, &(struct bloom_params){capacity, rate, expansion}, shape);
 }
 
 static struct bloom_filter *filter_new(uint64_t capacity, double rate, uint32_t expansion)
 {
     return filter_new_shaped(capacity, rate, expansion, NULL);
-}
-
-static void filter_free(struct bloom_filter *filter)
-{
-    bloom_filter_deinit(filter);
-    free(filter);
 }
 
 static struct bloom_hash random_hash(struct rng *rng)

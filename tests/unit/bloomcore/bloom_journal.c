@@ -7,6 +7,7 @@
 #include "bloom_batch.h"
 #include "bloom_filter.h"
 #include "bloom_merge.h"
+#include "filters.h"
 #include "rng.h"
 
 #define CALLS_MAX 20000
@@ -64,21 +65,7 @@ static const struct bloom_journal_ops ops = {.add = on_add, .grow = on_grow};
 
 static struct bloom_filter *filter_new(uint64_t capacity, uint32_t expansion)
 {
-    struct bloom_params params = {capacity, 0.01, expansion};
-    struct bloom_class *class;
-    struct errbuf err = {""};
-
-    cr_assert_eq(bloom_class_get(pool, &params, NULL, &class, &err), 0, "%s", err.text);
-    struct bloom_filter *filter = malloc(bloom_filter_bytes(class));
-    cr_assert_eq(bloom_filter_init(filter, class, &err), 0, "%s", err.text);
-    bloom_class_release(class);
-    return filter;
-}
-
-static void filter_free(struct bloom_filter *filter)
-{
-    bloom_filter_deinit(filter);
-    free(filter);
+    return filter_make(pool, &(struct bloom_params){capacity, 0.01, expansion}, NULL);
 }
 
 /* Every other item goes through a batch. Returns how many were added. */

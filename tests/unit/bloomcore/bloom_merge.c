@@ -6,6 +6,7 @@
 
 #include "bloom_merge.h"
 #include "bloom_plan.h"
+#include "filters.h"
 #include "rng.h"
 
 static struct bloom_pool *pool;
@@ -28,26 +29,12 @@ TestSuite(bloom_plan, .init = setup, .fini = teardown);
 static struct bloom_filter *filter_shaped(uint64_t capacity, double rate, uint32_t expansion,
                                           const struct bloom_shape *shape)
 {
-    struct bloom_params params = {capacity, rate, expansion};
-    struct bloom_class *class;
-    struct errbuf err = {""};
-
-    cr_assert_eq(bloom_class_get(pool, &params, shape, &class, &err), 0, "%s", err.text);
-    struct bloom_filter *filter = malloc(bloom_filter_bytes(class));
-    cr_assert_eq(bloom_filter_init(filter, class, &err), 0, "%s", err.text);
-    bloom_class_release(class);
-    return filter;
+    return filter_make(pool, &(struct bloom_params){capacity, rate, expansion}, shape);
 }
 
 static struct bloom_filter *filter_new(uint64_t capacity, double rate, uint32_t expansion)
 {
     return filter_shaped(capacity, rate, expansion, NULL);
-}
-
-static void filter_free(struct bloom_filter *filter)
-{
-    bloom_filter_deinit(filter);
-    free(filter);
 }
 
 static struct bloom_hash item(uint64_t n)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "bloom_filter.h"
+#include "filters.h"
 #include "rng.h"
 
 static struct bloom_pool *pool;
@@ -25,14 +26,9 @@ static struct bloom_hash random_hash(struct rng *rng)
 static uint64_t positives_at_capacity(const struct bloom_params *params, unsigned layers, uint64_t queries,
                                       struct rng *rng)
 {
-    struct bloom_class *class;
-    struct bloom_filter *filter;
+    struct bloom_filter *filter = filter_make(pool, params, NULL);
     uint64_t sum = 0, capacity = params->capacity, positives = 0;
 
-    cr_assert_eq(bloom_class_get(pool, params, NULL, &class, NULL), 0);
-    filter = malloc(bloom_filter_bytes(class));
-    cr_assert_eq(bloom_filter_init(filter, class, NULL), 0);
-    bloom_class_release(class);
     for (unsigned i = 0; i < layers; i++, capacity *= params->expansion)
         sum += capacity;
     while (bloom_filter_items(filter) < sum)
@@ -40,8 +36,7 @@ static uint64_t positives_at_capacity(const struct bloom_params *params, unsigne
     cr_assert_eq(bloom_filter_nlayers(filter), layers);
     for (uint64_t i = 0; i < queries; i++)
         positives += bloom_filter_query(filter, random_hash(rng));
-    bloom_filter_deinit(filter);
-    free(filter);
+    filter_free(filter);
     return positives;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bloom_batch.h"
+#include "filters.h"
 #include "golden.h"
 
 static struct bloom_pool *pool;
@@ -13,21 +14,7 @@ static struct bloom_pool *pool;
 /* A fixed filter of this shape that takes any number of items. */
 static struct bloom_filter *filter_of(const struct bloom_shape *shape)
 {
-    struct bloom_params params = {.capacity = UINT64_MAX, .error_rate = 0.5, .expansion = 0};
-    struct bloom_class *class;
-    struct bloom_filter *filter;
-
-    cr_assert_eq(bloom_class_get(pool, &params, shape, &class, NULL), 0);
-    filter = malloc(bloom_filter_bytes(class));
-    cr_assert_eq(bloom_filter_init(filter, class, NULL), 0);
-    bloom_class_release(class);
-    return filter;
-}
-
-static void filter_free(struct bloom_filter *filter)
-{
-    bloom_filter_deinit(filter);
-    free(filter);
+    return filter_make(pool, &(struct bloom_params){.capacity = UINT64_MAX, .error_rate = 0.5}, shape);
 }
 
 static void expect_words(const struct bloom_filter *filter, const struct golden_filter *golden, const char *name)

@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include "dump.h"
+#include "filters.h"
 #include "rng.h"
 
 static struct bloom_pool *pool;
@@ -27,13 +28,9 @@ TestSuite(dump, .init = setup, .fini = teardown);
 static struct bloom_filter *filter_of(const struct bloom_params *params, const struct bloom_shape *shapes,
                                       unsigned nlayers)
 {
-    struct bloom_class *class;
+    struct bloom_filter *filter = filter_make(pool, params, shapes);
     struct errbuf err = {""};
 
-    cr_assert_eq(bloom_class_get(pool, params, shapes, &class, &err), 0, "%s", err.text);
-    struct bloom_filter *filter = malloc(bloom_filter_bytes(class));
-    cr_assert_eq(bloom_filter_init(filter, class, &err), 0, "%s", err.text);
-    bloom_class_release(class);
     for (unsigned i = 1; i < nlayers; i++)
         cr_assert_eq(bloom_filter_append_layer(filter, &shapes[i], &err), 0, "%s", err.text);
     return filter;
@@ -47,12 +44,6 @@ static struct bloom_filter *filled(uint64_t capacity, double rate, uint32_t expa
     for (unsigned i = 0; i < items; i++)
         bloom_filter_add(filter, (struct bloom_hash){rng_next(&rng), rng_next(&rng)}, NULL);
     return filter;
-}
-
-static void filter_free(struct bloom_filter *filter)
-{
-    bloom_filter_deinit(filter);
-    free(filter);
 }
 
 static bool same(const struct bloom_filter *a, const struct bloom_filter *b)

@@ -40,22 +40,18 @@ static void discard(void)
 
 TestSuite(admin, .fini = discard);
 
-#define expect_text(wire, expected, command)                                                                      \
-    do {                                                                                                          \
-        const char *text_ = wire_ask((wire), (command));                                                          \
-        cr_assert_str_eq(text_, (expected), "got '%s' instead of '%s'; command: %s", text_, (expected), command); \
-    } while (0)
+#define expect_reply(wire, expected, command) expect_ask(wire, command, expected)
 
 #define expect_both(expected, command)           \
     do {                                         \
-        expect_text(&resp2, (expected), command); \
-        expect_text(&resp3, (expected), command); \
+        expect_reply(&resp2, (expected), command); \
+        expect_reply(&resp3, (expected), command); \
     } while (0)
 
 #define expect_each(expected2, expected3, command) \
     do {                                           \
-        expect_text(&resp2, (expected2), command);  \
-        expect_text(&resp3, (expected3), command);  \
+        expect_reply(&resp2, (expected2), command);  \
+        expect_reply(&resp3, (expected3), command);  \
     } while (0)
 
 static void expect_like(struct wire *wire, const char *part, const char *command)
@@ -126,7 +122,7 @@ DAEMON_TEST(the_daemon, admin, wait_waits_alone)
         sleep_ms(10);
     }
     expect_like(&resp3, "blocked_clients:1", "INFO clients");
-    expect_text(&other, "+PONG", "PING");
+    expect_reply(&other, "+PONG", "PING");
     wire_close(&resp2); /* a connection that is gone waits no longer */
     for (int i = 0; i < 1000; i++) {
         if (strstr(wire_ask(&resp3, "INFO clients"), "blocked_clients:0") != NULL)
@@ -137,7 +133,7 @@ DAEMON_TEST(the_daemon, admin, wait_waits_alone)
     wire_close(&other);
     wire_open(&resp2, the_daemon.port);
     cr_assert(wire_send_text(&resp2, "WAIT 1 0\r\n")); /* the end of the daemon does not wait for it either */
-    expect_text(&resp3, "+PONG", "PING");
+    expect_reply(&resp3, "+PONG", "PING");
     hang_up();
 }
 
@@ -178,7 +174,7 @@ DAEMON_TEST(the_daemon, admin, debug_has_to_be_allowed)
     cr_assert(wire_send_text(&resp2, "DEBUG SLEEP 3600\r\n"));
     wire_open(&other, the_daemon.port);
     for (int i = 0; i < 50; i++)
-        expect_text(&other, "+PONG", "PING");
+        expect_reply(&other, "+PONG", "PING");
     wire_close(&other);
     hang_up();
 }
@@ -293,14 +289,14 @@ DAEMON_TEST(the_daemon, admin, the_latency_monitor_sees_spikes)
     expect_both("-ERR No samples available for event 'nosuch'", "LATENCY GRAPH nosuch");
     expect_like_both("The latency monitor is off.", "LATENCY DOCTOR");
     expect_both("+OK", "CONFIG SET latency-monitor-threshold 20");
-    expect_text(&resp2, "+OK", "DEBUG SLEEP 0.05");
+    expect_reply(&resp2, "+OK", "DEBUG SLEEP 0.05");
     expect_like_both("[[\"command\",:", "LATENCY LATEST");
     expect_like_both("[[:", "LATENCY HISTORY command");
     expect_like_both("all time high", "LATENCY GRAPH command");
     expect_like_both("1. command: 1 latency spikes", "LATENCY DOCTOR");
     expect_like_both("\"DEBUG\",\"SLEEP\",\"0.05\"", "SLOWLOG GET");
-    expect_text(&resp2, ":1", "LATENCY RESET nosuch command");
-    expect_text(&resp2, ":0", "LATENCY RESET");
+    expect_reply(&resp2, ":1", "LATENCY RESET nosuch command");
+    expect_reply(&resp2, ":0", "LATENCY RESET");
     expect_both("[]", "LATENCY LATEST");
     hang_up();
 }
@@ -314,9 +310,9 @@ DAEMON_TEST(the_daemon, admin, every_call_is_timed)
     cr_assert(wire_send_text(&resp2, "BF.ADD f x\r\nBF.EXISTS f x\r\nBF.EXISTS f y\r\nBF.EXISTS f z\r\nBF.MADD f a b\r\n"));
     for (int i = 0; i < 5; i++)
         wire_text(&resp2);
-    expect_text(&resp2, "+OK", "SAVE");
-    expect_text(&resp2, "-ERR wrong number of arguments for 'bf.add' command", "BF.ADD f");
-    expect_text(&resp2, "-ERR not found", "BF.INFO nosuch");
+    expect_reply(&resp2, "+OK", "SAVE");
+    expect_reply(&resp2, "-ERR wrong number of arguments for 'bf.add' command", "BF.ADD f");
+    expect_reply(&resp2, "-ERR not found", "BF.INFO nosuch");
     expect_like(&resp2, "-ERR unknown command 'NOSUCH'", "NOSUCH");
     text = wire_ask(&resp3, "INFO commandstats");
     cr_assert_not_null(strstr(text, "cmdstat_bf.exists:calls=3,usec="), "%s", text);
@@ -338,9 +334,9 @@ DAEMON_TEST(the_daemon, admin, every_call_is_timed)
 DAEMON_TEST(the_daemon, admin, a_reset_covers_everything)
 {
     start();
-    expect_text(&resp2, ":1", "BF.ADD f x");
-    expect_text(&resp2, "-ERR not found", "BF.INFO nosuch");
-    expect_text(&resp2, "+OK", "CONFIG RESETSTAT");
+    expect_reply(&resp2, ":1", "BF.ADD f x");
+    expect_reply(&resp2, "-ERR not found", "BF.INFO nosuch");
+    expect_reply(&resp2, "+OK", "CONFIG RESETSTAT");
     const char *text = wire_ask(&resp2, "INFO everything");
     cr_assert_null(strstr(text, "cmdstat_bf.add"), "%s", text);
     cr_assert_null(strstr(text, "errorstat_"), "%s", text);
@@ -349,7 +345,7 @@ DAEMON_TEST(the_daemon, admin, a_reset_covers_everything)
     cr_assert_not_null(strstr(text, "total_error_replies:0"), "%s", text);
     expect_each("[]", "{}", "LATENCY HISTOGRAM bf.add");
     expect_like(&resp2, "cmdstat_config|resetstat:calls=1,", "INFO commandstats"); /* it ends after the reset */
-    expect_text(&resp2, ":0", "BF.ADD f x");
+    expect_reply(&resp2, ":0", "BF.ADD f x");
     expect_like(&resp2, "[\"bf.add\",[\"calls\",:1,", "LATENCY HISTOGRAM bf.add");
     expect_like(&resp2, "cmdstat_bf.add:calls=1,", "INFO commandstats");
     hang_up();
@@ -477,8 +473,8 @@ DAEMON_TEST(the_daemon, admin, config_rewrite_survives_a_restart)
     snprintf(the_daemon.file, sizeof(the_daemon.file), "%s", link_path);
     daemon_start(&the_daemon, NULL);
     wire_open(&resp2, the_daemon.port);
-    expect_text(&resp2, "+OK", "CONFIG SET maxclients 200 timeout 33");
-    expect_text(&resp2, "+OK", "CONFIG REWRITE");
+    expect_reply(&resp2, "+OK", "CONFIG SET maxclients 200 timeout 33");
+    expect_reply(&resp2, "+OK", "CONFIG REWRITE");
     const char *text = read_file(path);
     cr_assert_eq(strncmp(text, "# mine\nmaxclients 200\n", 22), 0, "%s", text);
     cr_assert_not_null(strstr(text, "# Added by CONFIG REWRITE\n"), "%s", text);
@@ -490,7 +486,7 @@ DAEMON_TEST(the_daemon, admin, config_rewrite_survives_a_restart)
     daemon_stop(&the_daemon);
     daemon_restart(&the_daemon);
     wire_open(&resp2, the_daemon.port);
-    expect_text(&resp2, "[\"timeout\",\"33\",\"maxclients\",\"200\"]", "CONFIG GET timeout maxclients");
+    expect_reply(&resp2, "[\"timeout\",\"33\",\"maxclients\",\"200\"]", "CONFIG GET timeout maxclients");
 
     write_file(path, "nosuch 1\n");
     expect_like(&resp2, "-ERR Rewriting config file: ", "CONFIG REWRITE");

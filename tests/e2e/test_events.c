@@ -31,12 +31,6 @@ static struct wire connect_wire(void)
     return wire;
 }
 
-#define expect_ask(wire, command, expected)                                                                        \
-    do {                                                                                                           \
-        const char *text_got = wire_ask(wire, command);                                                            \
-        cr_assert_str_eq(text_got, expected, "%s: got '%s' instead of '%s'", command, text_got, expected);         \
-    } while (0)
-
 /* ---- keyspace events --------------------------------------------------------------------------------------------- */
 
 /* The events of both channels until `last` was seen on its key's channel, as "event name;..."; each comes on both, the

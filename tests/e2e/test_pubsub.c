@@ -36,18 +36,6 @@ static struct wire connect_wire(int resp)
     return wire;
 }
 
-#define expect_text(wire, expected)                                                            \
-    do {                                                                                       \
-        const char *text_got = wire_text(wire);                                                \
-        cr_assert_str_eq(text_got, expected, "got '%s' instead of '%s'", text_got, expected);  \
-    } while (0)
-
-#define expect_ask(wire, command, expected)                                                                        \
-    do {                                                                                                           \
-        const char *text_got = wire_ask(wire, command);                                                            \
-        cr_assert_str_eq(text_got, expected, "%s: got '%s' instead of '%s'", command, text_got, expected);         \
-    } while (0)
-
 /* Nothing that was sent before the PING is still to come. */
 static void expect_quiet(struct wire *wire, const char *pong)
 {

@@ -63,4 +63,17 @@ const char *wire_text(struct wire *wire);
 /* Sends a command given as words separated by single spaces, and returns its reply as wire_text() does. */
 const char *wire_ask(struct wire *wire, const char *command);
 
+/* Demands that the next reply is this one; that this is the reply to the command. */
+#define expect_text(wire, expected)                                                           \
+    do {                                                                                      \
+        const char *text_got = wire_text(wire);                                               \
+        cr_assert_str_eq(text_got, expected, "got '%s' instead of '%s'", text_got, expected); \
+    } while (0)
+
+#define expect_ask(wire, command, expected)                                                                \
+    do {                                                                                                   \
+        const char *text_got = wire_ask(wire, command);                                                    \
+        cr_assert_str_eq(text_got, expected, "%s: got '%s' instead of '%s'", command, text_got, expected); \
+    } while (0)
+
 #endif

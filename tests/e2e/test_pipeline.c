@@ -113,63 +113,44 @@ static struct command next_command(unsigned *state, unsigned *in_multi)
 
 static void send_command(redisContext *client, const struct command *c)
 {
+    static const struct {
+        const char *format;
+        enum { NONE, NAME, TWO_NAMES, NAME_AND_ITEMS } takes;
+    } forms[] = {
+        [ADD] = {"BF.ADD f%u i%u", NAME_AND_ITEMS},
+        [EXISTS] = {"bf.exists f%u i%u", NAME_AND_ITEMS},
+        [MADD] = {"BF.MADD f%u i%u i%u i%u i%u i%u i%u i%u", NAME_AND_ITEMS},
+        [MEXISTS] = {"BF.MEXISTS f%u i%u i%u i%u i%u i%u i%u i%u", NAME_AND_ITEMS},
+        [DEL] = {"DEL f%u", NAME},
+        [RENAME] = {"RENAME f%u f%u", TWO_NAMES},
+        [RESERVE] = {"BF.RESERVE f%u 0.0001 20", NAME},
+        [CARD] = {"BF.CARD f%u", NAME},
+        [DBSIZE] = {"DBSIZE", NONE},
+        [KEYS] = {"KEYS f*", NONE},
+        [PING] = {"PING", NONE},
+        [UNKNOWN] = {"NOSUCH f%u", NAME},
+        [INFO_ITEMS] = {"BF.INFO f%u ITEMS", NAME},
+        [MULTI] = {"MULTI", NONE},
+        [EXEC] = {"EXEC", NONE},
+        [DISCARD] = {"DISCARD", NONE},
+        [WATCH] = {"WATCH f%u f%u", TWO_NAMES},
+        [UNWATCH] = {"UNWATCH", NONE},
+    };
+    const char *format = forms[c->kind].format;
     const unsigned *i = c->items;
-    switch (c->kind) {
-    case ADD:
-        redisAppendCommand(client, "BF.ADD f%u i%u", c->name, i[0]);
+
+    switch (forms[c->kind].takes) {
+    case NONE:
+        redisAppendCommand(client, format);
         break;
-    case EXISTS:
-        redisAppendCommand(client, "bf.exists f%u i%u", c->name, i[0]);
+    case NAME:
+        redisAppendCommand(client, format, c->name);
         break;
-    case MADD:
-        redisAppendCommand(client, "BF.MADD f%u i%u i%u i%u i%u i%u i%u i%u", c->name, i[0], i[1], i[2], i[3], i[4],
-                           i[5], i[6]);
+    case TWO_NAMES:
+        redisAppendCommand(client, format, c->name, c->other);
         break;
-    case MEXISTS:
-        redisAppendCommand(client, "BF.MEXISTS f%u i%u i%u i%u i%u i%u i%u i%u", c->name, i[0], i[1], i[2], i[3], i[4],
-                           i[5], i[6]);
-        break;
-    case DEL:
-        redisAppendCommand(client, "DEL f%u", c->name);
-        break;
-    case RENAME:
-        redisAppendCommand(client, "RENAME f%u f%u", c->name, c->other);
-        break;
-    case RESERVE:
-        redisAppendCommand(client, "BF.RESERVE f%u %f 20", c->name, RATE);
-        break;
-    case CARD:
-        redisAppendCommand(client, "BF.CARD f%u", c->name);
-        break;
-    case DBSIZE:
-        redisAppendCommand(client, "DBSIZE");
-        break;
-    case KEYS:
-        redisAppendCommand(client, "KEYS f*");
-        break;
-    case PING:
-        redisAppendCommand(client, "PING");
-        break;
-    case UNKNOWN:
-        redisAppendCommand(client, "NOSUCH f%u", c->name);
-        break;
-    case MULTI:
-        redisAppendCommand(client, "MULTI");
-        break;
-    case EXEC:
-        redisAppendCommand(client, "EXEC");
-        break;
-    case DISCARD:
-        redisAppendCommand(client, "DISCARD");
-        break;
-    case WATCH:
-        redisAppendCommand(client, "WATCH f%u f%u", c->name, c->other);
-        break;
-    case UNWATCH:
-        redisAppendCommand(client, "UNWATCH");
-        break;
-    default:
-        redisAppendCommand(client, "BF.INFO f%u ITEMS", c->name);
+    case NAME_AND_ITEMS: /* as many of them as it has room for */
+        redisAppendCommand(client, format, c->name, i[0], i[1], i[2], i[3], i[4], i[5], i[6]);
         break;
     }
 }

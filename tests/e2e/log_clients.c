@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "client.h"
+#include "program.h"
 
 double seconds_now(void)
 {
@@ -128,16 +128,9 @@ void writers_check(const struct writers *w, int port)
 int check_tool(const struct daemon *daemon, const char **output_out)
 {
     static char output[65536];
-    char command[1024];
 
-    snprintf(command, sizeof(command), "env -u LD_PRELOAD %s check %s 2>&1", BLOOMERY_TOOL_PATH, daemon->data);
-    FILE *pipe = popen(command, "r");
-    cr_assert_not_null(pipe);
-    size_t n = fread(output, 1, sizeof(output) - 1, pipe);
-    output[n] = '\0';
-    int status = pclose(pipe);
     *output_out = output;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+    return program_run(output, sizeof(output), "env -u LD_PRELOAD %s check %s", BLOOMERY_TOOL_PATH, daemon->data);
 }
 
 /* ---- questions -------------------------------------------------------------------------------------------------- */

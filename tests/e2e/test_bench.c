@@ -1,13 +1,12 @@
 /* `bloomery bench` against the daemon: what it says it did is what the daemon has seen. */
 #include <criterion/criterion.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include "client.h"
 #include "daemon.h"
+#include "program.h"
 
 static struct daemon the_daemon;
 static char output[8192]; /* of the last run */
@@ -26,22 +25,9 @@ static void discard(void)
 TestSuite(bench, .init = start, .fini = discard, .timeout = 300);
 
 /* Runs it; its exit status. */
-__attribute__((format(printf, 1, 2))) static int run(const char *fmt, ...)
+static int run(const char *arguments)
 {
-    char command[1024];
-    va_list args;
-    int len = snprintf(command, sizeof(command), "%s bench --port %d ", BLOOMERY_TOOL_PATH, the_daemon.port);
-    va_start(args, fmt);
-    len += vsnprintf(command + len, sizeof(command) - (size_t)len, fmt, args);
-    va_end(args);
-    snprintf(command + len, sizeof(command) - (size_t)len, " 2>&1");
-    FILE *pipe = popen(command, "r");
-    cr_assert_not_null(pipe);
-    size_t n = fread(output, 1, sizeof(output) - 1, pipe);
-    output[n] = '\0';
-    int status = pclose(pipe);
-    cr_assert(WIFEXITED(status), "%s", output);
-    return WEXITSTATUS(status);
+    return program_run(output, sizeof(output), "%s bench --port %d %s", BLOOMERY_TOOL_PATH, the_daemon.port, arguments);
 }
 
 static double field(const char *name)
@@ -116,9 +102,10 @@ DAEMON_TEST(the_daemon, bench, errors_fail_and_are_shown)
 
 DAEMON_TEST(the_daemon, bench, reports_for_people)
 {
-    cr_assert_eq(run("add --requests 1000 --hdr %s/hdr", the_daemon.dir), 0, "%s", output);
+    char arguments[400], command[1024];
+    snprintf(arguments, sizeof(arguments), "add --requests 1000 --hdr %s/hdr", the_daemon.dir);
+    cr_assert_eq(run(arguments), 0, "%s", output);
     cr_expect(strstr(output, "throughput") && strstr(output, "p99.9") && strstr(output, "the limit"), "%s", output);
-    char command[1024];
     snprintf(command, sizeof(command), "grep -q 'TotalCount' %s/hdr && grep -q 'Total count    =         1000' %s/hdr",
              the_daemon.dir, the_daemon.dir);
     cr_expect_eq(system(command), 0);

@@ -201,10 +201,7 @@ DAEMON_TEST(the_daemon, bf, filters_survive_a_restart)
     for (int i = 0; i < ITEMS; i++)
         client_number(client, "BF.ADD %b item:%d", "odd/\0 name", (size_t)10, i);
     expect(client, "+OK", "SAVE");
-    redisFree(client);
-    daemon_kill(&the_daemon);
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_after_kill(client, &the_daemon, NULL);
     for (int i = 0; i < ITEMS; i++)
         cr_assert_eq(client_number(client, "BF.EXISTS %b item:%d", "odd/\0 name", (size_t)10, i), 1, "item:%d is lost",
                      i);

@@ -7,6 +7,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "program.h"
 #include "wire.h"
 
 static struct daemon the_daemon;
@@ -187,16 +188,9 @@ DAEMON_TEST(the_daemon, connection, hundreds_of_connections_are_served)
 static const char *redis_cli(const char *arguments, const char *input)
 {
     static char printed[4096];
-    char command[512];
-    size_t len;
-    FILE *pipe;
+    int status = program_run(printed, sizeof(printed), "printf '%s' | redis-cli -p %d %s", input, the_daemon.port, arguments);
 
-    snprintf(command, sizeof(command), "printf '%s' | redis-cli -p %d %s 2>&1", input, the_daemon.port, arguments);
-    pipe = popen(command, "r");
-    cr_assert_not_null(pipe);
-    len = fread(printed, 1, sizeof(printed) - 1, pipe);
-    printed[len] = '\0';
-    cr_assert_eq(pclose(pipe), 0, "%s: %s", command, printed);
+    cr_assert_eq(status, 0, "%s: %s", arguments, printed);
     return printed;
 }
 

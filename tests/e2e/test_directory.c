@@ -15,6 +15,7 @@
 #include "client.h"
 #include "daemon.h"
 #include "log_clients.h"
+#include "program.h"
 #include "tmpdir.h"
 
 #define ALL     "one=5 two=30 three=3"
@@ -41,70 +42,47 @@ static void shell(const char *command)
     cr_assert_eq(system(text), 0, "%s", text);
 }
 
-static void change_byte(const char *name, long at)
-{
-    size_t len;
-    unsigned char *bytes = file_read(AT("%s", name), &len);
-
-    at = at < 0 ? (long)len + at : at;
-    bytes[at] ^= 0x10;
-    file_write(AT("%s", name), bytes, len);
-    free(bytes);
-}
-
-/* Where the log's segment stops being zeros. */
-static long end_of(const char *name)
-{
-    size_t len;
-    unsigned char *bytes = file_read(AT("%s", name), &len);
-
-    while (len > 0 && bytes[len - 1] == 0)
-        len--;
-    free(bytes);
-    return (long)len;
-}
-
 static void change_manifest(void)
 {
-    change_byte("MANIFEST", 60);
+    file_change_byte(AT("MANIFEST"), 60);
 }
 
 static void change_filter(void)
 {
-    change_byte("filters/one/0-Filter.db", 20);
+    file_change_byte(AT("filters/one/0-Filter.db"), 20);
 }
 
 static void change_filter_header(void)
 {
-    change_byte("filters/one/0-Filter.db", 3);
+    file_change_byte(AT("filters/one/0-Filter.db"), 3);
 }
 
 static void change_second_layer(void)
 {
-    change_byte("filters/two/1-Filter.db", -1);
+    file_change_byte(AT("filters/two/1-Filter.db"), -1);
 }
 
 static void tear_log(void)
 {
-    file_truncate(AT("log/00000006.log"), (size_t)end_of("log/00000006.log") - 5);
+    file_truncate(AT("log/00000006.log"), file_end(AT("log/00000006.log")) - 5);
 }
 
 static void put_garbage_behind_log(void)
 {
     int fd = open(AT("log/00000006.log"), O_WRONLY);
 
-    cr_assert(fd >= 0 && pwrite(fd, "garbage", 7, end_of("log/00000006.log")) == 7);
+    cr_assert(fd >= 0 && pwrite(fd, "garbage", 7, (long)file_end(AT("log/00000006.log"))) == 7);
     close(fd);
 }
 
 static void change_log_in_the_middle(void)
 {
-    change_byte("log/00000004.log", 4096 + 10);
+    file_change_byte(AT("log/00000004.log"), 4096 + 10);
 }
 
 static void change_log_header(void)
 {
-    change_byte("log/00000004.log", 26);
+    file_change_byte(AT("log/00000004.log"), 26);
 }
 
 /* As another daemon does, but for what else that one would do. */
@@ -269,10 +247,7 @@ static void make_template(void)
     wait_for_reply(daemon_under_test.port, "+OK", "SAVE");
     expect(client, ":1", "BF.ADD one e");
     for (int i = 0; i < 2; i++) {
-        redisFree(client);
-        daemon_kill(&daemon_under_test);
-        daemon_restart(&daemon_under_test);
-        client = client_open(daemon_under_test.port);
+        client = client_after_kill(client, &daemon_under_test, NULL);
         if (i == 0)
             expect(client, ":1", "BF.ADD three a");
         expect(client, ":1", i == 0 ? "BF.ADD three b" : "BF.ADD three c");
@@ -329,16 +304,10 @@ static void set_up(const struct row *row)
 /* Names, sizes, checksums of all that is there; but for LOCK. */
 static void fingerprint(char *text, size_t size)
 {
-    char command[1024];
-
-    snprintf(command, sizeof(command),
-             "cd %.255s && (find -H data ! -name LOCK -exec stat -c '%%n %%s %%f' {} + | sort; "
-             "find -H data ! -name LOCK -type f -exec cksum {} + | sort) 2>/dev/null",
-             daemon_under_test.dir);
-    FILE *pipe = popen(command, "r");
-    cr_assert_not_null(pipe);
-    text[fread(text, 1, size - 1, pipe)] = '\0';
-    pclose(pipe);
+    program_run(text, size,
+                "cd %s && (find -H data ! -name LOCK -exec stat -c '%%n %%s %%f' {} + | sort; "
+                "find -H data ! -name LOCK -type f -exec cksum {} + | sort) 2>/dev/null",
+                daemon_under_test.dir);
 }
 
 static void play(const struct row *row)
@@ -402,10 +371,7 @@ Test(directory, a_log_that_becomes_read_only_refuses_writes_until_it_is_writable
     expect(client, "[:1,:1,:0]", "BF.MEXISTS one a e g");
     shell("chmod 755 log");
     wait_for_reply(daemon_under_test.port, "+OK", "BF.RESERVE new 0.01 10");
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
-    daemon_restart(&daemon_under_test);
-    client = client_open(daemon_under_test.port);
+    client = client_after_kill(client, &daemon_under_test, NULL);
     expect(client, "[:1,:1,:0]", "BF.MEXISTS one a e g");
     expect(client, ":5", "BF.CARD one");
     expect(client, ":1", "EXISTS new");

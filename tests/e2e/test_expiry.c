@@ -408,24 +408,14 @@ DAEMON_TEST(the_daemon, expiry, many_at_once)
         redisAppendCommand(c, "BF.RESERVE f:%d 0.01 10", i);
         redisAppendCommand(c, "PEXPIREAT f:%d %s", i, "33177117420123");
         if (i % 1000 == 999)
-            for (int r = 0; r < 2000; r++) {
-                redisReply *reply = NULL;
-                cr_assert_eq(redisGetReply(c, (void **)&reply), REDIS_OK);
-                cr_assert_neq(reply->type, REDIS_REPLY_ERROR, "%s", reply->str);
-                freeReplyObject(reply);
-            }
+            client_skip(c, 2000);
     }
     cr_expect_eq(info_number(c, "keyspace", ",expires="), MANY);
     long long due = now_ms() + 1000;
     for (int i = 0; i < MANY; i++) {
         redisAppendCommand(c, "PEXPIREAT f:%d %lld", i, due);
         if (i % 1000 == 999)
-            for (int r = 0; r < 1000; r++) {
-                redisReply *reply = NULL;
-                cr_assert_eq(redisGetReply(c, (void **)&reply), REDIS_OK);
-                cr_assert_neq(reply->type, REDIS_REPLY_ERROR, "%s", reply->str);
-                freeReplyObject(reply);
-            }
+            client_skip(c, 1000);
     }
     while (now_ms() <= due + 10)
         usleep(1000);

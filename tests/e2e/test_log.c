@@ -14,6 +14,7 @@
 #include "client.h"
 #include "daemon.h"
 #include "log_clients.h"
+#include "tmpdir.h"
 
 static struct daemon daemon_under_test;
 #define PORT (daemon_under_test.port)
@@ -27,14 +28,6 @@ static void stop(void)
 }
 
 TestSuite(log_daemon, .fini = stop, .timeout = 300);
-
-static redisContext *restart_killed(redisContext *client)
-{
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
-    daemon_restart(&daemon_under_test);
-    return client_open(PORT);
-}
 
 /* ---- what is logged ------------------------------------------------------------------------------------------------- */
 
@@ -69,7 +62,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, all_that_happens_to_filters_survives)
     char made[512];
     snprintf(made, sizeof(made), "%s", client_ask(client, "BF.INFO made"));
     for (int again = 0; again < 3; again++) {
-        client = restart_killed(client);
+        client = client_after_kill(client, &daemon_under_test, NULL);
         expect(client, made, "BF.INFO made");
         for (int i = 0; i < 200; i++)
             expect(client, ":1", "BF.EXISTS made item:%d", i);
@@ -87,7 +80,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, all_that_happens_to_filters_survives)
     }
     expect(client, "+OK", "FLUSHALL");
     expect(client, ":1", "BF.ADD after x");
-    client = restart_killed(client);
+    client = client_after_kill(client, &daemon_under_test, NULL);
     expect(client, "[\"after\"]", "KEYS *");
     redisFree(client);
 }
@@ -100,156 +93,13 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_deleted_filter_does_not_come_back_i
     for (int i = 0; i < 100; i++)
         client_ask(client, "BF.ADD f old:%d", i);
     expect(client, ":1", "DEL f");
-    client = restart_killed(client);
+    client = client_after_kill(client, &daemon_under_test, NULL);
     expect(client, ":1", "BF.ADD f new");
-    client = restart_killed(client);
+    client = client_after_kill(client, &daemon_under_test, NULL);
     expect(client, ":1", "BF.CARD f");
     for (int i = 0; i < 100; i++)
         client_ask(client, "BF.EXISTS f old:%d", i);
     expect(client, ":0", "BF.EXISTS f old:7");
-    redisFree(client);
-}
-
-/* Switched off and on again at run time; what the save that follows has is what counts. */
-DAEMON_TEST(daemon_under_test, log_daemon, appendonly_at_run_time)
-{
-    const char *const args[] = {"--appendonly", "no", NULL};
-    daemon_start(&daemon_under_test, args);
-    redisContext *client = client_open(PORT);
-    expect(client, ":1", "BF.ADD f 1");
-    expect(client, "+OK", "CONFIG SET appendonly yes");
-    daemon_wait_output(&daemon_under_test, "saved 1 filters");
-    expect(client, "+OK", "CONFIG SET appendfsync always");
-    expect(client, ":1", "BF.ADD f 2");
-    client = restart_killed(client); /* with appendonly no: the log is read all the same */
-    expect(client, "[:1,:1]", "BF.MEXISTS f 1 2");
-    expect(client, ":2", "BF.CARD f");
-    expect(client, "+OK", "CONFIG SET appendonly yes");
-    daemon_wait_output(&daemon_under_test, "saved 1 filters");
-    expect(client, ":1", "BF.ADD f 3");
-    expect(client, "+OK", "CONFIG SET appendonly no");
-    expect(client, ":1", "DEL f");
-    wait_for_reply(PORT, "+OK", "SAVE");
-    client = restart_killed(client);
-    expect(client, ":0", "EXISTS f");
-    redisFree(client);
-}
-
-/* The save that a log switched on at run time begins with is tried until it succeeds, and INFO says that it is awaited. */
-DAEMON_TEST(daemon_under_test, log_daemon, appendonly_at_run_time_tries_its_save_again)
-{
-    const char *const args[] = {"--appendonly", "no", NULL};
-    char path[400];
-    daemon_start(&daemon_under_test, args);
-    redisContext *client = client_open(PORT);
-    expect(client, ":1", "BF.ADD f 1");
-    snprintf(path, sizeof(path), "%s/MANIFEST.new", daemon_under_test.data);
-    cr_assert_eq(mkdir(path, 0700), 0);
-    expect(client, "+OK", "CONFIG SET appendonly yes");
-    daemon_wait_output(&daemon_under_test, "saving failed");
-    cr_assert_eq(info_number(PORT, "aof_rewrite_scheduled"), 1);
-    cr_assert_eq(rmdir(path), 0);
-    daemon_wait_output(&daemon_under_test, "saved 1 filters");
-    double until = seconds_now() + 60;
-    while (info_number(PORT, "aof_rewrite_scheduled") != 0)
-        cr_assert_lt(seconds_now(), until);
-    expect(client, ":1", "BF.ADD f 2");
-    expect(client, "[:1,:0]", "WAITAOF 1 0 0");
-    client = restart_killed(client);
-    expect(client, "[:1,:1]", "BF.MEXISTS f 1 2");
-    redisFree(client);
-}
-
-static void wait_for_blocked(int count)
-{
-    double until = seconds_now() + 60;
-    while (info_number(PORT, "blocked_clients") != count)
-        cr_assert_lt(seconds_now(), until);
-}
-
-/* WAITAOF waits for that save, too, as long as it is told to; with nobody left to answer it ends. */
-DAEMON_TEST(daemon_under_test, log_daemon, waitaof_waits_for_the_save_that_the_log_needs)
-{
-    const char *const args[] = {"--appendonly", "no", NULL};
-    char path[400];
-    redisReply *reply = NULL;
-    daemon_start(&daemon_under_test, args);
-    redisContext *client = client_open(PORT), *other = client_open(PORT), *third = client_open(PORT);
-    expect(client, ":1", "BF.ADD a x");
-    snprintf(path, sizeof(path), "%s/MANIFEST.new", daemon_under_test.data);
-    cr_assert_eq(mkdir(path, 0700), 0);
-    expect(client, "+OK", "CONFIG SET appendonly yes");
-    expect(client, "[:0,:0]", "WAITAOF 1 0 1");
-    expect(client, "[:0,:0]", "WAITAOF 1 1 1");
-    cr_assert_eq(redisAppendCommand(other, "WAITAOF 1 0 0"), REDIS_OK);
-    cr_assert_eq(redisAppendCommand(third, "WAITAOF 1 0 0"), REDIS_OK);
-    int done = 0;
-    while (!done)
-        cr_assert_eq(redisBufferWrite(other, &done), REDIS_OK);
-    for (done = 0; !done;)
-        cr_assert_eq(redisBufferWrite(third, &done), REDIS_OK);
-    wait_for_blocked(2);
-    redisFree(third);
-    wait_for_blocked(1);
-    cr_assert_eq(rmdir(path), 0);
-    cr_assert_eq(redisGetReply(other, (void **)&reply), REDIS_OK);
-    cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->element[0]->integer == 1 && reply->element[1]->integer == 0);
-    freeReplyObject(reply);
-    expect(client, "[:1,:0]", "WAITAOF 1 1 1");
-
-    /* What is switched off meanwhile is not waited for any more; nor does it keep the daemon from ending. */
-    cr_assert_eq(redisAppendCommand(other, "WAITAOF 1 1 0"), REDIS_OK);
-    for (done = 0; !done;)
-        cr_assert_eq(redisBufferWrite(other, &done), REDIS_OK);
-    wait_for_blocked(1);
-    expect(client, "+OK", "CONFIG SET appendonly no");
-    cr_assert_eq(redisGetReply(other, (void **)&reply), REDIS_OK);
-    cr_assert_eq(reply->type, REDIS_REPLY_ERROR);
-    freeReplyObject(reply);
-    expect(client, "+OK", "CONFIG SET appendonly yes");
-    cr_assert_eq(redisAppendCommand(other, "WAITAOF 1 1 0"), REDIS_OK);
-    for (done = 0; !done;)
-        cr_assert_eq(redisBufferWrite(other, &done), REDIS_OK);
-    wait_for_blocked(1);
-    daemon_stop(&daemon_under_test);
-    redisFree(other);
-    redisFree(client);
-}
-
-/* Killed before that save: what was not logged before may contradict what was logged after, so the save before is what holds,
- * and nobody was told otherwise. */
-DAEMON_TEST(daemon_under_test, log_daemon, appendonly_at_run_time_without_its_save)
-{
-    const char *const args[] = {"--appendonly", "no", NULL};
-    char path[400];
-    daemon_start(&daemon_under_test, args);
-    redisContext *client = client_open(PORT);
-    expect(client, ":1", "BF.ADD a x");
-    expect(client, "+OK", "SAVE");
-    expect(client, "+OK", "RENAME a b");
-    snprintf(path, sizeof(path), "%s/MANIFEST.new", daemon_under_test.data);
-    cr_assert_eq(mkdir(path, 0700), 0);
-    expect(client, "+OK", "CONFIG SET appendonly yes");
-    expect(client, ":1", "BF.ADD a y");
-    expect(client, "[:0,:0]", "WAITAOF 1 0 1");
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
-    cr_assert_eq(rmdir(path), 0);
-    daemon_start(&daemon_under_test, NULL);
-    client = client_open(PORT);
-    expect(client, "[\"a\"]", "KEYS *");
-    expect(client, "[:1,:0]", "BF.MEXISTS a x y");
-    cr_assert(strstr(daemon_output(&daemon_under_test), "1 changes of filters are left out") != NULL);
-    /* What is logged from here on goes with that. */
-    expect(client, ":1", "BF.ADD a z");
-    expect(client, "+OK", "RENAME a c");
-    expect(client, "[:1,:0]", "WAITAOF 1 0 0");
-    for (int again = 0; again < 2; again++) {
-        client = restart_killed(client);
-        expect(client, "[\"c\"]", "KEYS *");
-        expect(client, "[:1,:0,:1]", "BF.MEXISTS c x y z");
-        expect(client, ":2", "BF.CARD c");
-    }
     redisFree(client);
 }
 
@@ -351,7 +201,7 @@ static void survive_failure(int write_error, int sync_error, const char *text)
     freeReplyObject(late);
     cr_assert(strstr(client_ask(other, "INFO persistence"), "aof_last_write_status:ok") != NULL);
     redisFree(other);
-    client = restart_killed(client);
+    client = client_after_kill(client, &daemon_under_test, NULL);
     expect(client, "[:1,:1,:1,:0]", "BF.MEXISTS f before during after refused");
     expect(client, ":3", "BF.CARD f");
     redisFree(client);
@@ -389,7 +239,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, the_end_waits_for_a_log_that_fails)
     expect(client, "[:1,:1]", "BF.MEXISTS f before during");
     disk_mend();
     wait_for_reply(PORT, "[:1", "WAITAOF 1 0 0");
-    client = restart_killed(client);
+    client = client_after_kill(client, &daemon_under_test, NULL);
     expect(client, "[:1,:1]", "BF.MEXISTS f before during");
     cr_assert_eq(info_number(PORT, "aof_frames"), 0, "nothing has been written since the start");
     redisFree(client);
@@ -416,16 +266,11 @@ DAEMON_TEST(daemon_under_test, log_daemon, changes_wait_for_a_slow_disk)
         cr_assert_lt(seconds_now(), until, "nobody has waited");
         for (int i = 0; i < BATCH; i++)
             cr_assert_eq(redisAppendCommand(client, "RENAME %s %s", names[i % 2], names[1 - i % 2]), REDIS_OK);
-        for (int i = 0; i < BATCH; i++) {
-            redisReply *reply;
-            cr_assert_eq(redisGetReply(client, (void **)&reply), REDIS_OK);
-            cr_assert_eq(reply->type, REDIS_REPLY_STATUS);
-            freeReplyObject(reply);
-        }
+        client_skip(client, BATCH);
     }
     disk_mend();
     wait_for_reply(PORT, "[:1", "WAITAOF 1 0 0");
-    client = restart_killed(client);
+    client = client_after_kill(client, &daemon_under_test, NULL);
     expect(client, ":1", "EXISTS %s", names[0]);
     redisFree(client);
     free(names[0]);
@@ -438,17 +283,15 @@ DAEMON_TEST(daemon_under_test, log_daemon, without_a_log_a_failing_save_refuses_
     const char *const args[] = {"--appendonly", "no", "--save", "3600 1000000", NULL};
     daemon_start(&daemon_under_test, args);
     redisContext *client = client_open(PORT);
-    char path[400];
     expect(client, ":1", "BF.ADD f x");
-    snprintf(path, sizeof(path), "%s/MANIFEST.new", daemon_under_test.data);
-    cr_assert_eq(mkdir(path, 0700), 0);
+    daemon_block_saves(&daemon_under_test);
     cr_assert(strncmp(client_ask(client, "SAVE"), "-ERR", 4) == 0);
     cr_assert(strncmp(client_ask(client, "BF.ADD f y"), "-MISCONF", 8) == 0);
     expect(client, ":1", "BF.EXISTS f x");
     expect(client, "+OK", "CONFIG SET stop-writes-on-bgsave-error no");
     expect(client, ":1", "BF.ADD f y");
     expect(client, "+OK", "CONFIG SET stop-writes-on-bgsave-error yes");
-    cr_assert_eq(rmdir(path), 0);
+    daemon_unblock_saves(&daemon_under_test);
     expect(client, "+OK", "SAVE");
     expect(client, ":1", "BF.ADD f z");
     redisFree(client);
@@ -456,23 +299,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, without_a_log_a_failing_save_refuses_
 
 /* ---- what a start finds --------------------------------------------------------------------------------------------- */
 
-static void log_path(char *path, size_t size)
-{
-    snprintf(path, size, "%s/log/00000001.log", daemon_under_test.data);
-}
-
-static void change_log(long at)
-{
-    char path[400];
-    unsigned char byte;
-    log_path(path, sizeof(path));
-    int fd = open(path, O_RDWR);
-    cr_assert_geq(fd, 0);
-    cr_assert_eq(pread(fd, &byte, 1, at), 1);
-    byte ^= 0x20;
-    cr_assert_eq(pwrite(fd, &byte, 1, at), 1);
-    close(fd);
-}
+#define LOG (tmp_path(daemon_under_test.data, "log/00000001.log").text)
 
 /* A data directory with a log of 50 frames, killed. */
 static void make_log(void)
@@ -499,7 +326,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, damage_in_the_middle_stops_the_start)
     make_log();
     cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s", output);
     cr_assert(strstr(output, "50 adds") != NULL, "%s", output);
-    change_log(4096 + 600);
+    file_change_byte(LOG, 4096 + 600);
     cr_assert_eq(check_tool(&daemon_under_test, &output), 1, "%s", output);
     cr_assert(strstr(output, "00000001.log is damaged") != NULL, "%s", output);
     cr_assert_eq(run_damaged(NULL, &output), 1, "%s", output);
@@ -523,20 +350,11 @@ DAEMON_TEST(daemon_under_test, log_daemon, damage_in_the_middle_stops_the_start)
 DAEMON_TEST(daemon_under_test, log_daemon, a_torn_tail_is_cut_and_reported)
 {
     const char *output;
-    struct stat st;
-    char path[400];
     make_log();
-    log_path(path, sizeof(path));
-    cr_assert_eq(stat(path, &st), 0);
     /* As if a part of the next frame had come to the disk. */
-    int fd = open(path, O_RDWR);
-    long end = 0;
-    for (long at = 4096; at < st.st_size; at++) {
-        unsigned char byte;
-        cr_assert_eq(pread(fd, &byte, 1, at), 1);
-        end = byte ? at : end;
-    }
-    cr_assert_eq(pwrite(fd, "\x12\x34\x56\x78\x33\x00\x01\x40garbage", 15, end + 1), 15);
+    long end = (long)file_end(LOG);
+    int fd = open(LOG, O_WRONLY);
+    cr_assert_eq(pwrite(fd, "\x12\x34\x56\x78\x33\x00\x01\x40garbage", 15, end), 15);
     close(fd);
     cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s", output);
     cr_assert(strstr(output, "will be cut") != NULL, "%s", output);
@@ -545,7 +363,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_torn_tail_is_cut_and_reported)
     redisContext *client = client_open(PORT);
     expect(client, ":50", "BF.CARD f");
     expect(client, ":1", "BF.ADD f more");
-    client = restart_killed(client);
+    client = client_after_kill(client, &daemon_under_test, NULL);
     expect(client, ":51", "BF.CARD f");
     redisFree(client);
 }

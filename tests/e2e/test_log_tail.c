@@ -31,13 +31,9 @@ static void discard(void)
 
 static size_t end_of_segment(void)
 {
-    size_t end;
-
     free(bytes);
     bytes = file_read(segment.text, &len);
-    for (end = len; end > 0 && bytes[end - 1] == 0; end--)
-        ;
-    return end;
+    return file_end(segment.text);
 }
 
 /* A frame for each add: the next one comes after the reply. */
@@ -87,10 +83,7 @@ static void expect_frames(int frames, bool cut, const char *what, size_t at)
         cr_assert_eq(client_number(client, "BF.EXISTS f item:%d", i), i <= frames, "%s %zu: item %d", what, at, i);
     if (at % 8 == 0) { /* it goes on */
         expect(client, ":1", "BF.ADD f more");
-        daemon_kill(&daemon_under_test);
-        redisFree(client);
-        daemon_restart(&daemon_under_test);
-        client = client_open(daemon_under_test.port);
+        client = client_after_kill(client, &daemon_under_test, NULL);
         cr_assert_eq(client_number(client, "BF.CARD f"), frames + 1, "%s %zu", what, at);
         expect(client, ":1", "BF.EXISTS f more");
     }

@@ -1,5 +1,4 @@
-/* What survives: saves on request, by rule and at the end; restarts; kill -9; damaged directories; and that what is on
- * disk is what Cassandra would have written. */
+/* What survives: saves on request, by rule and at the end; restarts; kill -9; and what a save takes meanwhile. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -32,40 +31,6 @@ static void stop(void)
 
 TestSuite(persistence, .init = start, .fini = stop, .timeout = 300);
 
-static void path_in_data(char *path_out, size_t size, const char *relative)
-{
-    snprintf(path_out, size, "%s/%s", daemon_under_test.data, relative);
-}
-
-static void add_range(redisContext *client, const char *filter, int from, int to)
-{
-    for (int i = from; i < to; i++)
-        redisAppendCommand(client, "BF.ADD %s item:%d", filter, i);
-    for (int i = from; i < to; i++) {
-        redisReply *reply = NULL;
-        cr_assert_eq(redisGetReply(client, (void **)&reply), REDIS_OK);
-        cr_assert_eq(reply->type, REDIS_REPLY_INTEGER, "%s", reply->str);
-        freeReplyObject(reply);
-    }
-}
-
-#define PIPELINE 10000 /* commands on their way at once */
-
-static void expect_range(redisContext *client, const char *filter, int from, int to)
-{
-    for (int start = from; start < to; start += PIPELINE) {
-        int end = to - start < PIPELINE ? to : start + PIPELINE;
-        for (int i = start; i < end; i++)
-            redisAppendCommand(client, "BF.EXISTS %s item:%d", filter, i);
-        for (int i = start; i < end; i++) {
-            redisReply *reply = NULL;
-            cr_assert_eq(redisGetReply(client, (void **)&reply), REDIS_OK);
-            cr_assert(reply->type == REDIS_REPLY_INTEGER && reply->integer == 1, "item:%d of %s is absent", i, filter);
-            freeReplyObject(reply);
-        }
-    }
-}
-
 /* ---- what survives
  * ---------------------------------------------------------------------------------------------------- */
 
@@ -74,9 +39,9 @@ DAEMON_TEST(daemon_under_test, persistence, save_and_kill)
 {
     redisContext *client = client_open(PORT);
     expect(client, "+OK", "BF.RESERVE scaled 0.001 100 EXPANSION 3");
-    add_range(client, "scaled", 0, 5000);
+    client_add_items(client, "scaled", 0, 5000);
     expect(client, "+OK", "BF.RESERVE fixed 0.01 1000 NONSCALING");
-    add_range(client, "fixed", 0, 500);
+    client_add_items(client, "fixed", 0, 500);
     expect(client, "+OK", "BF.RESERVE empty 0.01 100");
     expect(client, ":1", "BF.ADD %b x", "a/b\0..%\xff", (size_t)7);
     expect(client, ":1", "BF.ADD %b x", "", (size_t)0);
@@ -86,14 +51,10 @@ DAEMON_TEST(daemon_under_test, persistence, save_and_kill)
     long long scaled = client_number(client, "BF.CARD scaled"), fixed = client_number(client, "BF.CARD fixed");
     char *info = strdup(client_ask(client, "BF.INFO scaled"));
     expect(client, "+OK", "SAVE");
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
-    daemon_restart(&daemon_under_test);
-
-    client = client_open(PORT);
+    client = client_after_kill(client, &daemon_under_test, NULL);
     expect(client, ":6", "DBSIZE");
-    expect_range(client, "scaled", 0, 5000);
-    expect_range(client, "fixed", 0, 500);
+    client_expect_items(client, "scaled", 0, 5000);
+    client_expect_items(client, "fixed", 0, 500);
     cr_expect_eq(client_number(client, "BF.CARD scaled"), scaled);
     cr_expect_eq(client_number(client, "BF.CARD fixed"), fixed);
     expect(client, info, "BF.INFO scaled");
@@ -102,14 +63,14 @@ DAEMON_TEST(daemon_under_test, persistence, save_and_kill)
     expect(client, ":1", "BF.EXISTS %b x", "", (size_t)0);
     expect(client, ":1", "BF.EXISTS %b x", name, sizeof(name));
     /* It goes on: the loaded chain grows further and is saved again. */
-    add_range(client, "scaled", 5000, 20000);
+    client_add_items(client, "scaled", 5000, 20000);
     expect(client, "+OK", "SAVE");
     redisFree(client);
     free(info);
     daemon_kill(&daemon_under_test);
     daemon_restart(&daemon_under_test);
     client = client_open(PORT);
-    expect_range(client, "scaled", 0, 20000);
+    client_expect_items(client, "scaled", 0, 20000);
     redisFree(client);
 }
 
@@ -117,22 +78,19 @@ DAEMON_TEST(daemon_under_test, persistence, save_and_kill)
 DAEMON_TEST(daemon_under_test, persistence, delete_rename_recreate)
 {
     redisContext *client = client_open(PORT);
-    add_range(client, "gone", 0, 10);
-    add_range(client, "old", 0, 10);
-    add_range(client, "again", 0, 10);
+    client_add_items(client, "gone", 0, 10);
+    client_add_items(client, "old", 0, 10);
+    client_add_items(client, "again", 0, 10);
     expect(client, "+OK", "SAVE");
     expect(client, ":1", "DEL gone");
     expect(client, "+OK", "RENAME old new");
     expect(client, ":1", "DEL again");
-    add_range(client, "again", 100, 110);
+    client_add_items(client, "again", 100, 110);
     expect(client, "+OK", "SAVE");
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
-    daemon_restart(&daemon_under_test);
-    client = client_open(PORT);
+    client = client_after_kill(client, &daemon_under_test, NULL);
     expect(client, ":2", "DBSIZE");
-    expect_range(client, "new", 0, 10);
-    expect_range(client, "again", 100, 110);
+    client_expect_items(client, "new", 0, 10);
+    client_expect_items(client, "again", 100, 110);
     expect(client, ":10", "BF.CARD again");
     redisFree(client);
 }
@@ -141,7 +99,7 @@ DAEMON_TEST(daemon_under_test, persistence, delete_rename_recreate)
 DAEMON_TEST(daemon_under_test, persistence, bgsave)
 {
     redisContext *client = client_open(PORT);
-    add_range(client, "f", 0, 1000);
+    client_add_items(client, "f", 0, 1000);
     long long before = client_number(client, "LASTSAVE");
     sleep(1);
     expect(client, "+Background saving started", "BGSAVE");
@@ -159,13 +117,10 @@ DAEMON_TEST(daemon_under_test, persistence, save_rules)
 {
     redisContext *client = client_open(PORT);
     expect(client, "+OK", "CONFIG SET save %s", "1 100");
-    add_range(client, "f", 0, 1000);
+    client_add_items(client, "f", 0, 1000);
     daemon_wait_output(&daemon_under_test, "saved 1 filters");
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
-    daemon_restart(&daemon_under_test);
-    client = client_open(PORT);
-    expect_range(client, "f", 0, 1000);
+    client = client_after_kill(client, &daemon_under_test, NULL);
+    client_expect_items(client, "f", 0, 1000);
     redisFree(client);
 }
 
@@ -179,7 +134,7 @@ DAEMON_TEST(daemon_under_test, persistence, the_end_saves)
         sprintf(filter, "f%d", how);
         daemon_start(&daemon_under_test, args);
         redisContext *client = client_open(PORT);
-        add_range(client, filter, 0, 100);
+        client_add_items(client, filter, 0, 100);
         if (how == 0) {
             daemon_stop(&daemon_under_test);
         } else if (how == 1) {
@@ -197,7 +152,7 @@ DAEMON_TEST(daemon_under_test, persistence, the_end_saves)
     for (int how = 0; how < 3; how++) {
         char filter[16];
         sprintf(filter, "f%d", how);
-        expect_range(client, filter, 0, 100);
+        client_expect_items(client, filter, 0, 100);
     }
     expect(client, ":0", "EXISTS f3");
     redisFree(client);
@@ -250,7 +205,7 @@ DAEMON_TEST(daemon_under_test, persistence, the_end_loses_nothing_acknowledged)
         char filter[16];
         sprintf(filter, "end:%d", i);
         cr_expect_gt(acked[i], 0);
-        expect_range(client, filter, 0, acked[i]);
+        client_expect_items(client, filter, 0, acked[i]);
     }
     redisFree(client);
 }
@@ -266,7 +221,7 @@ static void *add_on(void *arg)
     redisContext *client = client_open(PORT);
     (void)arg;
     for (int i = 0; atomic_load(&going); i += 100) {
-        add_range(client, "busy", i, i + 100);
+        client_add_items(client, "busy", i, i + 100);
         atomic_store(&acknowledged, i + 100);
     }
     redisFree(client);
@@ -293,12 +248,9 @@ DAEMON_TEST(daemon_under_test, persistence, save_under_load)
         }
         atomic_store(&going, false);
         pthread_join(adder, NULL);
-        redisFree(client);
-        daemon_kill(&daemon_under_test);
-        daemon_restart(&daemon_under_test);
-        client = client_open(PORT);
+        client = client_after_kill(client, &daemon_under_test, NULL);
         cr_assert_gt(covered, 0);
-        expect_range(client, "busy", 0, covered);
+        client_expect_items(client, "busy", 0, covered);
         redisFree(client);
     }
 }
@@ -368,7 +320,7 @@ DAEMON_TEST(daemon_under_test, persistence, kill_at_any_moment)
         daemon_restart(&daemon_under_test);
         cr_expect_null(strstr(daemon_output(&daemon_under_test), "warning"), "%s", daemon_output(&daemon_under_test));
         redisContext *client = client_open(PORT);
-        expect_range(client, "busy", 0, covered);
+        client_expect_items(client, "busy", 0, covered);
         const char *info = client_ask(client, "INFO bf");
         cr_expect_not_null(strstr(info, "bf_quarantined_filters:0"), "%s", info);
         redisFree(client);
@@ -376,163 +328,7 @@ DAEMON_TEST(daemon_under_test, persistence, kill_at_any_moment)
     cr_expect_gt(covered, 100);
 }
 
-/* ---- damaged directories
- * ---------------------------------------------------------------------------------------------- */
-
-static void save_two(void)
-{
-    redisContext *client = client_open(PORT);
-    add_range(client, "good", 0, 50);
-    add_range(client, "bad", 0, 50);
-    expect(client, "+OK", "SAVE");
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
-}
-
-/* After the restart: commands on 'bad' say what is wrong, 'good' serves, a save changes nothing of it, and deleting it
- * makes the name free. */
-static void expect_quarantined(const char *reason)
-{
-    redisContext *client = client_open(PORT);
-    expect_range(client, "good", 0, 50);
-    static const char *const commands[] = {"BF.EXISTS bad item:1", "BF.ADD bad new",        "BF.MEXISTS bad a b",
-                                           "BF.MADD bad a b",      "BF.INSERT bad ITEMS a", "BF.INFO bad",
-                                           "BF.CARD bad",          "RENAME bad other"};
-    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-        const char *reply = client_ask(client, commands[i]);
-        cr_expect(reply[0] == '-' && strstr(reply, "quarantined") && strstr(reply, "bad/0-Filter.db") &&
-                      strstr(reply, reason),
-                  "%s: %s", commands[i], reply);
-    }
-    expect(client, ":2", "DBSIZE");
-    expect(client, "-ERR item exists", "BF.RESERVE bad 0.01 100");
-    expect(client, "+OK", "CONFIG SET quarantined-filters maybe");
-    expect(client, ":1", "BF.EXISTS bad whatever");
-    expect(client, "[:1,:1]", "BF.MEXISTS bad whatever item:1");
-    expect(client, "+OK", "CONFIG SET quarantined-filters error");
-    expect(client, "+OK", "SAVE");
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
-    daemon_restart(&daemon_under_test);
-    client = client_open(PORT);
-    cr_expect_not_null(strstr(client_ask(client, "BF.CARD bad"), reason), "a save has touched it");
-    expect(client, ":1", "DEL bad");
-    expect(client, ":1", "BF.ADD bad new");
-    expect(client, "+OK", "SAVE");
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
-    daemon_restart(&daemon_under_test);
-    client = client_open(PORT);
-    expect(client, ":1", "BF.EXISTS bad new");
-    expect(client, ":1", "BF.CARD bad");
-    expect_range(client, "good", 0, 50);
-    redisFree(client);
-}
-
-static void damage(off_t size_change, bool flip, bool remove)
-{
-    char path[512];
-    struct stat st;
-    path_in_data(path, sizeof(path), "filters/bad/0-Filter.db");
-    cr_assert_eq(stat(path, &st), 0, "%s", path);
-    if (remove)
-        cr_assert_eq(unlink(path), 0);
-    else if (size_change)
-        cr_assert_eq(truncate(path, st.st_size + size_change), 0);
-    if (flip) {
-        unsigned char byte;
-        int fd = open(path, O_RDWR);
-        cr_assert_eq(pread(fd, &byte, 1, 20), 1);
-        byte ^= 4;
-        cr_assert_eq(pwrite(fd, &byte, 1, 20), 1);
-        close(fd);
-    }
-    daemon_restart(&daemon_under_test);
-}
-
-DAEMON_TEST(daemon_under_test, persistence, missing_file)
-{
-    save_two();
-    damage(0, false, true);
-    expect_quarantined("");
-}
-
-DAEMON_TEST(daemon_under_test, persistence, truncated_file)
-{
-    save_two();
-    damage(-8, false, false);
-    expect_quarantined("");
-}
-
-DAEMON_TEST(daemon_under_test, persistence, enlarged_file)
-{
-    save_two();
-    damage(8, false, false);
-    expect_quarantined("");
-}
-
-DAEMON_TEST(daemon_under_test, persistence, flipped_bit)
-{
-    save_two();
-    damage(0, true, false);
-    expect_quarantined("checksum");
-}
-
-/* A MANIFEST that cannot be trusted stops the start with an error that names it; nothing is changed. */
-DAEMON_TEST(daemon_under_test, persistence, damaged_manifest)
-{
-    char path[512];
-    const char *output;
-    save_two();
-    path_in_data(path, sizeof(path), "MANIFEST");
-    struct stat st;
-    cr_assert_eq(stat(path, &st), 0);
-    cr_assert_eq(truncate(path, st.st_size / 2), 0);
-    const char *const args[] = {"--port", "0", "--unixsocket", "never.sock", "--dir", daemon_under_test.data, NULL};
-    cr_expect_neq(daemon_run(args, NULL, &output), 0);
-    cr_expect_not_null(strstr(output, "MANIFEST"), "%s", output);
-    struct stat after;
-    cr_assert_eq(stat(path, &after), 0);
-    cr_expect_eq(after.st_size, st.st_size / 2);
-}
-
-/* Two daemons do not work on one directory. */
-DAEMON_TEST(daemon_under_test, persistence, second_daemon_is_refused)
-{
-    const char *output;
-    const char *const args[] = {"--port", "0", "--unixsocket", "never.sock", "--dir", daemon_under_test.data, NULL};
-    cr_expect_neq(daemon_run(args, NULL, &output), 0);
-    char pid[16];
-    sprintf(pid, "%d", (int)daemon_under_test.pid);
-    cr_expect_not_null(strstr(output, pid), "the refusal should say who holds the directory: %s", output);
-}
-
-/* A file that the daemon did not make is not overwritten: the filter is saved in another directory, and the log says so. */
-DAEMON_TEST(daemon_under_test, persistence, foreign_file_is_not_overwritten)
-{
-    char path[512], text[16] = {0};
-    redisContext *client = client_open(PORT);
-    path_in_data(path, sizeof(path), "filters/mine");
-    cr_assert_eq(mkdir(path, 0755), 0);
-    path_in_data(path, sizeof(path), "filters/mine/0-Filter.db");
-    FILE *file = fopen(path, "w");
-    fputs("precious", file);
-    fclose(file);
-    add_range(client, "mine", 0, 10);
-    add_range(client, "other", 0, 10);
-    cr_expect_str_eq(client_ask(client, "SAVE"), "+OK");
-    redisFree(client);
-    file = fopen(path, "r");
-    cr_assert_not_null(fgets(text, sizeof(text), file));
-    fclose(file);
-    cr_expect_str_eq(text, "precious");
-    daemon_kill(&daemon_under_test);
-    daemon_restart(&daemon_under_test);
-    client = client_open(PORT);
-    expect_range(client, "other", 0, 10);
-    expect_range(client, "mine", 0, 10);
-    redisFree(client);
-}
+/* ---- what a save may take ---------------------------------------------------------------------------------------- */
 
 #if !DAEMON_SANITIZED /* sanitizers take memory of their own for it */
 
@@ -559,7 +355,7 @@ DAEMON_TEST(daemon_under_test, persistence, a_save_takes_no_more_memory_than_it_
     redisContext *client = client_open(PORT);
     char path[64];
     expect(client, "+OK", "BF.RESERVE large 0.01 60000000");
-    add_range(client, "large", 0, 1000);
+    client_add_items(client, "large", 0, 1000);
     expect(client, "+OK", "SAVE");
     redisFree(client);
     daemon_stop(&daemon_under_test);
@@ -585,7 +381,7 @@ DAEMON_TEST(daemon_under_test, persistence, a_save_is_held_to_its_rate_until_som
     redisContext *client = client_open(PORT);
     expect(client, "+OK", "CONFIG SET save-rate-limit 1000");
     expect(client, "+OK", "BF.RESERVE large 0.01 2000000");
-    add_range(client, "large", 0, 10);
+    client_add_items(client, "large", 0, 10);
     expect(client, "+Background saving started", "BGSAVE");
     expect(client, ":1", "BF.ADD small x");
     cr_expect_not_null(strstr(client_ask(client, "INFO persistence"), "rdb_bgsave_in_progress:1"));

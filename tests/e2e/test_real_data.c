@@ -11,6 +11,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "program.h"
 
 static struct daemon daemon_under_test;
 #define PORT (daemon_under_test.port)
@@ -124,10 +125,7 @@ DAEMON_TEST(daemon_under_test, real_data, urls_of_the_package_index)
     cr_expect_eq(client_number(client, "BF.CARD urls"), found_new);
     cr_expect_eq(ask_all(client, "BF.EXISTS", "urls", &urls), (long long)urls.count);
     expect(client, "+OK", "SAVE");
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
-    daemon_restart(&daemon_under_test);
-    client = client_open(PORT);
+    client = client_after_kill(client, &daemon_under_test, NULL);
     cr_expect_eq(ask_all(client, "BF.EXISTS", "urls", &urls), (long long)urls.count,
                  "a URL is absent after the restart");
     cr_expect_eq(client_number(client, "BF.CARD urls"), found_new);
@@ -314,14 +312,11 @@ DAEMON_TEST(daemon_under_test, real_data, import_4_0_and_later)
 /* While the daemon runs the tool is refused, with a reason. */
 DAEMON_TEST(daemon_under_test, real_data, import_is_refused_while_the_daemon_runs)
 {
-    char command[2048], line[512] = "";
-    snprintf(command, sizeof(command), "%s import %s x %s/malformed/ok_4_words.db --variant na 2>&1",
-             BLOOMERY_TOOL_PATH, daemon_under_test.data, BLOOMERY_GOLDEN_DIR);
-    FILE *pipe = popen(command, "r");
-    cr_assert_not_null(fgets(line, sizeof(line), pipe));
-    int status = pclose(pipe);
-    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 1, "%d", status);
+    char text[512];
+    cr_expect_eq(program_run(text, sizeof(text), "%s import %s x %s/malformed/ok_4_words.db --variant na", BLOOMERY_TOOL_PATH,
+                             daemon_under_test.data, BLOOMERY_GOLDEN_DIR),
+                 1);
     char pid[16];
     sprintf(pid, "%d", (int)daemon_under_test.pid);
-    cr_expect_not_null(strstr(line, pid), "%s", line);
+    cr_expect_not_null(strstr(text, pid), "%s", text);
 }

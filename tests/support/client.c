@@ -75,6 +75,17 @@ redisContext *client_open(int port)
     return client;
 }
 
+redisContext *client_after_kill(redisContext *client, struct daemon *daemon, const char *const *args)
+{
+    redisFree(client);
+    daemon_kill(daemon);
+    if (args)
+        daemon_start(daemon, args);
+    else
+        daemon_restart(daemon);
+    return client_open(daemon->port);
+}
+
 static const char *show(redisContext *client, redisReply *reply)
 {
     text_len = 0;
@@ -120,4 +131,38 @@ long long client_number(redisContext *client, const char *format, ...)
     number = reply->integer;
     freeReplyObject(reply);
     return number;
+}
+
+void client_skip(redisContext *client, int n)
+{
+    for (int i = 0; i < n; i++) {
+        redisReply *reply = NULL;
+        cr_assert_eq(redisGetReply(client, (void **)&reply), REDIS_OK, "%s", client->errstr);
+        cr_assert_neq(reply->type, REDIS_REPLY_ERROR, "%s", reply->str);
+        freeReplyObject(reply);
+    }
+}
+
+void client_add_items(redisContext *client, const char *filter, int from, int to)
+{
+    for (int i = from; i < to; i++)
+        redisAppendCommand(client, "BF.ADD %s item:%d", filter, i);
+    client_skip(client, to - from);
+}
+
+#define PIPELINE 10000 /* commands on their way at once */
+
+void client_expect_items(redisContext *client, const char *filter, int from, int to)
+{
+    for (int start = from; start < to; start += PIPELINE) {
+        int end = to - start < PIPELINE ? to : start + PIPELINE;
+        for (int i = start; i < end; i++)
+            redisAppendCommand(client, "BF.EXISTS %s item:%d", filter, i);
+        for (int i = start; i < end; i++) {
+            redisReply *reply = NULL;
+            cr_assert_eq(redisGetReply(client, (void **)&reply), REDIS_OK);
+            cr_assert(reply->type == REDIS_REPLY_INTEGER && reply->integer == 1, "item:%d of %s is absent", i, filter);
+            freeReplyObject(reply);
+        }
+    }
 }

@@ -9,8 +9,13 @@
 #include <criterion/criterion.h>
 #include <hiredis/hiredis.h>
 
+#include "daemon.h"
+
 /* Connected to 127.0.0.1; a failure fails the test. The caller frees it with redisFree(). */
 redisContext *client_open(int port);
+
+/* Hangs up, kills the daemon, starts it again with these arguments (NULL: those of the last start), and connects. */
+redisContext *client_after_kill(redisContext *client, struct daemon *daemon, const char *const *args);
 
 /* Sends one command in hiredis's format (%s, %b) and returns the reply: ":1", "+OK", "-ERR ...", "\"bulk\"" (bytes
  * outside ' '..'~' as \xHH), "nil", "[a,b]"; "(<reason>)" when the connection is gone. Valid until the next call. */
@@ -19,12 +24,19 @@ const char *client_ask(redisContext *client, const char *format, ...);
 /* The same for the reply to a command that was sent by redisAppendCommand(). */
 const char *client_reply(redisContext *client);
 
+/* Reads the replies to `n` commands that were sent by redisAppendCommand(); none of them may be an error. */
+void client_skip(redisContext *client, int n);
+
 #define expect(client, expected, ...)                                                                             \
     do {                                                                                                          \
         const char *reply_text = client_ask((client), __VA_ARGS__);                                               \
         cr_assert_str_eq(reply_text, (expected), "got '%s' instead of '%s'; command: %s", reply_text, (expected), \
                          #__VA_ARGS__);                                                                           \
     } while (0)
+
+/* Adds item:<from> .. item:<to - 1>, in one pipeline; demands that all of them are there. */
+void client_add_items(redisContext *client, const char *filter, int from, int to);
+void client_expect_items(redisContext *client, const char *filter, int from, int to);
 
 /* The reply as a number; fails the test when it is not an integer. */
 long long client_number(redisContext *client, const char *format, ...);

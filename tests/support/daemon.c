@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tmpdir.h"
 #include "wire.h"
 
 #define PATIENCE_MS    60000 /* of anything that certainly happens; sanitizers on a loaded machine take their time */
@@ -64,6 +65,21 @@ static const char *read_output(const char *path, size_t offset)
         if (output[i] == '\0')
             output[i] = '?';
     return output;
+}
+
+static struct tmp_path save_blocker(const struct daemon *daemon)
+{
+    return tmp_path(daemon->data, "MANIFEST.new");
+}
+
+void daemon_block_saves(const struct daemon *daemon)
+{
+    cr_assert_eq(mkdir(save_blocker(daemon).text, 0700), 0);
+}
+
+void daemon_unblock_saves(const struct daemon *daemon)
+{
+    cr_assert_eq(rmdir(save_blocker(daemon).text), 0);
 }
 
 const char *daemon_output(const struct daemon *daemon)

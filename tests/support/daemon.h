@@ -73,6 +73,10 @@ void daemon_discard(struct daemon *daemon);
     }                                        \
     static void suite##_##name##_body(void)
 
+/* From here on no save succeeds: there is a directory where it would write its MANIFEST. Until it is taken away again. */
+void daemon_block_saves(const struct daemon *daemon);
+void daemon_unblock_saves(const struct daemon *daemon);
+
 /* The log of the current start so far. Valid until the next call. */
 const char *daemon_output(const struct daemon *daemon);
 

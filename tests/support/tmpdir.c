@@ -96,16 +96,48 @@ void file_truncate(const char *path, size_t len)
         die(path);
 }
 
-void file_flip_bit(const char *path, size_t bit)
+static void flip(const char *path, long at, unsigned char bits)
 {
     size_t len;
     unsigned char *bytes = file_read(path, &len);
 
-    if (bit / 8 >= len)
+    at = at < 0 ? (long)len + at : at;
+    if (at < 0 || (size_t)at >= len)
         die(path);
-    bytes[bit / 8] ^= (unsigned char)(1u << (bit % 8));
+    bytes[at] ^= bits;
     file_write(path, bytes, len);
     free(bytes);
+}
+
+void file_flip_bit(const char *path, size_t bit)
+{
+    flip(path, (long)(bit / 8), (unsigned char)(1u << (bit % 8)));
+}
+
+void file_change_byte(const char *path, long at)
+{
+    flip(path, at, 0x20);
+}
+
+size_t file_end(const char *path)
+{
+    size_t len;
+    unsigned char *bytes = file_read(path, &len);
+
+    while (len > 0 && bytes[len - 1] == 0)
+        len--;
+    free(bytes);
+    return len;
+}
+
+bool file_is(const char *path, const void *bytes, size_t len)
+{
+    size_t found_len;
+    unsigned char *found = file_read(path, &found_len);
+    bool same = found_len == len && memcmp(found, bytes, len) == 0;
+
+    free(found);
+    return same;
 }
 
 size_t dir_count(const char *path)

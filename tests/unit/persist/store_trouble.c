@@ -178,7 +178,7 @@ Test(store_trouble, files_of_a_given_up_filter_that_cannot_be_moved_are_not_over
     save();
     file_flip_bit(AT("filters/a/0-Filter.db"), 99);
     restart();
-    size_t len, after_len;
+    size_t len;
     unsigned char *bytes = file_read(AT("filters/a/0-Filter.db"), &len);
 
     fault.stuck = "filters/a/0-Filter.db";
@@ -190,26 +190,22 @@ Test(store_trouble, files_of_a_given_up_filter_that_cannot_be_moved_are_not_over
     assert_saved();
     save();
     assert_saved();
-    unsigned char *after = file_read(AT("filters/a/0-Filter.db"), &after_len);
-    cr_assert(len == after_len && memcmp(bytes, after, len) == 0);
-    free(after);
+    cr_assert(file_is(AT("filters/a/0-Filter.db"), bytes, len));
 
     fault.stuck = NULL;
     save();
     cr_assert(!summary.unfinished, "%s", rig.reports);
     assert_saved();
     assert_nothing_left_over();
-    after = file_read(AT("quarantine/a-1/0-Filter.db"), &after_len);
-    cr_assert(len == after_len && memcmp(bytes, after, len) == 0);
+    cr_assert(file_is(AT("quarantine/a-1/0-Filter.db"), bytes, len));
     cr_assert_eq(dir_count(AT("quarantine/a-1")), 2);
-    free(after);
     free(bytes);
 }
 
 /* The same where it is the place to move to that is missing: nothing but the store's own care keeps the file. */
 Test(store_trouble, files_of_a_given_up_filter_without_a_place_to_go_to_are_not_overwritten)
 {
-    size_t len, after_len;
+    size_t len;
 
     rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
     save();
@@ -226,14 +222,12 @@ Test(store_trouble, files_of_a_given_up_filter_without_a_place_to_go_to_are_not_
     save();
     cr_assert_eq(summary.displaced, 1);
     assert_saved();
-    unsigned char *after = file_read(AT("filters/a/0-Filter.db"), &after_len);
-    cr_assert(len == after_len && memcmp(bytes, after, len) == 0);
+    cr_assert(file_is(AT("filters/a/0-Filter.db"), bytes, len));
     unlink(AT("quarantine"));
     save();
     cr_assert_eq(dir_count(AT("quarantine/a-1")), 2);
     assert_saved();
     assert_nothing_left_over();
-    free(after);
     free(bytes);
 }
 

@@ -1,13 +1,12 @@
 /* `bloomery import`, the real program. */
 #include <criterion/criterion.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "golden.h"
+#include "program.h"
 #include "rig.h"
 #include "tmpdir.h"
 
@@ -28,29 +27,9 @@ static void tear_down(void)
 
 TestSuite(tool_import, .init = set_up, .fini = tear_down);
 
-/* Runs the tool with these arguments; its exit code. */
-__attribute__((format(printf, 1, 2))) static int run(const char *fmt, ...)
-{
-    char command[2048];
-    va_list args;
-    int len = snprintf(command, sizeof(command), "%s ", BLOOMERY_TOOL);
-
-    va_start(args, fmt);
-    len += vsnprintf(command + len, sizeof(command) - (size_t)len, fmt, args);
-    va_end(args);
-    snprintf(command + len, sizeof(command) - (size_t)len, " 2>&1");
-    FILE *pipe = popen(command, "r");
-    cr_assert_not_null(pipe);
-    size_t n = fread(output, 1, sizeof(output) - 1, pipe);
-    output[n] = '\0';
-    int status = pclose(pipe);
-    cr_assert(WIFEXITED(status), "%s: %s", command, output);
-    return WEXITSTATUS(status);
-}
-
 #define ASSERT_RUN(code, text, ...)                                                                                    \
     do {                                                                                                               \
-        int ran = run(__VA_ARGS__);                                                                                    \
+        int ran = program_run(output, sizeof(output), BLOOMERY_TOOL " " __VA_ARGS__);                                  \
         cr_assert(ran == (code), "exit %d: %s", ran, output);                                                          \
         cr_assert(strstr(output, text), "'%s' is not in: %s", text, output);                                           \
     } while (0)

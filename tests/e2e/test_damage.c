@@ -1,0 +1,152 @@
+/* Data directories that are damaged, in use by another, or hold what is not the daemon's. What a start makes of every
+ * state of one is in test_directory.c. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "tmpdir.h"
+
+static struct daemon daemon_under_test;
+#define PORT (daemon_under_test.port)
+
+#define AT(name) (tmp_path(daemon_under_test.data, "%s", name).text)
+#define BAD      AT("filters/bad/0-Filter.db")
+
+static void start(void)
+{
+    const char *const without_log[] = {"--appendonly", "no", NULL};
+    daemon_start(&daemon_under_test, without_log);
+}
+
+static void stop(void)
+{
+    daemon_discard(&daemon_under_test);
+}
+
+TestSuite(damage, .init = start, .fini = stop, .timeout = 300);
+
+static void save_two(void)
+{
+    redisContext *client = client_open(PORT);
+    client_add_items(client, "good", 0, 50);
+    client_add_items(client, "bad", 0, 50);
+    expect(client, "+OK", "SAVE");
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+}
+
+/* After a restart: commands on 'bad' say what is wrong, 'good' serves, a save changes nothing of it, and deleting it
+ * makes the name free. */
+static void expect_quarantined(const char *reason)
+{
+    daemon_restart(&daemon_under_test);
+    redisContext *client = client_open(PORT);
+    client_expect_items(client, "good", 0, 50);
+    static const char *const commands[] = {"BF.EXISTS bad item:1", "BF.ADD bad new",        "BF.MEXISTS bad a b",
+                                           "BF.MADD bad a b",      "BF.INSERT bad ITEMS a", "BF.INFO bad",
+                                           "BF.CARD bad",          "RENAME bad other"};
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        const char *reply = client_ask(client, commands[i]);
+        cr_expect(reply[0] == '-' && strstr(reply, "quarantined") && strstr(reply, "bad/0-Filter.db") &&
+                      strstr(reply, reason),
+                  "%s: %s", commands[i], reply);
+    }
+    expect(client, ":2", "DBSIZE");
+    expect(client, "-ERR item exists", "BF.RESERVE bad 0.01 100");
+    expect(client, "+OK", "CONFIG SET quarantined-filters maybe");
+    expect(client, ":1", "BF.EXISTS bad whatever");
+    expect(client, "[:1,:1]", "BF.MEXISTS bad whatever item:1");
+    expect(client, "+OK", "CONFIG SET quarantined-filters error");
+    expect(client, "+OK", "SAVE");
+    client = client_after_kill(client, &daemon_under_test, NULL);
+    cr_expect_not_null(strstr(client_ask(client, "BF.CARD bad"), reason), "a save has touched it");
+    expect(client, ":1", "DEL bad");
+    expect(client, ":1", "BF.ADD bad new");
+    expect(client, "+OK", "SAVE");
+    client = client_after_kill(client, &daemon_under_test, NULL);
+    expect(client, ":1", "BF.EXISTS bad new");
+    expect(client, ":1", "BF.CARD bad");
+    client_expect_items(client, "good", 0, 50);
+    redisFree(client);
+}
+
+DAEMON_TEST(daemon_under_test, damage, missing_file)
+{
+    save_two();
+    cr_assert_eq(unlink(BAD), 0);
+    expect_quarantined("missing");
+}
+
+static void change_size(long by, const char *reason)
+{
+    size_t len;
+    save_two();
+    free(file_read(BAD, &len));
+    file_truncate(BAD, (size_t)((long)len + by));
+    expect_quarantined(reason);
+}
+
+DAEMON_TEST(daemon_under_test, damage, truncated_file)
+{
+    change_size(-8, "words but holds");
+}
+
+DAEMON_TEST(daemon_under_test, damage, enlarged_file)
+{
+    change_size(8, "8 bytes behind the");
+}
+
+DAEMON_TEST(daemon_under_test, damage, flipped_bit)
+{
+    save_two();
+    file_flip_bit(BAD, 8 * 20 + 2);
+    expect_quarantined("checksum");
+}
+
+/* A MANIFEST that cannot be trusted stops the start with an error that names it; nothing is changed. */
+DAEMON_TEST(daemon_under_test, damage, damaged_manifest)
+{
+    const char *output;
+    size_t len;
+    save_two();
+    unsigned char *half = file_read(AT("MANIFEST"), &len);
+    len /= 2;
+    file_truncate(AT("MANIFEST"), len);
+    const char *const args[] = {"--port", "0", "--unixsocket", "never.sock", "--dir", daemon_under_test.data, NULL};
+    cr_expect_neq(daemon_run(args, NULL, &output), 0);
+    cr_expect_not_null(strstr(output, "MANIFEST"), "%s", output);
+    cr_expect(file_is(AT("MANIFEST"), half, len));
+    free(half);
+}
+
+/* Two daemons do not work on one directory. */
+DAEMON_TEST(daemon_under_test, damage, second_daemon_is_refused)
+{
+    const char *output;
+    const char *const args[] = {"--port", "0", "--unixsocket", "never.sock", "--dir", daemon_under_test.data, NULL};
+    cr_expect_neq(daemon_run(args, NULL, &output), 0);
+    char pid[16];
+    sprintf(pid, "%d", (int)daemon_under_test.pid);
+    cr_expect_not_null(strstr(output, pid), "the refusal should say who holds the directory: %s", output);
+}
+
+/* A file that the daemon did not make is not overwritten: the filter is saved in another directory, and the log says so. */
+DAEMON_TEST(daemon_under_test, damage, foreign_file_is_not_overwritten)
+{
+    redisContext *client = client_open(PORT);
+    cr_assert_eq(mkdir(AT("filters/mine"), 0755), 0);
+    file_write(AT("filters/mine/0-Filter.db"), "precious", 8);
+    client_add_items(client, "mine", 0, 10);
+    client_add_items(client, "other", 0, 10);
+    cr_expect_str_eq(client_ask(client, "SAVE"), "+OK");
+    cr_expect(file_is(AT("filters/mine/0-Filter.db"), "precious", 8));
+    client = client_after_kill(client, &daemon_under_test, NULL);
+    client_expect_items(client, "other", 0, 10);
+    client_expect_items(client, "mine", 0, 10);
+    redisFree(client);
+}

@@ -7,7 +7,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,17 +71,6 @@ void config_append(struct buf *out, const char *text)
     buf_append(out, text, strlen(text));
 }
 
-void config_appendf(struct buf *out, const char *fmt, ...)
-{
-    char text[512];
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    config_append(out, text);
-}
-
 void config_format_bytes(uint64_t bytes, struct buf *out)
 {
     static const char *const units[] = {"", "kb", "mb", "gb"};
@@ -92,7 +80,7 @@ void config_format_bytes(uint64_t bytes, struct buf *out)
         bytes /= 1024;
         unit++;
     }
-    config_appendf(out, "%" PRIu64 "%s", bytes, units[unit]);
+    buf_appendf(out, "%" PRIu64 "%s", bytes, units[unit]);
 }
 
 /* ---- life ---- */

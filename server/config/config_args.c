@@ -148,17 +148,17 @@ static void print_range(const struct config_row *row, struct buf *out)
         break;
     case CONFIG_WORD:
         for (size_t i = 0; row->words[i] != NULL; i++)
-            config_appendf(out, "%s%s", i > 0 ? ", " : "", row->words[i]);
+            buf_appendf(out, "%s%s", i > 0 ? ", " : "", row->words[i]);
         config_append(out, "; ");
         break;
     case CONFIG_RATE:
-        config_appendf(out, "above %" PRIu64 ", below %" PRIu64 "; ", row->min, row->max);
+        buf_appendf(out, "above %" PRIu64 ", below %" PRIu64 "; ", row->min, row->max);
         break;
     case CONFIG_INTEGER:
-        config_appendf(out, row->flags & CONFIG_OCTAL ? "%" PRIo64 " to %" PRIo64 : "%" PRIu64 " to %" PRIu64, row->min,
-                       row->max);
-        config_appendf(out, "%s%s%s; ", row->unit[0] != '\0' ? " " : "", row->unit,
-                       row->flags & CONFIG_OR_MINUS_1 ? ", or -1" : "");
+        buf_appendf(out, row->flags & CONFIG_OCTAL ? "%" PRIo64 " to %" PRIo64 : "%" PRIu64 " to %" PRIu64, row->min,
+                    row->max);
+        buf_appendf(out, "%s%s%s; ", row->unit[0] != '\0' ? " " : "", row->unit,
+                    row->flags & CONFIG_OR_MINUS_1 ? ", or -1" : "");
         break;
     case CONFIG_BYTES:
         if (row->min > 0) {
@@ -189,7 +189,7 @@ static void print_facts(const struct config_row *row, struct buf *out)
     buf_init(&facts, SIZE_MAX);
     config_append(&facts, "[");
     print_range(row, &facts);
-    config_appendf(&facts, "default %s", row->default_text[0] != '\0' ? row->default_text : "\"\"");
+    buf_appendf(&facts, "default %s", row->default_text[0] != '\0' ? row->default_text : "\"\"");
     config_append(&facts, row->flags & CONFIG_START_ONLY ? "; only at start]" : "]");
     buf_append(&facts, "", 1);
     if (buf_failed(&facts))
@@ -214,9 +214,9 @@ static void print_word(struct slice word, struct buf *out)
     config_append(out, "\"");
     for (size_t i = 0; i < word.len; i++) {
         if (word.ptr[i] == '"' || word.ptr[i] == '\\')
-            config_appendf(out, "\\%c", word.ptr[i]);
+            buf_appendf(out, "\\%c", word.ptr[i]);
         else if (word.ptr[i] < ' ' || word.ptr[i] > '~')
-            config_appendf(out, "\\x%02x", (unsigned char)word.ptr[i]);
+            buf_appendf(out, "\\x%02x", (unsigned char)word.ptr[i]);
         else
             buf_append(out, word.ptr + i, 1);
     }
@@ -229,7 +229,7 @@ void config_print_setting(const struct config *cfg, const struct config_row *row
     struct slice text;
 
     buf_init(&value, SIZE_MAX);
-    config_appendf(out, "%s ", row->name);
+    buf_appendf(out, "%s ", row->name);
     if (row->type == CONFIG_BYTES)
         config_format_bytes(*(const uint64_t *)(const void *)((const char *)cfg + row->offset), &value);
     else
@@ -260,7 +260,7 @@ void config_print(const struct config *cfg, struct buf *out)
         const struct config_row *row;
 
         if (outline[i].section != NULL) {
-            config_appendf(out, "\n# ---- %s ----\n", outline[i].section);
+            buf_appendf(out, "\n# ---- %s ----\n", outline[i].section);
             continue;
         }
         row = config_find(config_slice(outline[i].name));
@@ -290,6 +290,6 @@ void config_help(struct buf *out)
         if (outline[i].section != NULL)
             continue;
         row = config_find(config_slice(outline[i].name));
-        config_appendf(out, "  --%-26s %s\n", row->name, row->default_text[0] != '\0' ? row->default_text : "\"\"");
+        buf_appendf(out, "  --%-26s %s\n", row->name, row->default_text[0] != '\0' ? row->default_text : "\"\"");
     }
 }

@@ -38,7 +38,6 @@ static inline bool config_takes_words(const struct config_row *row)
 void config_format_bytes(uint64_t bytes, struct buf *out);
 
 void config_append(struct buf *out, const char *text);
-void config_appendf(struct buf *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 static inline struct slice config_slice(const char *text)
 {

@@ -60,7 +60,7 @@ void config_limits_format(const struct config_output_limits *value, struct buf *
     for (int i = 0; i < CONFIG_CLIENT_CLASSES; i++) {
         const struct config_output_limit *limit = &value->classes[i];
 
-        config_appendf(out, "%s%s %" PRIu64 " %" PRIu64 " %" PRId64, i > 0 ? " " : "", class_names[i], limit->hard,
-                       limit->soft, limit->soft_seconds);
+        buf_appendf(out, "%s%s %" PRIu64 " %" PRIu64 " %" PRId64, i > 0 ? " " : "", class_names[i], limit->hard,
+                    limit->soft, limit->soft_seconds);
     }
 }

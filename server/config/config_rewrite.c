@@ -99,7 +99,7 @@ static void write_setting(struct rewrite *rw, size_t i)
     const struct config_row *row = &rw->rows[i];
 
     if (row->type == CONFIG_RULES && rw->last_include > 0)
-        config_appendf(rw->out, "%s \"\"\n", row->name);
+        buf_appendf(rw->out, "%s \"\"\n", row->name);
     config_print_setting(rw->cfg, row, rw->out);
 }
 

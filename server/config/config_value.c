@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -309,12 +308,12 @@ void config_value_format(const struct config_row *row, const void *value, struct
         break;
     case CONFIG_INTEGER:
         if (row->flags & CONFIG_OCTAL)
-            config_appendf(out, "%" PRIo64, (uint64_t) * (const int64_t *)value);
+            buf_appendf(out, "%" PRIo64, (uint64_t) * (const int64_t *)value);
         else
-            config_appendf(out, "%" PRId64, *(const int64_t *)value);
+            buf_appendf(out, "%" PRId64, *(const int64_t *)value);
         break;
     case CONFIG_BYTES:
-        config_appendf(out, "%" PRIu64, *(const uint64_t *)value);
+        buf_appendf(out, "%" PRIu64, *(const uint64_t *)value);
         break;
     case CONFIG_RATE:
         format_rate(*(const double *)value, out);
@@ -338,8 +337,8 @@ void config_value_format(const struct config_row *row, const void *value, struct
         const struct config_rules *rules = value;
 
         for (size_t i = 0; i < rules->count; i++)
-            config_appendf(out, "%s%" PRId64 " %" PRIu64, i > 0 ? " " : "", rules->items[i].seconds,
-                           rules->items[i].changes);
+            buf_appendf(out, "%s%" PRId64 " %" PRIu64, i > 0 ? " " : "", rules->items[i].seconds,
+                        rules->items[i].changes);
         break;
     }
     case CONFIG_EVENTS: {
@@ -435,139 +434,4 @@ size_t config_value_size(const struct config_row *row)
         return sizeof(struct config_output_limits);
     }
     return 0;
-}
-
-/* ---- refusals ---- */
-
-/* "a, b, c" */
-static void join_words(const struct config_row *row, char *text_out, size_t size)
-{
-    size_t len = 0;
-
-    text_out[0] = '\0';
-    for (size_t i = 0; row->words[i] != NULL && len < size; i++)
-        len += (size_t)snprintf(text_out + len, size - len, "%s%s", i > 0 ? ", " : "", row->words[i]);
-}
-
-static void redis_form_fault(const struct config_row *row, char *text_out, size_t size)
-{
-    char words[256];
-
-    switch (row->type) {
-    case CONFIG_BOOL:
-        snprintf(text_out, size, "argument must be 'yes' or 'no'");
-        break;
-    case CONFIG_INTEGER:
-        snprintf(text_out, size, "argument couldn't be parsed %s",
-                 row->flags & CONFIG_OCTAL ? "as an octal number" : "into an integer");
-        break;
-    case CONFIG_BYTES:
-        snprintf(text_out, size, "argument must be a memory value");
-        break;
-    case CONFIG_WORD:
-        join_words(row, words, sizeof(words));
-        snprintf(text_out, size, "argument(s) must be one of the following: %s", words);
-        break;
-    case CONFIG_RULES:
-        snprintf(text_out, size, "Invalid save parameters");
-        break;
-    case CONFIG_EVENTS:
-        snprintf(text_out, size, "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.");
-        break;
-    case CONFIG_OUTPUT_LIMITS:
-        snprintf(text_out, size, "Wrong number of arguments in buffer limit configuration.");
-        break;
-    case CONFIG_RATE:
-    case CONFIG_STRING:
-    case CONFIG_ADDRESSES:
-        snprintf(text_out, size, "argument ");
-        config_fault_text(row, text_out + strlen(text_out), size - strlen(text_out));
-        break;
-    }
-}
-
-void config_fault_redis(const struct config_row *row, enum config_fault fault, char *text_out, size_t size)
-{
-    if (fault == FAULT_START_ONLY)
-        snprintf(text_out, size, "can't set immutable config");
-    else if (fault == FAULT_NO_MEMORY)
-        snprintf(text_out, size, "out of memory");
-    else if (fault == FAULT_CLASS)
-        snprintf(text_out, size, "Invalid client class specified in buffer limit configuration.");
-    else if (fault == FAULT_RANGE && row->type == CONFIG_OUTPUT_LIMITS)
-        snprintf(text_out, size, "Error in hard, soft or soft_seconds setting in buffer limit configuration.");
-    else if (fault == FAULT_FORM || row->type == CONFIG_RATE)
-        redis_form_fault(row, text_out, size);
-    else if (row->flags & CONFIG_OCTAL)
-        snprintf(text_out, size, "argument must be between %" PRIo64 " and %" PRIo64 " inclusive", row->min, row->max);
-    else if (row->flags & CONFIG_OR_MINUS_1)
-        snprintf(text_out, size, "argument must be between -1 and %" PRIu64 " inclusive", row->max);
-    else
-        snprintf(text_out, size, "argument must be between %" PRIu64 " and %" PRIu64 " inclusive", row->min, row->max);
-}
-
-static void bytes_fault_text(const struct config_row *row, char *text_out, size_t size)
-{
-    struct buf range;
-
-    buf_init(&range, 256);
-    config_append(&range, "must be a number of bytes (1024, 64kb, 1gb ...)");
-    if (row->min > 0) {
-        config_append(&range, " of at least ");
-        config_format_bytes(row->min, &range);
-    }
-    if (row->max < INT64_MAX) {
-        config_append(&range, row->min > 0 ? " and at most " : " of at most ");
-        config_format_bytes(row->max, &range);
-    }
-    if (buf_failed(&range))
-        snprintf(text_out, size, "must be a number of bytes");
-    else
-        snprintf(text_out, size, "%.*s", (int)buf_len(&range), buf_head(&range));
-    buf_deinit(&range);
-}
-
-void config_fault_text(const struct config_row *row, char *text_out, size_t size)
-{
-    char words[256];
-
-    switch (row->type) {
-    case CONFIG_BOOL:
-        snprintf(text_out, size, "must be 'yes' or 'no'");
-        break;
-    case CONFIG_INTEGER:
-        if (row->flags & CONFIG_OCTAL)
-            snprintf(text_out, size, "must be an octal number from %" PRIo64 " to %" PRIo64, row->min, row->max);
-        else if (row->min == row->max)
-            snprintf(text_out, size, "must be %" PRIu64, row->min);
-        else
-            snprintf(text_out, size, "must be an integer from %" PRIu64 " to %" PRIu64 "%s", row->min, row->max,
-                     row->flags & CONFIG_OR_MINUS_1 ? ", or -1" : "");
-        break;
-    case CONFIG_BYTES:
-        bytes_fault_text(row, text_out, size);
-        break;
-    case CONFIG_RATE:
-        snprintf(text_out, size, "must be a number above %" PRIu64 " and below %" PRIu64, row->min, row->max);
-        break;
-    case CONFIG_WORD:
-        join_words(row, words, sizeof(words));
-        snprintf(text_out, size, row->words[1] == NULL ? "must be %s" : "must be one of %s", words);
-        break;
-    case CONFIG_STRING:
-        snprintf(text_out, size, "must not contain a NUL byte");
-        break;
-    case CONFIG_ADDRESSES:
-        snprintf(text_out, size, "must be at most %d numeric IP addresses, * or ::*", CONFIG_MAX_ADDRESSES);
-        break;
-    case CONFIG_RULES:
-        snprintf(text_out, size, "must be pairs of seconds (at least 1) and changes");
-        break;
-    case CONFIG_EVENTS:
-        snprintf(text_out, size, "must be letters out of Ag$lshzxeKEtmdn");
-        break;
-    case CONFIG_OUTPUT_LIMITS:
-        snprintf(text_out, size, "must be <normal|replica|pubsub> <hard bytes> <soft bytes> <seconds>, once or more");
-        break;
-    }
 }

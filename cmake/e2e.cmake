@@ -12,8 +12,8 @@ function(bloomery_e2e_support)
   set(BLOOMERY_SANITIZE "")
   set(support ${PROJECT_SOURCE_DIR}/tests/support)
   add_library(e2e_support STATIC
-    ${support}/client.c ${support}/compat.c ${support}/corpus.c ${support}/daemon.c ${support}/disk_control.c ${support}/environment.c
-    ${support}/program.c ${support}/rng.c ${support}/tmpdir.c ${support}/wire.c)
+    ${support}/client.c ${support}/compat.c ${support}/corpus.c ${support}/corpus_compare.c ${support}/daemon.c
+    ${support}/disk_control.c ${support}/environment.c ${support}/program.c ${support}/rng.c ${support}/tmpdir.c ${support}/wire.c)
   add_library(disk_shim MODULE ${support}/disk_shim.c)
   target_link_libraries(disk_shim PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
   bloomery_target(disk_shim)

@@ -1,4 +1,4 @@
-#include "corpus.h"
+#include "corpus_internal.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -371,38 +371,31 @@ static void play_bytes(struct player *player, const char *rest, bool is_raw, con
     take(player, n, mark, recorded, out);
 }
 
-static const char *behind(const char *text, const char *prefix)
-{
-    size_t len = strlen(prefix);
-
-    return strncmp(text, prefix, len) == 0 ? text + len : NULL;
-}
-
 static void play_case(struct player *player, const struct corpus_case *the_case, struct lines *out)
 {
     const char *body = the_case->command, *mark = "< ", *rest;
 
-    if ((rest = behind(body, "@nd ")) != NULL) {
+    if ((rest = corpus_behind(body, "@nd ")) != NULL) {
         mark = "<~ ";
         body = rest;
-    } else if ((rest = behind(body, "@srv ")) != NULL) {
+    } else if ((rest = corpus_behind(body, "@srv ")) != NULL) {
         mark = "<^ ";
         body = rest;
     }
-    if ((rest = behind(body, "@conn ")) != NULL) {
+    if ((rest = corpus_behind(body, "@conn ")) != NULL) {
         switch_connection(player, rest);
     } else if (strcmp(body, "@new") == 0 || strcmp(body, "@new raw") == 0) {
         renew_connection(player, body[4] != '\0');
-    } else if ((rest = behind(body, "@sleep ")) != NULL) {
+    } else if ((rest = corpus_behind(body, "@sleep ")) != NULL) {
         poll(NULL, 0, (int)(strtod(rest, NULL) * 1000));
-    } else if ((rest = behind(body, "@raw ")) != NULL) {
+    } else if ((rest = corpus_behind(body, "@raw ")) != NULL) {
         play_bytes(player, rest, true, mark, &the_case->reply, out);
-    } else if ((rest = behind(body, "@inline ")) != NULL) {
+    } else if ((rest = corpus_behind(body, "@inline ")) != NULL) {
         play_bytes(player, rest, false, mark, &the_case->reply, out);
-    } else if ((rest = behind(body, "@range ")) != NULL) {
+    } else if ((rest = corpus_behind(body, "@range ")) != NULL) {
         send_range(current(player), rest);
         take(player, 1, mark, &the_case->reply, out);
-    } else if ((rest = behind(body, "@copy ")) != NULL) {
+    } else if ((rest = corpus_behind(body, "@copy ")) != NULL) {
         copy_filter(current(player), rest, mark, out);
     } else {
         cr_assert_neq(body[0], '@', "a directive that is not known: %s", body);
@@ -411,104 +404,7 @@ static void play_case(struct player *player, const struct corpus_case *the_case,
     }
 }
 
-/* ---- comparison ---- */
-
-static bool same_reply(const struct lines *recorded, const struct lines *got)
-{
-    bool soft = recorded->count > 0 && (behind(recorded->items[0], "<~ ") || behind(recorded->items[0], "<^ "));
-
-    if (soft) /* the kind: "<~ *" */
-        return got->count > 0 && strncmp(recorded->items[0], got->items[0], 4) == 0;
-    if (recorded->count != got->count)
-        return false;
-    for (size_t i = 0; i < got->count; i++)
-        if (strcmp(recorded->items[i], got->items[i]) != 0)
-            return false;
-    return true;
-}
-
-static bool differ_in_one_number(const struct lines *recorded, const struct lines *got)
-{
-    size_t different = 0;
-
-    if (recorded->count != got->count)
-        return false;
-    for (size_t i = 0; i < got->count; i++) {
-        if (strcmp(recorded->items[i], got->items[i]) == 0)
-            continue;
-        if (strncmp(recorded->items[i], "< :", 3) != 0 || strncmp(got->items[i], "< :", 3) != 0)
-            return false;
-        different++;
-    }
-    return different == 1;
-}
-
-/* What a reply with dumps is made of, whatever is in them and however many chunks there are: ":n" for an iterator, ":0"
- * for the end, "$n" for a chunk, other lines as they are; steps of a copy that are alike count once. The caller frees
- * it. */
-static char *dump_shape(const struct lines *lines)
-{
-    static const char step[] = " < *2 :n $n < +OK";
-    size_t size = 1, len = 0, step_len = sizeof(step) - 1;
-    char *shape;
-
-    for (size_t i = 0; i < lines->count; i++)
-        size += strlen(lines->items[i]) + 1;
-    shape = calloc(1, size);
-    cr_assert_not_null(shape);
-    for (size_t i = 0; i < lines->count; i++) {
-        const char *line = lines->items[i], *rest;
-
-        if ((rest = behind(line, "< :")) != NULL) {
-            len += (size_t)sprintf(shape + len, strcmp(rest, "0") == 0 ? " :0" : " :n");
-        } else if ((rest = behind(line, "< $")) != NULL && i + 1 < lines->count) {
-            len += (size_t)sprintf(shape + len, strcmp(rest, "0") == 0 ? " $0" : " $n");
-            i++;
-        } else {
-            len += (size_t)sprintf(shape + len, " %s", line);
-        }
-        if (len >= 2 * step_len && memcmp(shape + len - step_len, step, step_len) == 0 &&
-            memcmp(shape + len - 2 * step_len, step, step_len) == 0)
-            shape[len -= step_len] = '\0';
-    }
-    return shape;
-}
-
-bool corpus_same_but_dumps(const struct lines *recorded, const struct lines *got)
-{
-    char *recorded_shape = dump_shape(recorded), *got_shape = dump_shape(got);
-    bool same = strcmp(recorded_shape, got_shape) == 0;
-
-    free(recorded_shape);
-    free(got_shape);
-    return same;
-}
-
-/* The same error, and behind it ": " and an explanation. */
-static bool differ_in_more_words(const struct lines *recorded, const struct lines *got)
-{
-    const char *more = recorded->count == 1 && got->count == 1 ? behind(got->items[0], recorded->items[0]) : NULL;
-
-    return more != NULL && behind(recorded->items[0], "< -") != NULL && behind(more, ": ") != NULL;
-}
-
-/* Whether the table allows the difference. */
-static bool is_meant(const struct compat_row *row, const struct lines *recorded, const struct lines *got)
-{
-    if (row == NULL)
-        return false;
-    switch (row->kind) {
-    case COMPAT_ONE_NUMBER:
-        return differ_in_one_number(recorded, got);
-    case COMPAT_DUMP:
-        return corpus_same_but_dumps(recorded, got);
-    case COMPAT_MORE_WORDS:
-        return differ_in_more_words(recorded, got);
-    case COMPAT_ANY:
-        break;
-    }
-    return true;
-}
+/* ---- the whole ---- */
 
 static void print_lines(char sign, const struct lines *lines)
 {
@@ -576,12 +472,12 @@ struct corpus_result corpus_play(const struct corpus *corpus, int port, int resp
         play_case(&player, the_case, &got);
         result.cases++;
         wait_for_background(port, the_case->command);
-        if (same_reply(&the_case->reply, &got)) {
+        if (corpus_same(&the_case->reply, &got)) {
             lines_deinit(&got);
             continue;
         }
         drain(&player, the_case->command);
-        if (is_meant(row, &the_case->reply, &got)) {
+        if (corpus_is_meant(row, &the_case->reply, &got)) {
             row->used = true;
             result.meant++;
         } else {

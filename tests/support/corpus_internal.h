@@ -1,0 +1,18 @@
+/* What the files of the corpus share. Not for others. */
+#ifndef BLOOMERY_TEST_CORPUS_INTERNAL_H
+#define BLOOMERY_TEST_CORPUS_INTERNAL_H
+
+#include <stdbool.h>
+
+#include "corpus.h"
+
+/* What follows the prefix; NULL if the text does not begin with it. */
+const char *corpus_behind(const char *text, const char *prefix);
+
+/* Replies are lines with their marks. */
+bool corpus_same(const struct lines *recorded, const struct lines *got);
+
+/* Whether a difference is what the row, which may be NULL, allows. */
+bool corpus_is_meant(const struct compat_row *row, const struct lines *recorded, const struct lines *got);
+
+#endif

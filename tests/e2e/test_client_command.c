@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "client.h"
 #include "daemon.h"
@@ -136,12 +137,16 @@ DAEMON_TEST(the_daemon, client_command, kill_in_any_state)
 DAEMON_TEST(the_daemon, client_command, pause_writes)
 {
     redisContext *me = client_open(the_daemon.port);
-    struct wire wires[6];
+    struct wire wires[6], queue;
     expect(me, ":1", "BF.ADD f before");
     for (int i = 0; i < 6; i++) {
         wire_open(&wires[i], the_daemon.port);
         wire_ask(&wires[i], "PING");
     }
+    wire_open(&queue, the_daemon.port);
+    long long queue_id = strtoll(wire_ask(&queue, "CLIENT ID") + 1, NULL, 10);
+    wire_ask(&queue, "MULTI");
+    cr_expect_str_eq(wire_ask(&queue, "BF.ADD f queued"), "+QUEUED");
     expect(me, "+OK", "CLIENT PAUSE 1000000 WRITE");
     for (int i = 0; i < 6; i++) {
         char text[256];
@@ -154,19 +159,25 @@ DAEMON_TEST(the_daemon, client_command, pause_writes)
             cr_expect_str_eq(wire_text(&wires[i]), "[+PONG]");
         }
     }
+    cr_assert(wire_send_text(&queue, "EXEC\r\nPING\r\n"));
+    while (strcmp(field(me, queue_id, "qbuf"), "0") == 0)
+        usleep(1000);
     expect(me, ":1", "BF.CARD f"); /* reading goes on */
     expect(me, "+OK", "CLIENT PAUSE 10 WRITE"); /* makes it neither shorter ... */
     for (int i = 0; i < 6; i++)
         cr_expect_str_eq(field(me, client_number(me, "CLIENT ID") + 1 + i, "cmd"), i % 2 ? "ping" : "exec", "%d", i);
     expect(me, ":1", "BF.CARD f");
     expect(me, "+OK", "CLIENT UNPAUSE");
+    cr_expect_str_eq(wire_text(&queue), "[:1]");
+    cr_expect_str_eq(wire_text(&queue), "+PONG");
+    wire_close(&queue);
     for (int i = 0; i < 6; i++) {
         cr_expect_str_eq(wire_text(&wires[i]), i % 2 ? ":1" : ":0");
         cr_expect_str_eq(wire_text(&wires[i]), i % 2 ? ":1" : ":0");
         cr_expect_str_eq(wire_text(&wires[i]), "+PONG");
         wire_close(&wires[i]);
     }
-    expect(me, ":4", "BF.CARD f");
+    expect(me, ":5", "BF.CARD f");
     redisFree(me);
 }
 

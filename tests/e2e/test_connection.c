@@ -1,9 +1,15 @@
 /* Connections: the commands about themselves, pipelines, both versions of the protocol, redis-cli, passwords, the end.
  */
+#include <arpa/inet.h>
 #include <criterion/criterion.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "client.h"
 #include "daemon.h"
@@ -224,8 +230,102 @@ DAEMON_TEST(the_daemon, connection, a_password_is_required_of_everyone)
     client = client_open(the_daemon.port);
     expect(client, "+OK", "AUTH default sesame");
     expect(client, ":1", "BF.EXISTS f x");
+    cr_assert_not_null(strstr(client_ask(client, "INFO stats"), "acl_access_denied_auth:1\\x0d"));
     redisFree(client);
     cr_assert_null(strstr(daemon_output(&the_daemon), "sesame"), "the password is in the log");
+}
+
+/* An address of this machine that is not the loopback's; false if it has none. */
+static bool own_address(char text_out[INET_ADDRSTRLEN])
+{
+    struct ifaddrs *all = NULL;
+    bool found = false;
+
+    cr_assert_eq(getifaddrs(&all), 0);
+    for (const struct ifaddrs *at = all; at && !found; at = at->ifa_next) {
+        if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET || (at->ifa_flags & IFF_LOOPBACK) || !(at->ifa_flags & IFF_UP))
+            continue;
+        found = inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)at->ifa_addr)->sin_addr, text_out,
+                          INET_ADDRSTRLEN) != NULL;
+    }
+    freeifaddrs(all);
+    return found;
+}
+
+/* What a client is answered who comes to that address, and so from it. */
+static const char *ask_from(const char *address, const char *command)
+{
+    static char text[512];
+    redisContext *client = redisConnect(address, the_daemon.port);
+
+    cr_assert(client && client->err == 0, "%s: %s", address, client ? client->errstr : "no memory");
+    snprintf(text, sizeof(text), "%s", client_ask(client, command));
+    redisFree(client);
+    return text;
+}
+
+/* Without a password nobody but this machine is served, wherever the daemon listens. */
+DAEMON_TEST(the_daemon, connection, protected_mode_turns_others_away)
+{
+    const char *const args[] = {"--bind", "*", NULL};
+    char address[INET_ADDRSTRLEN];
+
+    if (!own_address(address))
+        cr_skip_test("this machine has no address but the loopback's");
+    daemon_stop(&the_daemon);
+    daemon_start(&the_daemon, args);
+    redisContext *local = client_open(the_daemon.port);
+    expect(local, ":1", "BF.ADD f x");
+    cr_assert(strncmp(ask_from(address, "BF.EXISTS f x"), "-DENIED ", 8) == 0, "%s", ask_from(address, "BF.EXISTS f x"));
+    expect(local, "+OK", "CONFIG SET requirepass sesame");
+    cr_assert_str_eq(ask_from(address, "BF.EXISTS f x"), "-NOAUTH Authentication required.");
+    expect(local, "+OK", "CONFIG SET requirepass %s", "");
+    cr_assert(strncmp(ask_from(address, "BF.EXISTS f x"), "-DENIED ", 8) == 0);
+    expect(local, "+OK", "CONFIG SET protected-mode no");
+    cr_assert_str_eq(ask_from(address, "BF.EXISTS f x"), ":1");
+    redisFree(local);
+}
+
+/* What /proc/net/tcp says of the timer of the daemon's end of the connection: 0 none, 2 keepalive. */
+static int timer_of(int daemon_port, int client_port)
+{
+    FILE *file = fopen("/proc/net/tcp", "r");
+    char line[512];
+    int timer = -1;
+
+    cr_assert_not_null(file);
+    while (timer < 0 && fgets(line, sizeof(line), file)) {
+        unsigned local, remote;
+        int found;
+        if (sscanf(line, " %*d: %*x:%x %*x:%x %*x %*x:%*x %d:", &local, &remote, &found) == 3 &&
+            (int)local == daemon_port && (int)remote == client_port)
+            timer = found;
+    }
+    fclose(file);
+    return timer;
+}
+
+/* The kernel probes whether a silent peer still lives, unless it is told not to. */
+DAEMON_TEST(the_daemon, connection, silent_peers_are_probed)
+{
+    redisContext *client = client_open(the_daemon.port);
+    struct sockaddr_in own;
+    socklen_t len = sizeof(own);
+
+    for (int probed = 1; probed >= 0; probed--) {
+        redisContext *other = client_open(the_daemon.port);
+        expect(other, "+PONG", "PING"); /* by then its options are set */
+        cr_assert_eq(getsockname(other->fd, (struct sockaddr *)&own, &len), 0);
+        int timer = -1;
+        for (int i = 0; i < 1000 && timer != 2 * probed; i++) { /* the timer of a segment that is not acknowledged comes first */
+            usleep(1000);
+            timer = timer_of(the_daemon.port, ntohs(own.sin_port));
+        }
+        cr_assert_eq(timer, 2 * probed);
+        redisFree(other);
+        expect(client, "+OK", "CONFIG SET tcp-keepalive 0");
+    }
+    redisFree(client);
 }
 
 /* SHUTDOWN ends the process in good order. */
@@ -233,6 +333,9 @@ DAEMON_TEST(the_daemon, connection, shutdown_ends_the_daemon)
 {
     redisContext *client = client_open(the_daemon.port);
 
+    expect(client, "-ERR No shutdown in progress.", "SHUTDOWN ABORT");
+    expect(client, "-ERR syntax error", "SHUTDOWN SAVE NOSAVE");
+    expect(client, "-ERR syntax error", "SHUTDOWN NOW ABORT");
     expect(client, "(Server closed the connection)", "SHUTDOWN NOSAVE");
     redisFree(client);
     daemon_wait(&the_daemon);

@@ -233,8 +233,10 @@ DAEMON_TEST(the_daemon, content, loads_count_against_the_limits)
     cr_assert_str_eq(loadchunk(client, "g", &chunks[0]), "+OK");
     reply = loadchunk(client, "h", &chunks[0]);
     cr_assert(strncmp(reply, "-OOM", 4) == 0, "%s", reply);
+    cr_assert_not_null(strstr(client_ask(client, "INFO bf"), "bf_loads_under_way:1\\x0d"));
     for (int c = 1; c < n; c++)
         cr_assert_str_eq(loadchunk(client, "g", &chunks[c]), "+OK");
+    cr_assert_not_null(strstr(client_ask(client, "INFO bf"), "bf_loads_under_way:0\\x0d"));
     expect(client, ":0", "EXISTS h");
     chunks_free(chunks, n);
 }

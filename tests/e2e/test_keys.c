@@ -93,6 +93,24 @@ DAEMON_TEST(the_daemon, keys, scan)
     redisFree(c);
 }
 
+/* One call looks at 4096 names, or few more, whatever COUNT says. */
+DAEMON_TEST(the_daemon, keys, a_scan_with_a_huge_count_is_more_than_one_call)
+{
+    enum { MANY = 10000 };
+    static int seen[MANY];
+    redisContext *c = client_open(the_daemon.port);
+    make(c, "a", MANY);
+    redisReply *reply = redisCommand(c, "SCAN 0 COUNT 1000000000");
+    cr_assert(reply && reply->type == REDIS_REPLY_ARRAY);
+    cr_assert_leq(reply->element[1]->elements, 4096 + 100);
+    cr_assert_str_neq(reply->element[0]->str, "0");
+    freeReplyObject(reply);
+    cr_assert_geq(scan_all(c, "COUNT 1000000000", seen, MANY), 3);
+    for (int i = 0; i < MANY; i++)
+        cr_assert_eq(seen[i], 1, "a:%d was returned %d times", i, seen[i]);
+    redisFree(c);
+}
+
 DAEMON_TEST(the_daemon, keys, keys_and_random)
 {
     redisContext *c = client_open(the_daemon.port);

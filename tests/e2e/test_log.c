@@ -122,6 +122,33 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_large_log_is_cut)
     free(w);
 }
 
+/* What the settings say must be so, all of it: that there is a share, that the log has it, and that it is large. */
+DAEMON_TEST(daemon_under_test, log_daemon, a_log_is_cut_only_when_all_settings_say_so)
+{
+    static const struct {
+        const char *size, *percentage;
+    } never[] = {{"1gb", "1"}, {"1", "1000000"}, {"1", "0"}};
+    const char *const args[] = {"--auto-aof-rewrite-percentage", "0", NULL};
+    daemon_start(&daemon_under_test, args);
+    struct writers *w = calloc(1, sizeof(*w));
+    w->limit = 6400;
+    writers_start(w, PORT, 4, 64);
+    writers_join(w);
+    free(w);
+    redisContext *client = client_open(PORT);
+    expect(client, "[:1,:0]", "WAITAOF 1 0 0");
+    for (size_t i = 0; i < sizeof(never) / sizeof(never[0]); i++) {
+        expect(client, "+OK", "CONFIG SET auto-aof-rewrite-min-size %s auto-aof-rewrite-percentage %s", never[i].size,
+               never[i].percentage);
+        usleep(400000); /* it is looked at ten times a second */
+        cr_assert_eq(info_number(PORT, "aof_rewrites"), 0, "%s, %s", never[i].size, never[i].percentage);
+        cr_assert_eq(info_number(PORT, "rdb_bgsave_in_progress"), 0);
+    }
+    expect(client, "+OK", "CONFIG SET auto-aof-rewrite-percentage 1");
+    daemon_wait_output(&daemon_under_test, "the log has grown enough");
+    redisFree(client);
+}
+
 /* ---- waiting for the disk ------------------------------------------------------------------------------------------- */
 
 /* On a disk that takes 5 ms for a sync 50 clients share each one. */
@@ -172,8 +199,11 @@ static void survive_failure(int write_error, int sync_error, const char *text)
 {
     disk_attach();
     daemon_start(&daemon_under_test, always);
-    redisContext *client = client_open(PORT), *other = client_open(PORT);
+    redisContext *client = client_open(PORT), *other = client_open(PORT), *queue = client_open(PORT);
     expect(client, ":1", "BF.ADD f before");
+    expect(queue, "+OK", "MULTI");
+    expect(queue, "+QUEUED", "BF.ADD f refused");
+    expect(queue, "+QUEUED", "BF.ADD f refused-too");
     atomic_store(&disk->write_error, write_error);
     atomic_store(&disk->sync_error, sync_error);
     /* It was taken in before the failure was known: it waits, and is answered when the disk is back. */
@@ -189,17 +219,28 @@ static void survive_failure(int write_error, int sync_error, const char *text)
     }
     const char *reply = client_ask(other, "BF.RESERVE g 0.1 10");
     cr_assert(strstr(reply, text) && strncmp(reply, "-MISCONF Errors writing to the AOF file: ", 41) == 0, "%s", reply);
+    const char *info = client_ask(other, "INFO persistence"), *line = strstr(info, "aof_last_write_error:");
+    cr_assert(line && strstr(line, text) && strstr(line, text) < strstr(line, "\\x0d"), "%s", info);
     expect(other, ":1", "BF.EXISTS f before");
     expect(other, "+PONG", "PING");
     for (int i = 0; i < 3; i++)
         cr_assert(strncmp(client_ask(other, "BF.ADD f refused"), "-MISCONF", 8) == 0);
+    /* So is what was queued before; a queue of nothing but reads is run. */
+    reply = client_ask(queue, "EXEC");
+    cr_assert(strncmp(reply, "-EXECABORT Transaction discarded because of: MISCONF", 52) == 0, "%s", reply);
+    expect(queue, "+OK", "MULTI");
+    expect(queue, "+QUEUED", "BF.EXISTS f before");
+    expect(queue, "+QUEUED", "BF.CARD none");
+    expect(queue, "[:1,:0]", "EXEC");
+    redisFree(queue);
     disk_mend();
     wait_for_reply(PORT, ":", "BF.ADD f after");
     redisReply *late;
     cr_assert_eq(redisGetReply(client, (void **)&late), REDIS_OK);
     cr_assert(late->type == REDIS_REPLY_INTEGER && late->integer == 1, "%s", late->str ? late->str : "");
     freeReplyObject(late);
-    cr_assert(strstr(client_ask(other, "INFO persistence"), "aof_last_write_status:ok") != NULL);
+    info = client_ask(other, "INFO persistence");
+    cr_assert(strstr(info, "aof_last_write_status:ok") && !strstr(info, "aof_last_write_error"), "%s", info);
     redisFree(other);
     client = client_after_kill(client, &daemon_under_test, NULL);
     expect(client, "[:1,:1,:1,:0]", "BF.MEXISTS f before during after refused");

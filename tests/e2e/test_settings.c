@@ -140,6 +140,26 @@ DAEMON_TEST(the_daemon, settings, memory_limits_refuse_creation)
     redisFree(client);
 }
 
+/* EXEC is as much as what it runs: what has been queued while there was memory is refused as a whole when there is none. */
+DAEMON_TEST(the_daemon, settings, memory_limits_refuse_what_was_queued_before)
+{
+    daemon_start(&the_daemon, NULL);
+    redisContext *client = client_open(the_daemon.port), *other = client_open(the_daemon.port);
+    expect(client, ":1", "BF.ADD f x");
+    expect(client, "+OK", "MULTI");
+    expect(client, "+QUEUED", "BF.EXISTS f x");
+    expect(client, "+QUEUED", "BF.ADD f y");
+    expect(other, "+OK", "CONFIG SET maxmemory 1");
+    expect(client, "-EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.",
+           "EXEC");
+    expect(client, "[:1,:0]", "BF.MEXISTS f x y");
+    expect(client, "+OK", "MULTI");
+    expect(client, "+QUEUED", "BF.EXISTS f x");
+    expect(client, "[:1]", "EXEC");
+    redisFree(other);
+    redisFree(client);
+}
+
 /* An argument over the limit ends the connection with an error. */
 DAEMON_TEST(the_daemon, settings, proto_limits_are_kept)
 {

@@ -61,6 +61,26 @@ DAEMON_TEST(the_daemon, transactions, watch_sees_every_change)
     redisFree(b);
 }
 
+/* What is as it was is no change, whatever happened to it in between. */
+DAEMON_TEST(the_daemon, transactions, watch_does_not_see_what_was_undone)
+{
+    redisContext *a = client_open(the_daemon.port), *b = client_open(the_daemon.port);
+    expect(b, ":1", "BF.ADD w x");
+    expect(b, ":1", "PEXPIREAT w 33177117420123");
+    expect(a, "+OK", "WATCH w none");
+    expect(b, "+OK", "RENAME w elsewhere");
+    expect(b, "+OK", "RENAME elsewhere w");
+    expect(b, ":1", "PERSIST w");
+    expect(b, ":1", "PEXPIREAT w 33177117420123");
+    expect(b, ":1", "BF.ADD none x");
+    expect(b, ":1", "DEL none");
+    expect(a, "+OK", "MULTI");
+    expect(a, "+QUEUED", "BF.ADD w y");
+    expect(a, "[:1]", "EXEC");
+    redisFree(a);
+    redisFree(b);
+}
+
 /* A watched filter that grows by other clients' adds has changed, too. */
 DAEMON_TEST(the_daemon, transactions, watch_sees_growth)
 {

@@ -8,7 +8,6 @@
 #include "command.h"
 #include "conn.h"
 #include "handlers.h"
-#include "journal.h"
 #include "log.h"
 #include "server.h"
 #include "sleep.h"
@@ -75,52 +74,6 @@ void cmd_wait(struct command_ctx *ctx)
 /* What is answered when the wait is over: nobody has anything. */
 #define NONE_LOCAL_NONE_REMOTE "*2\r\n:0\r\n:0\r\n"
 
-static const char waitaof_without_log[] =
-    "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
-
-struct log_wait {
-    int64_t until_ms; /* monotonic */
-    bool for_replicas;
-    bool there;
-};
-
-/* There are no replicas, so that who asks for some waits to the end. While the disk fails, or a save is needed first, it is
- * looked at again and again. */
-static void wait_for_log(struct command_job *job)
-{
-    struct journal *journal = server_journal(job->server);
-    struct log_wait *wait = job->data;
-    struct errbuf err;
-    if (!journal || !journal_records(journal)) {
-        reply_error(&job->reply, waitaof_without_log);
-        return;
-    }
-    rcu_reader_offline();
-    wait->there = wait->there || (journal_sync(journal, &err) == 0 && journal_is_whole(journal));
-    rcu_reader_online();
-    if ((!wait->there || wait->for_replicas) && server_now_ms() < wait->until_ms) {
-        job->again = job->at_tick = true;
-        return;
-    }
-    reply_array(&job->reply, 2);
-    reply_integer(&job->reply, wait->there);
-    reply_integer(&job->reply, 0);
-}
-
-static void defer_wait(struct command_ctx *ctx, int64_t ms, bool for_replicas)
-{
-    struct log_wait *wait = calloc(1, sizeof(*wait));
-    int64_t now_ms = server_now_ms();
-
-    if (!wait) {
-        reply_error(ctx->reply, "ERR out of memory");
-        return;
-    }
-    wait->until_ms = ms > INT64_MAX - now_ms ? INT64_MAX : now_ms + ms;
-    wait->for_replicas = for_replicas;
-    command_defer(ctx, wait_for_log, wait);
-}
-
 void cmd_waitaof(struct command_ctx *ctx)
 {
     int64_t local, replicas, ms;
@@ -136,9 +89,9 @@ void cmd_waitaof(struct command_ctx *ctx)
         if (conn_of_session(ctx->session)->in_exec)
             buf_append(ctx->reply->buf, NONE_LOCAL_NONE_REMOTE, strlen(NONE_LOCAL_NONE_REMOTE));
         else
-            defer_wait(ctx, ms, replicas > 0);
+            command_wait_for_log(ctx, ms, replicas > 0);
     } else if (local > 0) {
-        reply_error(ctx->reply, waitaof_without_log);
+        buf_append(ctx->reply->buf, sleep_without_log, strlen(sleep_without_log));
     } else if (replicas == 0) {
         reply_array(ctx->reply, 2);
         reply_integer(ctx->reply, 0);

@@ -197,11 +197,8 @@ static uint64_t take_ticket(struct journal *j)
     return atomic_load_explicit(&j->started, memory_order_relaxed) + 1;
 }
 
-uint64_t journal_ticket(struct journal *j, unsigned worker, size_t replies)
+static uint64_t ask(struct journal *j, struct journal_slot *slot, size_t replies)
 {
-    struct journal_slot *slot = &j->slots[worker];
-    if (atomic_load_explicit(&j->policy, memory_order_relaxed) != JOURNAL_ALWAYS || !journal_records(j))
-        return 0;
     uint64_t ticket = take_ticket(j);
     uint64_t asked = atomic_load_explicit(&slot->replies, memory_order_relaxed) + replies;
     atomic_store_explicit(&slot->wanted, ticket, memory_order_relaxed);
@@ -210,6 +207,18 @@ uint64_t journal_ticket(struct journal *j, unsigned worker, size_t replies)
     if (atomic_load_explicit(&j->sleep, memory_order_relaxed) != JOURNAL_AWAKE)
         wake(j, false);
     return ticket;
+}
+
+uint64_t journal_ticket(struct journal *j, unsigned worker, size_t replies)
+{
+    if (atomic_load_explicit(&j->policy, memory_order_relaxed) != JOURNAL_ALWAYS || !journal_records(j))
+        return 0;
+    return ask(j, &j->slots[worker], replies);
+}
+
+uint64_t journal_ask(struct journal *j, unsigned worker)
+{
+    return ask(j, &j->slots[worker], 0);
 }
 
 static int failure(const struct journal *j, struct errbuf *err)

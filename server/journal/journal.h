@@ -111,6 +111,9 @@ void journal_poke(struct journal *journal, unsigned worker);
  * announced by announce(). 0: they need not wait. */
 uint64_t journal_ticket(struct journal *journal, unsigned worker, size_t replies);
 
+/* The same under any policy, for somebody who asks for it: the log thread does not wait for anything but the disk. */
+uint64_t journal_ask(struct journal *journal, unsigned worker);
+
 /* Waits until everything recorded before the call is on the disk. 0, or -errno with the reason when the log has failed.
  * Blocks: not on a loop, offline. */
 int journal_sync(struct journal *journal, struct errbuf *err) __attribute__((warn_unused_result));

@@ -6,52 +6,102 @@
 
 #include "command.h"
 #include "conn.h"
+#include "journal.h"
 #include "timing.h"
 #include "worker.h"
+
+#define HALF_CLOSED_MS 1000
+
+const char sleep_without_log[] = "-ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.\r\n";
 
 struct sleeper {
     struct sleeper *next;
     struct conn *conn;
     const struct command *row;
-    int64_t until_ms; /* monotonic */
+    int64_t since_ms; /* monotonic, both */
+    int64_t until_ms;
     const char *reply;
     bool timed;
     bool no_reply; /* CLIENT REPLY OFF or SKIP was in force */
+    uint64_t ticket; /* of the log, which is waited for; 0: none */
+    bool there;      /* and has what it should */
+    bool for_replicas;
     struct timing_deferred timing;
 };
 
-void command_sleep(struct command_ctx *ctx, int64_t ms, const char *reply, bool timed)
+/* NULL without memory: that is what is answered. */
+static struct sleeper *go_to_sleep(struct command_ctx *ctx, struct sleeper **list, int64_t ms)
 {
     struct conn *conn = conn_of_session(ctx->session);
-    struct worker *worker = conn->worker;
-    if (conn->in_exec) { /* everybody else would wait as well */
-        buf_append(ctx->reply->buf, reply, strlen(reply));
-        return;
-    }
     struct sleeper *sleeper = calloc(1, sizeof(*sleeper));
     int64_t now_ms = server_now_ms();
 
     if (sleeper == NULL) {
         reply_error(ctx->reply, "ERR out of memory");
-        return;
+        return NULL;
     }
     *sleeper = (struct sleeper){
-        .next = worker->sleepers,
+        .next = *list,
         .conn = conn,
         .row = ctx->command,
+        .since_ms = now_ms,
         .until_ms = ms > INT64_MAX - now_ms ? INT64_MAX : now_ms + ms,
-        .reply = reply,
-        .timed = timed,
         .no_reply = conn->modes & CONN_NO_REPLY,
     };
-    if (timed)
-        timing_defer(&sleeper->timing, worker, ctx->command, ctx->args, ctx->session);
-    worker->sleepers = sleeper;
-    atomic_fetch_add_explicit(&worker->nsleepers, 1, memory_order_relaxed);
+    *list = sleeper;
+    atomic_fetch_add_explicit(&conn->worker->nsleepers, 1, memory_order_relaxed);
     conn_wait(conn, CONN_WAITS_JOB);
+    return sleeper;
 }
 
-static void wake(struct worker *worker, struct sleeper *sleeper)
+void command_sleep(struct command_ctx *ctx, int64_t ms, const char *reply, bool timed)
+{
+    struct conn *conn = conn_of_session(ctx->session);
+    if (conn->in_exec) { /* everybody else would wait as well */
+        buf_append(ctx->reply->buf, reply, strlen(reply));
+        return;
+    }
+    struct sleeper *sleeper = go_to_sleep(ctx, &conn->worker->sleepers, ms);
+    if (sleeper == NULL)
+        return;
+    sleeper->reply = reply;
+    sleeper->timed = timed;
+    if (timed)
+        timing_defer(&sleeper->timing, conn->worker, ctx->command, ctx->args, ctx->session);
+}
+
+/* What this iteration has recorded is taken before the ticket: whoever asks in the same breath means that, too. */
+void command_wait_for_log(struct command_ctx *ctx, int64_t ms, bool for_replicas)
+{
+    struct worker *worker = conn_of_session(ctx->session)->worker;
+    struct journal *journal = server_journal(ctx->server);
+    if (journal == NULL || !journal_records(journal)) {
+        buf_append(ctx->reply->buf, sleep_without_log, strlen(sleep_without_log));
+        return;
+    }
+    struct sleeper *sleeper = go_to_sleep(ctx, &worker->log_waits, ms);
+    if (sleeper == NULL)
+        return;
+    sleeper->for_replicas = for_replicas;
+    sleeper->ticket = journal_ask(journal, worker->index);
+}
+
+/* What is to be answered now; NULL: it is waited on. */
+static const char *answer(const struct worker *worker, struct sleeper *sleeper, bool over)
+{
+    if (sleeper->ticket == 0)
+        return over ? sleeper->reply : NULL;
+    const struct journal *journal = server_journal(worker->server);
+    if (journal == NULL || !journal_records(journal))
+        return sleep_without_log;
+    if (atomic_load(&worker->durable) >= sleeper->ticket && journal_is_whole(journal))
+        sleeper->there = true;
+    if (sleeper->there && (over || !sleeper->for_replicas))
+        return "*2\r\n:1\r\n:0\r\n";
+    return over ? "*2\r\n:0\r\n:0\r\n" : NULL;
+}
+
+static void wake(struct worker *worker, struct sleeper *sleeper, const char *text)
 {
     struct buf reply;
 
@@ -59,33 +109,50 @@ static void wake(struct worker *worker, struct sleeper *sleeper)
     if (sleeper->timed)
         timing_deferred_done(&sleeper->timing, worker);
     buf_init(&reply, SIZE_MAX);
-    buf_append(&reply, sleeper->reply, strlen(sleeper->reply));
+    buf_append(&reply, text, strlen(text));
     conn_deferred_done(sleeper->conn, &reply, sleeper->row, sleeper->no_reply);
     free(sleeper);
 }
 
-/* While a connection waits its socket is not polled, and some sleep for ever: so somebody has to look. */
-static bool peer_is_gone(const struct conn *conn)
+/* While a connection waits its socket is not polled, and some sleep for ever: so somebody has to look. Who has only
+ * closed his side for sending may still want the reply that the log is about to allow. */
+static bool peer_is_gone(const struct sleeper *sleeper, int64_t now_ms)
 {
-    struct pollfd fd = {.fd = conn->fd, .events = POLLRDHUP};
+    struct pollfd fd = {.fd = sleeper->conn->fd, .events = POLLRDHUP};
 
-    return poll(&fd, 1, 0) > 0 && (fd.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+    if (poll(&fd, 1, 0) <= 0)
+        return false;
+    if (sleeper->ticket && !(fd.revents & (POLLHUP | POLLERR)))
+        return (fd.revents & POLLRDHUP) && now_ms - sleeper->since_ms > HALF_CLOSED_MS;
+    return (fd.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
-void sleepers_wake(struct worker *worker, bool all)
+static void look_at(struct worker *worker, struct sleeper **list, bool all, bool at_tick)
 {
-    int64_t now_ms = worker->sleepers == NULL ? 0 : server_now_ms();
-    struct sleeper **at = &worker->sleepers;
+    int64_t now_ms = *list == NULL ? 0 : server_now_ms();
+    struct sleeper **at = list;
 
     while (*at != NULL) {
         struct sleeper *sleeper = *at;
-        if (!sleeper->conn->closing && peer_is_gone(sleeper->conn))
+        if (at_tick && !sleeper->conn->closing && peer_is_gone(sleeper, now_ms))
             conn_close(sleeper->conn);
-        if (all || sleeper->conn->closing || sleeper->until_ms <= now_ms) {
+        const char *text = answer(worker, sleeper, all || sleeper->conn->closing || sleeper->until_ms <= now_ms);
+        if (text != NULL) {
             *at = sleeper->next;
-            wake(worker, sleeper);
+            wake(worker, sleeper, text);
         } else {
             at = &sleeper->next;
         }
     }
+}
+
+void sleepers_look_at_log(struct worker *worker)
+{
+    look_at(worker, &worker->log_waits, false, false);
+}
+
+void sleepers_wake(struct worker *worker, bool all)
+{
+    look_at(worker, &worker->sleepers, all, true);
+    look_at(worker, &worker->log_waits, all, true);
 }

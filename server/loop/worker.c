@@ -128,6 +128,11 @@ int worker_post_gate(struct worker *worker, struct worker_gate *gate)
 static void release_durable(struct worker *worker)
 {
     uint64_t done = atomic_load(&worker->durable);
+    if (worker->log_waits && done != worker->log_seen) {
+        worker->log_seen = done;
+        worker_enter(worker);
+        sleepers_look_at_log(worker);
+    }
     while (!conn_list_empty(&worker->not_durable)) {
         struct conn *conn = CONN_OF(worker->not_durable.next, durable);
         if (conn->ticket > done)

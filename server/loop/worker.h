@@ -112,6 +112,8 @@ struct worker {
     struct stats stats;
     struct timing timing;
     struct sleeper *sleepers;     /* commands that wait for time to pass (sleep.h) */
+    struct sleeper *log_waits;    /* and for the log */
+    uint64_t log_seen;            /* `durable` when they were last looked at */
     _Atomic unsigned nsleepers;
 };
 

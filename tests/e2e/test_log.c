@@ -262,6 +262,45 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_failing_sync_refuses_writes_and_los
     survive_failure(0, EIO, "Input/output error");
 }
 
+/* A sync that does not come back keeps WAITAOF until its timeout and no longer; and those who wait without one keep
+ * nobody from anything else, however many they are. */
+DAEMON_TEST(daemon_under_test, log_daemon, waitaof_on_a_disk_that_hangs_ends_at_its_timeout)
+{
+    enum { WAITING = 8 };
+    redisContext *waiting[WAITING];
+    redisReply *reply = NULL;
+    disk_attach();
+    daemon_start(&daemon_under_test, NULL);
+    redisContext *client = client_open(PORT);
+    expect(client, ":1", "BF.ADD f before");
+    expect(client, "[:1,:0]", "WAITAOF 1 0 0");
+    atomic_store(&disk->hold_syncs, 1);
+    expect(client, ":1", "BF.ADD f during");
+    expect(client, "[:0,:0]", "WAITAOF 1 0 1");
+    expect(client, "[:0,:0]", "WAITAOF 1 1 200");
+    for (int i = 0; i < WAITING; i++) {
+        waiting[i] = client_open(PORT);
+        cr_assert_eq(redisAppendCommand(waiting[i], "WAITAOF 1 0 0"), REDIS_OK);
+        for (int done = 0; !done;)
+            cr_assert_eq(redisBufferWrite(waiting[i], &done), REDIS_OK);
+    }
+    double until = seconds_now() + 60;
+    while (info_number(PORT, "blocked_clients") != WAITING)
+        cr_assert_lt(seconds_now(), until);
+    expect(client, "[\"f\"]", "KEYS *");
+    expect(client, "[:0,:0]", "WAITAOF 1 0 1");
+    disk_mend();
+    for (int i = 0; i < WAITING; i++) {
+        cr_assert_eq(redisGetReply(waiting[i], (void **)&reply), REDIS_OK);
+        cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->element[0]->integer == 1);
+        freeReplyObject(reply);
+        redisFree(waiting[i]);
+    }
+    client = client_after_kill(client, &daemon_under_test, NULL);
+    expect(client, "[:1,:1]", "BF.MEXISTS f before during");
+    redisFree(client);
+}
+
 /* Without a save rule the log is all there is: the daemon does not end with what it could not write. */
 DAEMON_TEST(daemon_under_test, log_daemon, the_end_waits_for_a_log_that_fails)
 {

@@ -22,6 +22,7 @@ struct disk {
     _Atomic int delay_ms;    /* each sync of data takes so long */
     _Atomic int sync_error;  /* each sync of data in the log's directory fails with this errno */
     _Atomic int write_error; /* each write there fails with this errno */
+    _Atomic int hold_syncs;  /* a sync of data in the log's directory waits until this is 0 again */
     _Atomic int hold_reads;  /* a read there waits until this is 0 again */
     _Atomic int read_ms;     /* each read there takes so long */
     _Atomic int clock_s;     /* the time of day is so many seconds later than it is */

@@ -47,6 +47,7 @@ void disk_mend(void)
     atomic_store(&disk->delay_ms, 0);
     atomic_store(&disk->sync_error, 0);
     atomic_store(&disk->write_error, 0);
+    atomic_store(&disk->hold_syncs, 0);
     atomic_store(&disk->hold_reads, 0);
     atomic_store(&disk->read_ms, 0);
     atomic_store(&disk->fail_in, 0);

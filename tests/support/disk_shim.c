@@ -306,6 +306,8 @@ static int sync_file(const char *what, enum disk_op kind, int fd, int (*real)(in
     record((struct disk_record){.kind = kind, .fd = fd, .failed = error && to_do != DISK_LATE, .time_ns = began}, NULL,
            0);
     pthread_mutex_unlock(&lock);
+    while (kind == DISK_SYNC && is_log(fd) && atomic_load(&disk->hold_syncs))
+        wait_ms(5);
     if (kind == DISK_SYNC)
         wait_ms(atomic_load(&disk->delay_ms));
     if (error) {

@@ -200,6 +200,24 @@ static void take_error(struct reply_reader *r, const char *line, size_t len)
         snprintf(r->first_error, sizeof(r->first_error), "%.*s", (int)(len < REPLY_TEXT ? len : REPLY_TEXT - 1), line);
 }
 
+/* The number of a header, which has nothing else: never read beyond the line, as strtoll() would over blanks. False: it is
+ * none, or larger than any. */
+static bool read_count(const char *text, size_t len, long long *n_out)
+{
+    bool negative = len > 1 && text[0] == '-';
+    long long n = 0;
+
+    if (len == 0 || len > 15)
+        return false;
+    for (size_t i = negative; i < len; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return false;
+        n = 10 * n + (text[i] - '0');
+    }
+    *n_out = negative ? -n : n;
+    return true;
+}
+
 /* A whole line without its end, the header of one element. */
 static bool take_element(struct reply_reader *r, const char *line, size_t len)
 {
@@ -207,8 +225,10 @@ static bool take_element(struct reply_reader *r, const char *line, size_t len)
         return false;
     char kind = line[0];
     long long n = 0;
-    if (strchr("$=!*~%>|", kind) && line[1] != '?')
-        n = strtoll(line + 1, NULL, 10);
+    if (memchr("$=!*~%>|", kind, 8) && !read_count(line + 1, len - 1, &n))
+        return false;
+    if (n < 0 && !strchr("$*", kind)) /* only these have a form for "none" */
+        return false;
     if (r->remaining == 0) {
         r->remaining = 1;
         r->is_push = kind == '>';
@@ -220,8 +240,8 @@ static bool take_element(struct reply_reader *r, const char *line, size_t len)
         r->zeros += len == 2 && line[1] == '0';
         break;
     case '#':
-        r->ones += line[1] == 't';
-        r->zeros += line[1] == 'f';
+        r->ones += len == 2 && line[1] == 't';
+        r->zeros += len == 2 && line[1] == 'f';
         break;
     case '-':
         take_error(r, line + 1, len - 1);
@@ -286,7 +306,8 @@ bool replies_take(struct reply_reader *r, const char *data, size_t len)
             continue;
         }
         /* Most of what comes: ":1\r\n" and ":0\r\n", alone or as elements. */
-        if (r->line_len == 0 && end - data >= 4 && data[0] == ':' && data[2] == '\r') {
+        if (r->line_len == 0 && end - data >= 4 && data[0] == ':' && (unsigned char)(data[1] - '0') < 10 &&
+            data[2] == '\r' && data[3] == '\n') {
             r->ones += data[1] == '1';
             r->zeros += data[1] == '0';
             data += 4;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "conn.h"
 #include "glob.h"
 #include "handlers.h"
 #include "monitor.h"
@@ -130,6 +131,10 @@ void cmd_punsubscribe(struct command_ctx *ctx)
 
 void cmd_ssubscribe(struct command_ctx *ctx)
 {
+    if (conn_of_session(ctx->session)->in_exec) { /* as in Redis, which lets the older ones through */
+        reply_error(ctx->reply, "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client");
+        return;
+    }
     subscribe(ctx, PUBSUB_SHARD, "ssubscribe");
 }
 
@@ -250,10 +255,7 @@ static void channels(struct command_ctx *ctx, enum pubsub_kind kind)
     struct channels_job *job;
 
     if (command_argc(ctx) > 3) {
-        struct slice word = command_arg(ctx, 1);
-
-        reply_errorf(ctx->reply, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try PUBSUB HELP.",
-                     word.len > 128 ? 128 : (int)word.len, word.ptr);
+        reply_wrong_subcommand(ctx);
         return;
     }
     if (pattern.len > PUBSUB_MAX_PATTERN) {

@@ -108,6 +108,10 @@ DAEMON_TEST(the_daemon, pubsub, shapes_in_resp3)
     expect_ask(&sub, "PUBLISH c z", "+QUEUED");
     expect_ask(&sub, "EXEC", "[>[\"subscribe\",\"c\",:2],:1]");
     expect_text(&sub, ">[\"message\",\"c\",\"z\"]");
+    expect_ask(&sub, "MULTI", "+OK");
+    expect_ask(&sub, "SSUBSCRIBE c", "+QUEUED");
+    expect_ask(&sub, "EXEC", "[-ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client]");
+    expect_ask(&pub, "SPUBLISH c z", ":0");
     wire_close(&sub);
     wire_close(&pub);
 }

@@ -96,7 +96,7 @@ void cmd_acl_cat(struct command_ctx *ctx)
     size_t n = 0, i = 0;
 
     if (command_argc(ctx) > 3) {
-        reply_wrong_arity(ctx);
+        reply_wrong_subcommand(ctx);
         return;
     }
     if (command_argc(ctx) == 2) {
@@ -156,7 +156,7 @@ void cmd_acl_genpass(struct command_ctx *ctx)
     int64_t bits = 256;
 
     if (command_argc(ctx) > 3) {
-        reply_wrong_arity(ctx);
+        reply_wrong_subcommand(ctx);
         return;
     }
     if (command_argc(ctx) == 3 && !slice_to_int64(command_arg(ctx, 2), &bits)) {
@@ -184,7 +184,7 @@ void cmd_acl_log(struct command_ctx *ctx)
     int64_t count;
 
     if (command_argc(ctx) > 3)
-        reply_wrong_arity(ctx);
+        reply_wrong_subcommand(ctx);
     else if (command_argc(ctx) == 3 && slice_is(command_arg(ctx, 2), "RESET"))
         reply_status(ctx->reply, "OK");
     else if (command_argc(ctx) == 3 && !slice_to_int64(command_arg(ctx, 2), &count))

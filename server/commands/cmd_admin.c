@@ -264,6 +264,5 @@ void cmd_debug(struct command_ctx *ctx)
     else if (argc == 3 && slice_is(what, "PROTOCOL"))
         debug_protocol(ctx);
     else
-        reply_errorf(ctx->reply, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try DEBUG HELP.",
-                     what.len > 128 ? 128 : (int)what.len, what.len > 0 ? what.ptr : "");
+        reply_wrong_subcommand(ctx);
 }

@@ -97,8 +97,7 @@ static bool pause_arguments(struct command_ctx *ctx, int64_t *timeout_ms_out, en
 {
     *pause_out = PAUSE_ALL;
     if (command_argc(ctx) > 4) {
-        reply_error(ctx->reply,
-                    "ERR unknown subcommand or wrong number of arguments for 'PAUSE'. Try CLIENT HELP.");
+        reply_wrong_subcommand(ctx);
         return false;
     }
     if (command_argc(ctx) == 4) {
@@ -169,7 +168,7 @@ void cmd_client_unblock(struct command_ctx *ctx)
 {
     int64_t id;
     if (command_argc(ctx) > 4)
-        reply_syntax_error(ctx);
+        reply_wrong_subcommand(ctx);
     else if (command_argc(ctx) == 4 && !slice_is(command_arg(ctx, 3), "TIMEOUT") &&
              !slice_is(command_arg(ctx, 3), "ERROR"))
         reply_error(ctx->reply, "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");

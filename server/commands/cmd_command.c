@@ -107,6 +107,12 @@ static size_t count_key_specs(const struct command *row)
     return n;
 }
 
+/* Names of shard channels are specified like keys, for clients that route by them, but are none. */
+static bool has_keys(const struct command *row)
+{
+    return row->first_key != 0 && strcmp(row->key_flags, "not_key") != 0;
+}
+
 /* ---- one command: COMMAND, COMMAND INFO ---------------------------------------------------------------------------------- */
 
 static void reply_flags(struct reply *reply, uint32_t flags)
@@ -445,7 +451,7 @@ static const struct command *getkeys_row(struct command_ctx *ctx)
         reply_error(ctx->reply, "ERR Invalid command specified");
         return NULL;
     }
-    if (row->first_key == 0) {
+    if (!has_keys(row)) {
         reply_error(ctx->reply, "ERR The command has no key arguments");
         return NULL;
     }

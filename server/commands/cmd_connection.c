@@ -45,9 +45,9 @@ void cmd_select(struct command_ctx *ctx)
 {
     int64_t index;
 
-    if (!slice_to_int64(command_arg(ctx, 1), &index))
-        reply_error(ctx->reply, "ERR value is not an integer or out of range");
-    else if (index != 0)
+    if (!read_database(ctx->reply, command_arg(ctx, 1), NULL, &index))
+        return;
+    if (index != 0)
         reply_error(ctx->reply, "ERR DB index is out of range");
     else
         reply_ok(ctx);

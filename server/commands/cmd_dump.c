@@ -186,8 +186,12 @@ static bool copy_options(struct command_job *job, const struct job_args *args, b
         if (slice_is(args->argv[i], "REPLACE")) {
             *replace_out = true;
         } else if (slice_is(args->argv[i], "DB") && i + 1 < args->argc) {
-            if (!option_integer(job, args->argv[++i], 0, 0, "ERR DB index is out of range", &db))
+            if (!read_database(&job->reply, args->argv[++i], NULL, &db))
                 return false;
+            if (db != 0) {
+                reply_error(&job->reply, "ERR DB index is out of range");
+                return false;
+            }
         } else {
             reply_error(&job->reply, "ERR syntax error");
             return false;

@@ -148,9 +148,9 @@ void cmd_flushdb(struct command_ctx *ctx)
 void cmd_move(struct command_ctx *ctx)
 {
     int64_t db;
-    if (!slice_to_int64(command_arg(ctx, 2), &db))
-        reply_error(ctx->reply, "ERR value is not an integer or out of range");
-    else if (db != 0)
+    if (!read_database(ctx->reply, command_arg(ctx, 2), NULL, &db))
+        return;
+    if (db != 0)
         reply_error(ctx->reply, "ERR DB index is out of range");
     else
         reply_error(ctx->reply, "ERR source and destination objects are the same");
@@ -159,11 +159,10 @@ void cmd_move(struct command_ctx *ctx)
 void cmd_swapdb(struct command_ctx *ctx)
 {
     int64_t first, second;
-    if (!slice_to_int64(command_arg(ctx, 1), &first))
-        reply_error(ctx->reply, "ERR invalid first DB index");
-    else if (!slice_to_int64(command_arg(ctx, 2), &second))
-        reply_error(ctx->reply, "ERR invalid second DB index");
-    else if (first != 0 || second != 0)
+    if (!read_database(ctx->reply, command_arg(ctx, 1), "ERR invalid first DB index", &first) ||
+        !read_database(ctx->reply, command_arg(ctx, 2), "ERR invalid second DB index", &second))
+        return;
+    if (first != 0 || second != 0)
         reply_error(ctx->reply, "ERR DB index is out of range");
     else
         reply_status(ctx->reply, "OK");

@@ -32,10 +32,8 @@ void cmd_slowlog_get(struct command_ctx *ctx)
     }
     *n = 10;
     if (command_argc(ctx) > 3) {
-        struct slice word = command_arg(ctx, 1);
         free(n);
-        reply_errorf(ctx->reply, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try SLOWLOG HELP.",
-                     (int)(word.len < 128 ? word.len : 128), word.ptr);
+        reply_wrong_subcommand(ctx);
         return;
     }
     if (command_argc(ctx) == 3 && (!slice_to_int64(command_arg(ctx, 2), n) || *n < -1)) {

@@ -83,17 +83,24 @@ bool command_arg_is_secret(const struct command *row, const struct resp_command 
     return false;
 }
 
-void reply_help(struct command_ctx *ctx, const char *const *lines, size_t n)
+#define CONTAINER_SIZE 32
+
+/* The name of the container whose subcommand is running, in capitals. */
+static void container_name(const struct command_ctx *ctx, char name_out[CONTAINER_SIZE])
 {
     const char *name = ctx->command->full_name;
-    char container[32];
     size_t len;
 
-    for (len = 0; name[len] != '|' && name[len] != '\0' && len < sizeof(container) - 1; len++)
-        container[len] = (char)(name[len] - ('a' - 'A'));
-    container[len] = '\0';
+    for (len = 0; name[len] != '|' && name[len] != '\0' && len < CONTAINER_SIZE - 1; len++)
+        name_out[len] = (char)(name[len] - ('a' - 'A'));
+    name_out[len] = '\0';
+}
 
-    char heading[96];
+void reply_help(struct command_ctx *ctx, const char *const *lines, size_t n)
+{
+    char container[CONTAINER_SIZE], heading[96];
+
+    container_name(ctx, container);
     snprintf(heading, sizeof(heading), "%s <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", container);
     reply_array(ctx->reply, n + 3);
     reply_status(ctx->reply, heading);
@@ -106,6 +113,34 @@ void reply_help(struct command_ctx *ctx, const char *const *lines, size_t n)
 void reply_wrong_arity(struct command_ctx *ctx)
 {
     reply_errorf(ctx->reply, "ERR wrong number of arguments for '%s' command", ctx->command->full_name);
+}
+
+#define ECHO_MAX 128 /* most of an argument that an error repeats */
+
+void reply_wrong_subcommand(struct command_ctx *ctx)
+{
+    struct slice word = command_arg(ctx, 1);
+    char container[CONTAINER_SIZE];
+
+    container_name(ctx, container);
+    reply_errorf(ctx->reply, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try %s HELP.",
+                 word.len > ECHO_MAX ? ECHO_MAX : (int)word.len, word.len > 0 ? word.ptr : "", container);
+}
+
+bool read_database(struct reply *reply, struct slice arg, const char *not_a_number, int64_t *db_out)
+{
+    bool is_number = slice_to_int64(arg, db_out);
+
+    if (is_number && *db_out >= INT32_MIN && *db_out <= INT32_MAX)
+        return true;
+    if (not_a_number)
+        reply_error(reply, not_a_number);
+    else if (is_number)
+        reply_errorf(reply, "ERR value is out of range, value must between %ld and %ld", (long)INT32_MIN,
+                     (long)INT32_MAX);
+    else
+        reply_error(reply, "ERR value is not an integer or out of range");
+    return false;
 }
 
 /* ---- finding ------------------------------------------------------------------------------------------------------------ */

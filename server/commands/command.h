@@ -86,6 +86,13 @@ void reply_help(struct command_ctx *ctx, const char *const *lines, size_t n);
 /* Replies that the number of arguments is wrong: for what the arity in the table cannot say. */
 void reply_wrong_arity(struct command_ctx *ctx);
 
+/* The same for a subcommand that may have so many words, but not these. */
+void reply_wrong_subcommand(struct command_ctx *ctx);
+
+/* Reads the number of a database. False: an error has been replied, `not_a_number` for what is none; NULL: Redis's usual
+ * ones. Whether there is such a database is the caller's question. */
+bool read_database(struct reply *reply, struct slice arg, const char *not_a_number, int64_t *db_out);
+
 /* Whether an argument is a password: of AUTH, HELLO and CONFIG SET. What shows commands to others leaves it out. */
 bool command_arg_is_secret(const struct command *row, const struct resp_command *args, size_t i);
 

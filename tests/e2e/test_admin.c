@@ -206,6 +206,9 @@ DAEMON_TEST(the_daemon, admin, acl_shows_the_only_user)
     cr_assert_eq(strlen(wire_ask(&resp2, "ACL GENPASS 4096")), 1024 + 2);
     expect_like_both("-ERR ACL GENPASS argument must be", "ACL GENPASS 0");
     expect_both("-ERR value is not an integer or out of range", "ACL GENPASS x");
+    expect_both("-ERR unknown subcommand or wrong number of arguments for 'GENPASS'. Try ACL HELP.", "ACL GENPASS 5 5");
+    expect_both("-ERR unknown subcommand or wrong number of arguments for 'cat'. Try ACL HELP.", "ACL cat read write");
+    expect_both("-ERR unknown subcommand or wrong number of arguments for 'LOG'. Try ACL HELP.", "ACL LOG 1 2");
     expect_both("+OK", "CONFIG SET requirepass abc");
     expect_both("[\"user default on #ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad sanitize-payload ~* "
                 "&* +@all\"]", "ACL LIST");

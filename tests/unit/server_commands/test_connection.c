@@ -348,6 +348,10 @@ Test(introspection, keys_are_found_with_what_is_done_to_them)
                      "*2\r\n*2\r\n$1\r\na\r\n*3\r\n+RW\r\n+access\r\n+delete\r\n*2\r\n$1\r\nb\r\n*2\r\n+OW\r\n+update\r\n");
     cr_expect_str_eq(CALL("COMMAND", "GETKEYSANDFLAGS", "bf.add", "a", "b"), "*1\r\n*2\r\n$1\r\na\r\n*1\r\n+RW\r\n");
     cr_expect_str_eq(CALL("COMMAND", "GETKEYS", "PING"), "-ERR The command has no key arguments\r\n");
+    for (size_t i = 0; i < 3; i++) { /* names of shard channels are no keys */
+        static const char *const names[] = {"SPUBLISH", "SSUBSCRIBE", "SUNSUBSCRIBE"};
+        cr_expect_str_eq(CALL("COMMAND", "GETKEYSANDFLAGS", names[i], "a", "b"), "-ERR The command has no key arguments\r\n");
+    }
     cr_expect_str_eq(CALL("COMMAND", "GETKEYS", "CLIENT", "LIST"), "-ERR The command has no key arguments\r\n");
     cr_expect_str_eq(CALL("COMMAND", "GETKEYS", "CLIENT", "NOSUCH"), "-ERR Invalid command specified\r\n");
     cr_expect_str_eq(CALL("COMMAND", "GETKEYS", "RENAME", "a"), "-ERR Invalid number of arguments specified for command\r\n");

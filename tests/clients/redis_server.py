@@ -1,0 +1,384 @@
+#!/usr/bin/env python3
+"""The daemon side by side with redis-server: generated conversations, valid and not, get the same replies from both, on
+names that are filters here and strings there. What differs on purpose (docs/COMPATIBILITY.md) or between versions of Redis
+is not generated. See with_daemon.py.
+
+BLOOMERY_SIDE_ROUNDS=10000 goes on for longer; BLOOMERY_SIDE_SEED=n starts with conversation n, as a failure names it."""
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+from session import PATIENCE_S, PORT, claims_of, run
+from with_daemon import die_with_parent, free_port
+
+ROUNDS = int(os.environ.get("BLOOMERY_SIDE_ROUNDS", "150"))
+SEED = int(os.environ.get("BLOOMERY_SIDE_SEED", "0"))
+LINES = 25  # of a conversation
+RNG = random.Random()
+
+
+class Connection:
+    """Replies are pairs: the type's first byte, and bytes, a number or a list of replies."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.stream = self.socket.makefile("rb")
+
+    def reply(self):
+        line = self.stream.readline()
+        kind, rest = line[:1], line[1:-2]
+        if kind in (b"+", b"-", b"#", b"_", b","):
+            return kind, rest
+        if kind == b":":
+            return kind, int(rest)
+        if kind in (b"$", b"="):
+            return kind, None if rest == b"-1" else self.stream.read(int(rest) + 2)[:-2]
+        if kind in (b"*", b">", b"~", b"%"):
+            n = int(rest) * (2 if kind == b"%" else 1)
+            return kind, None if n < 0 else [self.reply() for _ in range(n)]
+        if not line:
+            return b"", b"the connection is closed"
+        raise AssertionError(f"not RESP: {line!r}")
+
+    def close(self):
+        self.stream.close()
+        self.socket.close()
+
+
+def encoded(words):
+    words = [word.encode("latin1") for word in words]
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
+
+
+class RedisServer:
+    def __init__(self):
+        self.directory = tempfile.TemporaryDirectory()
+        for _ in range(5):  # another process may take the port between the look and the bind
+            self.port = free_port()
+            self.process = subprocess.Popen(
+                ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--databases", "1",
+                 "--dir", self.directory.name], stdout=subprocess.DEVNULL, preexec_fn=die_with_parent)
+            if self.ready():
+                return
+        sys.exit("redis-server does not start")
+
+    def ready(self):
+        deadline = time.monotonic() + PATIENCE_S
+        while self.process.poll() is None and time.monotonic() < deadline:
+            try:
+                Connection(self.port).close()
+                return True
+            except OSError:
+                time.sleep(0.01)
+        return False
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+        self.directory.cleanup()
+
+
+REDIS = RedisServer()
+PORTS = (REDIS.port, PORT)
+
+# ---- what is generated ----
+
+NAMES = ["k1", "k2", "k3", "e1", "e2", "none"] * 4 + ["", "none2", "k\0bin", "a b", "*", "[x]"]
+NUMBERS = """0 1 2 -1 -2 10 100 1000 100000 9223372036854775807 9223372036854775808 -9223372036854775808
+    -9223372036854775809 4611686018427387904 9223372036854775 9223372036854776 18446744073709551615 1.5 1e3 abc +1 -0 01
+    0x10 inf nan 2147483647 2147483648 99999999999999999999""".split() + ["", " 1", "1 ", "1\0"]
+NO_TIMES = [n for n in NUMBERS if n not in ("1", "2", "10", "100", "1000", "100000", "2147483647", "2147483648",
+                                          "4611686018427387904", "9223372036854775", "9223372036854776")]
+PATTERNS = """* k* ?1 [ke]1 [^k]1 [a-z]? \\* k\\1 [ [] [^] [a k[1- k[3-1] \\ *1* k1 [\\]x]* [x] *[[]x] ? a?b \\[x\\] K* [a-]*
+    [-a]* []-]x]""".split() + ["", "a b", "k\0*"]
+CHANNELS = ["c1", "c2", "c3", "", "k*"]
+
+
+def one(*choices):
+    return RNG.choice(choices)
+
+
+def word(text):
+    """One of the words, now and then in letters of another case."""
+    chosen = RNG.choice(text.split(" "))
+    return chosen if RNG.random() < 0.8 else "".join(one(c.upper(), c.lower()) for c in chosen)
+
+
+def some(choices, least, most):
+    return [RNG.choice(choices) for _ in range(RNG.randint(least, most))]
+
+
+def number():
+    return RNG.choice(NUMBERS)
+
+
+def name():
+    return RNG.choice(NAMES)
+
+
+def options(*makers, most=3):
+    return [w for _ in range(RNG.randint(0, most)) for w in RNG.choice(makers)()]
+
+
+def time_options():
+    return options(lambda: [word("NX XX GT LT FOO")], lambda: [""])
+
+
+def time_to_live():
+    """So long that nothing expires meanwhile, and never the same again: of which is greater the milliseconds decide."""
+    return str(RNG.randint(50, 5000) * 1000) if RNG.random() < 0.6 else RNG.choice(NO_TIMES)
+
+
+def unix_time(scale):
+    seconds = int(time.time()) + RNG.choice([1234567, -1234567, 12345678])
+    return str(seconds * scale) if RNG.random() < 0.6 else number()
+
+
+# Each makes one command line, with mistakes in it or not.
+KINDS = [
+    lambda: ["PING"] + some(NUMBERS, 0, 2),
+    lambda: ["ECHO"] + some(NUMBERS, 0, 2),
+    lambda: ["SELECT", number()],
+    lambda: ["AUTH"] + some(["default", "pw", "", "bob"], 0, 3),
+    lambda: ["HELLO", one("1", "4", "0", "-1", "abc", "3.0", "", "03", "99999999999999999999")],
+    lambda: ["HELLO", one("2", "3"), one("FOO", "AUTH", "SETNAME")],
+    lambda: ["CLIENT", "SETNAME"] + some(["n1", "", "a b", "x\ny", "\x7f", "~"], 0, 2),
+    lambda: ["CLIENT", "GETNAME"] + some(NUMBERS, 0, 1),
+    lambda: ["CLIENT", "NO-EVICT"] + some(["on", "OFF", "FOO"], 0, 2),
+    lambda: ["CLIENT", "PAUSE", one("-1", "abc", "1.5", "9223372036854775808")],
+    lambda: ["CLIENT", "UNBLOCK"] + some(["99999999", "abc", "TIMEOUT", "ERROR", "FOO"], 0, 4),
+    lambda: ["CLIENT", "KILL"] + some("ID ADDR LADDR USER TYPE SKIPME FOO 99999999 abc -1 0 foo bob 1.2.3.4:5".split(), 0, 4),
+    lambda: ["CLIENT", "LIST"] + some("TYPE ID master replica foo abc -1".split(), 1, 3),
+    lambda: [word("CLIENT CONFIG OBJECT PUBSUB ACL SLOWLOG MEMORY LATENCY COMMAND CLUSTER MODULE"), "foo bar"]
+    + some(NUMBERS, 0, 1),
+    lambda: [word("DEL UNLINK EXISTS TOUCH")] + some(NAMES, 0, 4),
+    lambda: [word("RENAME RENAMENX"), name(), name()],
+    lambda: [word("RENAME RENAMENX")] + some(NAMES, 0, 3),
+    lambda: ["COPY", name(), name()] + options(lambda: [word("REPLACE DB FOO 0")], lambda: ["DB", number()]),
+    lambda: ["MOVE", name(), number()],
+    lambda: ["SWAPDB", number(), number()],
+    lambda: ["OBJECT", word("REFCOUNT FREQ FOO"), name()] + some(NAMES, 0, 1),
+    lambda: [word("EXPIRE PEXPIRE"), name(), time_to_live()] + time_options(),
+    lambda: ["EXPIREAT", name(), unix_time(1)] + time_options(),
+    lambda: ["PEXPIREAT", name(), unix_time(1000)] + time_options(),
+    lambda: [word("TTL PTTL EXPIRETIME PEXPIRETIME PERSIST"), name()],
+    lambda: [word("TTL PTTL EXPIRETIME PEXPIRETIME PERSIST")] + some(NAMES, 0, 3),
+    lambda: ["KEYS", RNG.choice(PATTERNS)],
+    lambda: ["KEYS"] + some(PATTERNS, 0, 2),
+    lambda: ["SCAN", "0", "COUNT", "1000"] + options(lambda: ["MATCH", RNG.choice(PATTERNS)], most=1),
+    lambda: ["SCAN", one("abc", "1.5", "99999999999999999999")],
+    lambda: ["SCAN", "0"] + options(lambda: ["COUNT", one("0", "abc", "-1", "")], lambda: [word("MATCH COUNT FOO")])
+    + ["COUNT"],
+    lambda: ["DBSIZE"] + some(NUMBERS, 0, 1),
+    lambda: [word("MULTI EXEC DISCARD UNWATCH RESET")],
+    lambda: ["MULTI"],
+    lambda: ["EXEC"],
+    lambda: [word("MULTI EXEC DISCARD UNWATCH"), number()],
+    lambda: ["WATCH"] + some(NAMES, 0, 3),
+    lambda: [word("FLUSHALL FLUSHDB")] + some(["ASYNC", "sync", "FOO"], 0, 2),
+    lambda: [word("SUBSCRIBE PSUBSCRIBE SSUBSCRIBE")] + some(CHANNELS, 0, 3),
+    lambda: [word("UNSUBSCRIBE PUNSUBSCRIBE SUNSUBSCRIBE")] + some(CHANNELS, 1, 3),
+    lambda: ["PUBSUB", "NUMSUB"] + some(CHANNELS, 0, 3),
+    lambda: ["PUBSUB", "CHANNELS"] + some(PATTERNS, 0, 2),
+    lambda: ["PUBSUB", word("NUMPAT SHARDNUMSUB SHARDCHANNELS")] + some(CHANNELS, 0, 2),
+    lambda: [word("PUBLISH SPUBLISH")] + some(["nobody", "is", "there"], 0, 3),
+    lambda: ["CONFIG", "GET"] + some(["foo", "", "no*such", "TIMEOU?", "[t]imeout"], 0, 2),
+    lambda: ["CONFIG", "SET", "timeout", one("abc", "", "1.5", "1 ", "-1", "0")],
+    lambda: ["CONFIG", "SET", "notify-keyspace-events", one("KEA", "", "foo", "Kx", "A", "KElg", "!")],
+    lambda: ["CONFIG", "SET", one("foo", "timeout"), "0", one("timeout", "foo", "latency-tracking")]
+    + some(["0", "yes", "foo"], 0, 1),
+    lambda: ["CONFIG", "SET", "save", one("", "3600 1", "1", "a b", "1 2 3", "-1 2", "900 1 300 10")],
+    lambda: ["COMMAND", "INFO"] + some(["foo", "config|foo", ""], 1, 2),
+    lambda: ["COMMAND", "GETKEYS"] + RNG.choice(KINDS)() + ["x", "y"],
+    lambda: ["COMMAND", "LIST"] + some("FILTERBY MODULE ACLCAT PATTERN nosuch foo".split(), 1, 4),
+    lambda: ["SLOWLOG", "GET"] + some(["-2", "abc", "1.5"], 1, 2),
+    lambda: ["LATENCY", one("HISTORY", "GRAPH", "RESET"), "nosuch"] + some(["foo"], 0, 1),
+    lambda: ["MEMORY", "USAGE", "nowhere"] + options(lambda: ["SAMPLES", number()], lambda: [word("SAMPLES FOO")], most=2),
+    lambda: ["ACL", one("WHOAMI", "USERS")] + some(NUMBERS, 0, 1),
+    lambda: ["ACL", one("GENPASS", "CAT", "LOG")] + some(["abc", "-1", "nosuch"], 1, 2),
+    lambda: ["WAIT", one("0", "abc", "-1"), one("abc", "-1", "1")],
+    lambda: ["RESTORE", name(), one("0", "5", "-1", "abc"), one("garbage", "")] + options(
+        lambda: [word("REPLACE ABSTTL FOO")], lambda: [word("IDLETIME FREQ"), number()]),
+    lambda: [word("LASTSAVE TIME ROLE SAVE BGREWRITEAOF RANDOMKEY"), number()],
+    lambda: ["foo"] + some(["z" * 60, "", "a b", "y" * 200, "\xff'"], 0, 6),
+    lambda: [one("", "get\r\nx", "config|get", "FOO'\"\\", "PING\0", "x" * 200)] + some(["a\r\nb", "1"], 0, 2),
+]
+
+# Commands with which any mistake may be made.
+ROBUST = """PING ECHO SELECT DEL UNLINK EXISTS TOUCH RENAME RENAMENX COPY MOVE SWAPDB OBJECT EXPIREAT PEXPIREAT TTL PTTL
+    EXPIRETIME PEXPIRETIME PERSIST KEYS DBSIZE MULTI EXEC DISCARD UNWATCH WATCH FLUSHALL FLUSHDB foo""".split()
+
+
+def command_line():
+    words = RNG.choice(KINDS)()
+    mistake = RNG.random()
+    if words[0] not in ROBUST:
+        return words
+    if mistake < 0.03 and len(words) > 1:
+        del words[RNG.randrange(1, len(words))]
+    elif mistake < 0.06:
+        words.insert(RNG.randint(1, len(words)), number())
+    elif mistake < 0.08 and len(words) > 1:
+        words[RNG.randrange(1, len(words))] = number()
+    return words
+
+
+# ---- what may differ ----
+
+TIME = 10000    # numbers above are times, of which both sides were told at nearly the same time
+NEAR = 30000
+UNORDERED = ("KEYS", "SCAN", "PUBSUB")
+VERSIONED = (b"wrong number of arguments for 'command|getkeys' command",)  # it takes fewer since Redis 7.2
+
+
+def alike(words, there, here):
+    if there == here or (words and words[0].upper() in UNORDERED and in_order(there) == in_order(here)):
+        return True
+    if there[0] == b"-" and any(text in there[1] for text in VERSIONED):
+        return True
+    if there[0] != here[0]:
+        return False
+    if there[0] == b":":
+        return min(there[1], here[1]) > TIME and abs(there[1] - here[1]) < NEAR
+    if not isinstance(there[1], list) or not isinstance(here[1], list) or len(there[1]) != len(here[1]):
+        return False
+    return all(alike([], a, b) or in_order(a) == in_order(b) for a, b in zip(there[1], here[1]))
+
+
+def in_order(reply):
+    return (reply[0], sorted(map(in_order, reply[1]), key=repr)) if isinstance(reply[1], list) else reply
+
+
+# ---- conversations ----
+
+
+def prepare():
+    """The same names on both sides, with the same times to live."""
+    for port, create in zip(PORTS, (["SET", "{}", "v"], ["BF.RESERVE", "{}", "0.01", "10"])):
+        connection = Connection(port)
+        lines = [["FLUSHALL"]] + [[w.format(key) for w in create] for key in ("k1", "k2", "k3", "e1", "e2")]
+        lines += [["EXPIRE", "e1", "1000000"], ["PEXPIRE", "e2", "2000000000"]]
+        lines += [["CONFIG", "SET", "timeout", "0", "notify-keyspace-events", "", "save", "", "appendfsync", "everysec"]]
+        connection.socket.sendall(b"".join(map(encoded, lines)))
+        for line in lines:
+            answer = connection.reply()
+            if answer[0] == b"-":
+                raise AssertionError(f"port {port}: {line} was answered {answer}")
+        connection.close()
+
+
+def is_alone(words, what):
+    return len(words) == 1 and words[0].upper() in what
+
+
+def talk(seed):
+    RNG.seed(seed)
+    prepare()
+    pair = [Connection(port) for port in PORTS]
+    if seed % 2:
+        for connection in pair:
+            connection.socket.sendall(encoded(["HELLO", "3"]))
+            connection.reply()
+    in_multi = False
+    for i in range(LINES):
+        words, mark = command_line(), b"mark %d" % i
+        begins = not in_multi and is_alone(words, ("MULTI",))
+        in_multi = in_multi and not is_alone(words, ("EXEC", "DISCARD", "RESET"))
+        # A command may have many replies, or none; a PING behind it ends them, but in a transaction it would be queued.
+        one_reply = begins or in_multi
+        replies = ([], [])
+        for connection, out in zip(pair, replies):
+            connection.socket.sendall(encoded(words) + (b"" if one_reply else encoded(["PING", mark.decode()])))
+        for connection, out in zip(pair, replies):
+            while True:
+                out.append(connection.reply())
+                if one_reply or mark in repr(out[-1]).encode() or out[-1][0] == b"":
+                    break
+        there, here = replies
+        if len(there) != len(here) or not all(alike(words, a, b) for a, b in zip(there, here)):
+            raise AssertionError(f"conversation {seed}, line {i}: {words}\nredis-server: {there}\nhere: {here}")
+        if there[-1][0] == b"":
+            break
+        in_multi = in_multi or (begins and there[0][0] == b"+")
+    for connection in pair:
+        connection.close()
+
+
+def test_conversations_are_the_same():
+    """Generated command lines, one after the other on one connection, RESP2 and RESP3, get the same replies."""
+    for seed in range(SEED, SEED + ROUNDS):
+        talk(seed)
+
+
+# ---- bytes ----
+
+INLINE = [b"PING", b"ECHO", b"ping", b"EXISTS k1", b"DEL", b'"a b"', b"'a b'", b'"\\x41\\n"', b'"\\xZZ"', b"'\\''", b"'\\n'",
+          b'"abc', b"'abc", b'"a"b', b"'a'b", b'a"b"', b'""', b"''", b" ", b"  ", b"\t", b"\\", b"\xff", b"*", b"$", b"*1",
+          b"$4", b'"\\\\"', b'"\\q"', b"\v"]
+LENGTHS = [b"0", b"1", b"2", b"3", b"-1", b"-2", b"1048576", b"", b"a", b"1a", b" 1", b"+1", b"01", b"4", b"1 ",
+           b"99999999999999999999", b"-9223372036854775808"]
+
+
+def inline_bytes():
+    return b" ".join(some(INLINE, 0, 4)) + one(b"\r\n", b"\r\n", b"\r\n", b"\r\n", b"\n", b"\n", b"\r\r\n", b"\n\r\n")
+
+
+def command_bytes():
+    words = one(["PING"], ["ECHO", "".join(some("ab\r\n*$ ", 0, 6))], ["EXISTS", "k1"], ["NOSUCH"], [])
+    return encoded(words)
+
+
+def broken_bytes():
+    count = RNG.choice(LENGTHS) if RNG.random() < 0.5 else b"1"
+    length = RNG.choice(LENGTHS) if RNG.random() < 0.5 else b"4"
+    return (one(b"*", b"*", b"*", b"$", b"+", b":", b"~", b"%", b">") + count + one(b"\r\n", b"\r\n", b"\r\n", b"\n", b"\rx")
+            + one(b"$", b"$", b"$", b"*", b":", b"x") + length + one(b"\r\n", b"\r\n", b"\r\n", b"\n", b"\rx")
+            + one(b"PING", b"PIN", b"ping") + one(b"\r\n", b"\r\n", b"\n\n", b"xx"))
+
+
+def all_replies(port, pieces):
+    connection = Connection(port)
+    try:
+        for piece in pieces:
+            connection.socket.sendall(piece)
+        connection.socket.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass  # a protocol error closes the connection
+    replies = b""
+    try:
+        while more := connection.socket.recv(65536):
+            replies += more
+    except ConnectionResetError:
+        pass  # it was closed before all had been sent
+    connection.close()
+    # Errors show control characters here as spaces, and the byte of a protocol error by its number.
+    for code in (b"\\x0d", b"\\x0a", b"\\x09", b"\\x0b"):
+        replies = replies.replace(b"got '" + code, b"got ' ")
+    return replies.replace(b"\v", b" ").replace(b"\t", b" ")
+
+
+def test_bytes_are_read_the_same():
+    """Plain lines, arrays and what is neither, in pieces cut anywhere, get the same replies, and the same end."""
+    prepare()
+    for seed in range(SEED, SEED + ROUNDS * 3):
+        RNG.seed(seed)
+        data = b"".join(RNG.choices([inline_bytes, command_bytes, broken_bytes], [9, 6, 5])[0]()
+                        for _ in range(RNG.randint(1, 4))) + b"\r\nPING the-end\r\n"
+        cuts = sorted(RNG.sample(range(len(data)), min(len(data), RNG.randint(0, 5))))
+        pieces = [data[a:b] for a, b in zip([0] + cuts, cuts + [len(data)])]
+        there, here = (all_replies(port, pieces) for port in PORTS)
+        if there != here:
+            raise AssertionError(f"bytes {seed}: {pieces}\nredis-server: {there}\nhere: {here}")
+
+
+if __name__ == "__main__":
+    try:
+        status = run("redis-server", claims_of(sys.modules[__name__]))
+    finally:
+        REDIS.stop()
+    sys.exit(status)

@@ -55,7 +55,7 @@ void journal_poke(struct journal *j, unsigned worker)
     int sleep = atomic_load_explicit(&j->sleep, memory_order_relaxed);
     if (sleep == JOURNAL_IDLE)
         wake(j, false);
-    else if (sleep == JOURNAL_GATHERS && ring_queued(slot->ring) > URGENT_RECORDS)
+    else if (sleep != JOURNAL_AWAKE && ring_queued(slot->ring) > URGENT_RECORDS)
         wake(j, true);
 }
 
@@ -204,7 +204,8 @@ static uint64_t ask(struct journal *j, struct journal_slot *slot, size_t replies
     atomic_store_explicit(&slot->wanted, ticket, memory_order_relaxed);
     atomic_store_explicit(&slot->replies, asked, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&j->sleep, memory_order_relaxed) != JOURNAL_AWAKE)
+    int sleep = atomic_load_explicit(&j->sleep, memory_order_relaxed);
+    if (sleep != JOURNAL_AWAKE && (sleep != JOURNAL_MEETS || journal_has_met(j)))
         wake(j, false);
     return ticket;
 }

@@ -17,7 +17,9 @@ struct journal_slot {
     struct journal_ring *ring;
 };
 
-enum journal_sleep { JOURNAL_AWAKE, JOURNAL_IDLE, JOURNAL_GATHERS };
+/* How the log thread sleeps: until somebody wakes it; for a moment, unless somebody is in a hurry; for a moment, unless
+ * all have come back whom the last round has served. */
+enum journal_sleep { JOURNAL_AWAKE, JOURNAL_IDLE, JOURNAL_GATHERS, JOURNAL_MEETS };
 
 struct journal {
     struct journal_start start;
@@ -33,6 +35,7 @@ struct journal {
     _Atomic uint64_t started;    /* rounds begun */
     _Atomic uint64_t done;       /* all up to this round is on the disk */
     _Atomic int sleep;           /* enum journal_sleep */
+    _Atomic uint64_t meet_replies; /* the next round begins when so many have been asked for, or at meet_until_us */
 
     pthread_mutex_t hold;        /* of transactions, and of the log thread while it looks where things end */
 
@@ -84,9 +87,23 @@ struct journal {
     int64_t gather_until_us;     /* 0: nothing to gather */
     int64_t retry_us;
     uint64_t served;             /* replies whose rounds are done */
-    uint64_t meet_replies;       /* the next round begins when so many have been asked for, */
-    int64_t meet_until_us;       /* or then */
+    int64_t meet_until_us;
 };
+
+/* For which tickets have been taken, by all workers. Any thread, this and the next. */
+static inline uint64_t journal_replies(const struct journal *j)
+{
+    uint64_t asked = 0;
+    for (unsigned i = 0; i < j->nslots; i++)
+        asked += atomic_load_explicit(&j->slots[i].replies, memory_order_relaxed);
+    return asked;
+}
+
+/* Whether all have come back. */
+static inline bool journal_has_met(const struct journal *j)
+{
+    return journal_replies(j) >= atomic_load_explicit(&j->meet_replies, memory_order_relaxed);
+}
 
 void *journal_main(void *arg);
 

@@ -4,13 +4,16 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #define GATHER_US      20000   /* what comes within this time shares a frame, when nobody waits for it */
 #define SYNC_US        900000  /* everysec: with the gathering and the sync itself at most a second is lost */
 #define RETRY_US       1000000
-#define MEET_SHARE     4       /* of the time of a sync that those whom the last one has served may take to come back */
-#define MEET_MIN_US    100     /* less is not worth a sleep: the next sync is soon */
+#define MEET_SHARE     4    /* of the time of a sync that those whom the last one has served may take to come back, */
+#define MEET_FAST_US   100  /* or this, but no longer than a sync; */
+#define MEET_MIN_US    20   /* less is not worth a sleep */
+#define TIMER_SLACK_NS 5000 /* so that a sleep of that length is none of twice the length */
 #define FRAME_MAX      (64u << 20) /* a round of more is several frames */
 #define ROOM_AGAIN     (JOURNAL_RING_LIMIT / 2)
 
@@ -199,29 +202,26 @@ static void rotate(struct journal *j, int status, struct errbuf *err)
     pthread_mutex_unlock(&j->lock);
 }
 
-static uint64_t replies_asked(const struct journal *j)
-{
-    uint64_t asked = 0;
-    for (unsigned i = 0; i < j->nslots; i++)
-        asked += atomic_load(&j->slots[i].replies);
-    return asked;
-}
-
-/* Where a sync takes long, most clients wait for it and ask again as soon as they have been served. A round that began at
- * once would have those that came during the last sync and not these, and everybody would wait for two syncs: so it begins
- * when as many have asked again as were served, or a small part of the time of a sync later. */
+/* Where a sync takes long, most clients wait for it and ask again as soon as they have been served. A round that began
+ * at once would have those that came during the last sync and not these, and everybody would wait for two syncs: so it
+ * begins when as many have asked again as were served, or a small part of the time of a sync later. Where it is fast,
+ * that is about the processors: a round of few replies takes as much of their time as one of many. */
 static void meet_the_served(struct journal *j, uint64_t asked_at_begin)
 {
-    int64_t most_us = j->usual_sync_us / MEET_SHARE;
-    j->meet_replies = replies_asked(j) + (asked_at_begin - j->served);
+    int64_t sync_us = j->usual_sync_us, most_us = sync_us / MEET_SHARE;
+    int64_t fast_us = sync_us < MEET_FAST_US ? sync_us : MEET_FAST_US;
+    uint64_t served = asked_at_begin - j->served;
+    if (most_us < fast_us)
+        most_us = fast_us;
+    atomic_store_explicit(&j->meet_replies, journal_replies(j) + served, memory_order_relaxed);
     j->served = asked_at_begin;
-    j->meet_until_us = most_us >= MEET_MIN_US ? now_us() + most_us : 0;
+    j->meet_until_us = served && most_us >= MEET_MIN_US ? now_us() + most_us : 0;
 }
 
 static void run_round(struct journal *j, bool sync, bool rotates)
 {
     struct errbuf err = {""};
-    uint64_t asked = replies_asked(j);
+    uint64_t asked = journal_replies(j);
     int status = 0;
     if (log_writer_failed(j->writer)) {
         status = log_writer_repair(j->writer, &err);
@@ -262,8 +262,7 @@ static bool somebody_waits(const struct journal *j)
 
 static bool still_meets(const struct journal *j, int64_t now)
 {
-    return now < j->meet_until_us && replies_asked(j) < j->meet_replies && !j->urgent &&
-           j->wanted <= atomic_load(&j->done);
+    return now < j->meet_until_us && !journal_has_met(j) && !j->urgent && j->wanted <= atomic_load(&j->done);
 }
 
 static bool has_records(struct journal *j)
@@ -334,16 +333,21 @@ static void wait_until(struct journal *j, int64_t until_us)
 static enum due sleep_until_due(struct journal *j)
 {
     for (;;) {
-        int64_t until;
-        atomic_store(&j->sleep, JOURNAL_IDLE);
+        int64_t until, now = now_us();
+        bool meets = still_meets(j, now); /* whoever comes early need not wake it */
+        atomic_store(&j->sleep, meets ? JOURNAL_MEETS : JOURNAL_IDLE);
         atomic_thread_fence(memory_order_seq_cst);
-        enum due due = what_is_due(j, now_us(), &until);
+        enum due due = what_is_due(j, now, &until);
         if (due != DUE_NOTHING || j->stop) {
             atomic_store(&j->sleep, JOURNAL_AWAKE);
             j->urgent = false;
             return due;
         }
-        if (j->gather_until_us || somebody_waits(j)) { /* it will look by itself; only who is in a hurry need wake it */
+        if (meets) {
+            if (!until || j->meet_until_us < until)
+                until = j->meet_until_us;
+        } else if (j->gather_until_us || somebody_waits(j)) {
+            /* It will look by itself; only who is in a hurry need wake it. */
             atomic_store(&j->sleep, JOURNAL_GATHERS);
             atomic_thread_fence(memory_order_seq_cst);
             if (what_is_due(j, now_us(), &until) != DUE_NOTHING)
@@ -356,6 +360,7 @@ static enum due sleep_until_due(struct journal *j)
 void *journal_main(void *arg)
 {
     struct journal *j = arg;
+    (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
     pthread_mutex_lock(&j->lock);
     for (;;) {
         enum due due = sleep_until_due(j);

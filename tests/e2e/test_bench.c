@@ -87,6 +87,22 @@ DAEMON_TEST(the_daemon, bench, a_stall_is_charged_to_all_requests_due_meanwhile)
     cr_expect_gt(field("max"), 800000, "%s", output);
 }
 
+/* What is the generator's own lateness is told apart from what the daemon took. */
+DAEMON_TEST(the_daemon, bench, its_own_lateness_is_reported)
+{
+    cr_assert_eq(run("ping --rate 1000 --time 1 --warmup 0 --connections 2 --json -"), 0, "%s", output);
+    cr_expect_geq(field("lateness_max"), field("lateness_p50"), "%s", output);
+    cr_expect_eq(field("left_out"), 0, "%s", output);
+    cr_assert_eq(run("ping --rate 1000 --spin --time 1 --warmup 0 --connections 2 --json -"), 0, "%s", output);
+    cr_expect_geq(field("lateness_max"), field("lateness_p50"), "%s", output);
+    cr_assert_eq(run("ping --rate 1000 --time 0.5"), 0, "%s", output);
+    cr_expect(strstr(output, "late itself"), "%s", output);
+    cr_assert_eq(run("ping --requests 100 --json -"), 0, "%s", output);
+    cr_expect(!strstr(output, "lateness"), "%s", output);
+    cr_expect_eq(run("ping --spin --requests 100"), 2);
+    cr_expect(strstr(output, "--spin needs a --rate"), "%s", output);
+}
+
 DAEMON_TEST(the_daemon, bench, errors_fail_and_are_shown)
 {
     cr_expect_eq(run("\"BF.CARD\" --requests 10"), 1);

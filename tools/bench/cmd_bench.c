@@ -36,6 +36,7 @@ enum option {
     OPT_REQUESTS,
     OPT_WARMUP,
     OPT_RATE,
+    OPT_SPIN,
     OPT_FILTER,
     OPT_FILTERS,
     OPT_ITEMS,
@@ -200,8 +201,11 @@ static int get_load(struct bench *bench)
         status = get_double(bench, OPT_WARMUP, 1e6, load->requests ? 0 : 1, &load->warmup);
     if (!status)
         status = get_double(bench, OPT_RATE, 1e9, 0, &load->rate);
+    load->spin = bench->options[OPT_SPIN].value != NULL;
     if (status)
         return status;
+    if (load->spin && load->rate <= 0)
+        return tool_misused("bench", "--spin needs a --rate: without one nothing is due at a moment");
     if (load->requests && load->warmup > 0)
         return tool_misused("bench", "--requests counts from the first one: it goes without --warmup");
     if (!load->requests && load->seconds <= 0)
@@ -249,14 +253,15 @@ static int get_endpoint(struct bench *bench)
 static int get_options(struct bench *bench, int argc, char **argv)
 {
     static const char *const names[OPT_COUNT] = {
-        "--host",    "--port",  "--unix",     "--password", "--resp",     "--connections", "--pipeline",
-        "--threads", "--time",  "--requests", "--warmup",   "--rate",     "--filter",      "--filters",
-        "--items",   "--start", "--size",     "--order",    "--hits",     "--batch",       "--reserve",
-        "--load",    "--json",  "--hdr",      "--seed",     "--progress",
+        "--host",    "--port",  "--unix",     "--password", "--resp",  "--connections", "--pipeline",
+        "--threads", "--time",  "--requests", "--warmup",   "--rate",  "--spin",        "--filter",
+        "--filters", "--items", "--start",    "--size",     "--order", "--hits",        "--batch",
+        "--reserve", "--load",  "--json",     "--hdr",      "--seed",  "--progress",
     };
     const char *workload;
     for (int i = 0; i < OPT_COUNT; i++)
-        bench->options[i] = (struct tool_option){.name = names[i], .flag = i == OPT_LOAD || i == OPT_PROGRESS};
+        bench->options[i] =
+            (struct tool_option){.name = names[i], .flag = i == OPT_LOAD || i == OPT_PROGRESS || i == OPT_SPIN};
     int status = tool_arguments(argc, argv, bench->options, &workload, 1);
     if (status)
         return status;
@@ -320,6 +325,7 @@ static int load_filter(struct bench *bench, struct load_result *result)
     load.threads = load.threads < load.connections ? load.threads : load.connections;
     load.pipeline = 8;
     load.rate = load.warmup = load.seconds = 0;
+    load.spin = false;
     load.requests = (bench->items.count + batch - 1) / batch; /* the last batch may go a little beyond */
     load.items = &items;
     load.request = &request;

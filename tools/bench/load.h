@@ -4,9 +4,10 @@
  * A request's latency runs from the moment its batch is handed to the kernel to the moment its reply is read.
  *
  * Open loop (a rate): requests are due at fixed moments whatever the server does. Each is sent when it is due, or later
- * if all connections have `pipeline` requests under way; its latency runs from the moment it was due. So a server that
- * stalls is charged for every request that would have come meanwhile (what is called coordinated omission does not
- * happen).
+ * if all connections have `pipeline` requests under way; its latency runs from the moment it was due (schedule.h), so a
+ * server that stalls is charged for every request that would have come meanwhile. It ends when the kernel has the
+ * reply, not when this thread gets to read it (TCP; over a Unix socket, when it is read). What the generator itself was
+ * late by is `lateness`.
  *
  * Thread: the caller's; load_run() starts and joins its own. */
 #ifndef BLOOMERY_BENCH_LOAD_H
@@ -34,6 +35,7 @@ struct load_options {
     const struct items_options *items;
     unsigned threads, connections, pipeline; /* threads <= connections */
     double rate;                             /* requests per second of all connections; 0: as fast as it goes */
+    bool spin;                               /* never sleep: each thread takes a processor */
     double seconds;                          /* measured; 0: until `requests` are answered */
     double warmup;                           /* seconds before, not measured; 0 with `requests` */
     uint64_t requests;                       /* sent in total; 0: until the time is over */
@@ -45,11 +47,12 @@ struct load_result {
     double seconds;    /* measured */
     uint64_t requests; /* answered while measuring */
     uint64_t errors, ones, zeros;
-    uint64_t late;      /* open loop: requests that could not be sent when they were due */
+    uint64_t left_out;  /* open loop that spins: requests not sent, as the generator noticed them too late */
     double cpu_busiest; /* seconds of CPU of the busiest thread, of `seconds` */
     double cpu_total;   /* of all threads */
     char first_error[REPLY_TEXT];
-    struct hdr latency; /* ns */
+    struct hdr latency;  /* ns */
+    struct hdr lateness; /* open loop: ns from when a request was due until the generator noticed it */
 };
 
 /* 0, or -errno with the reason: no connection, a connection lost, not RESP. `result` is large: allocate it. */

@@ -29,7 +29,7 @@ static void print_count(FILE *out, double n)
 static const char *limit(const struct report *report)
 {
     const struct load_result *result = report->result;
-    bool generator = result->cpu_busiest >= BUSY * result->seconds;
+    bool generator = !report->options->spin && result->cpu_busiest >= BUSY * result->seconds;
     bool server = report->server_cpu >= BUSY * result->seconds;
     if (report->options->rate > 0 && per_second(result) >= 0.98 * report->options->rate)
         return "neither side: the rate asked for was kept";
@@ -41,6 +41,13 @@ static const char *limit(const struct report *report)
         return "both sides at once; read the server's figure per core";
     return report->server_cpu < 0 ? "not this load generator"
                                   : "neither side's CPU: waiting, for each other or for the disk";
+}
+
+static void print_percentiles(const struct hdr *hdr, FILE *out)
+{
+    for (size_t i = 0; i < NPERCENTILES; i++)
+        fprintf(out, "  %s %.1f", percentiles[i].name, (double)hdr_percentile(hdr, percentiles[i].value) / 1000);
+    fprintf(out, "  max %.1f", (double)hdr->max / 1000);
 }
 
 void report_print(const struct report *report, FILE *out)
@@ -64,16 +71,19 @@ void report_print(const struct report *report, FILE *out)
         fprintf(out, "items/s");
     }
     fprintf(out, " (%llu in %.2f s)\n  latency, us", (unsigned long long)result->requests, result->seconds);
-    for (size_t i = 0; i < NPERCENTILES; i++)
-        fprintf(out, "  %s %.1f", percentiles[i].name,
-                (double)hdr_percentile(&result->latency, percentiles[i].value) / 1000);
-    fprintf(out, "  max %.1f\n", (double)result->latency.max / 1000);
+    print_percentiles(&result->latency, out);
+    fprintf(out, "\n");
     if (result->ones + result->zeros)
         fprintf(out, "  answers     %llu times 1, %llu times 0\n", (unsigned long long)result->ones,
                 (unsigned long long)result->zeros);
-    if (result->late)
-        fprintf(out, "  late        %llu requests could not be sent within 1 ms of when they were due\n",
-                (unsigned long long)result->late);
+    if (result->lateness.total) {
+        fprintf(out, "  late itself, us");
+        print_percentiles(&result->lateness, out);
+        fprintf(out, " (not in the latencies)\n");
+    }
+    if (result->left_out)
+        fprintf(out, "  left out    %llu requests that the generator noticed too late (%.2f %%)\n",
+                (unsigned long long)result->left_out, 100 * (double)result->left_out / (double)result->lateness.total);
     fprintf(out, "  CPU         generator %.0f %% (busiest thread %.0f %%)", 100 * result->cpu_total / result->seconds,
             100 * result->cpu_busiest / result->seconds);
     if (report->server_cpu >= 0) {
@@ -105,6 +115,15 @@ static void json_text(FILE *out, const char *text)
     fputc('"', out);
 }
 
+static void json_percentiles(FILE *out, const char *name, const char *prefix, const struct hdr *hdr)
+{
+    fprintf(out, ", \"%s\": {\"%smean\": %.3f", name, prefix, hdr_mean(hdr) / 1000);
+    for (size_t i = 0; i < NPERCENTILES; i++)
+        fprintf(out, ", \"%s%s\": %.3f", prefix, percentiles[i].name,
+                (double)hdr_percentile(hdr, percentiles[i].value) / 1000);
+    fprintf(out, ", \"%smax\": %.3f}", prefix, (double)hdr->max / 1000);
+}
+
 void report_json(const struct report *report, FILE *out)
 {
     const struct load_result *result = report->result;
@@ -119,15 +138,13 @@ void report_json(const struct report *report, FILE *out)
     fprintf(out, ", \"seconds\": %.6f, \"requests\": %llu, \"requests_per_second\": %.1f, \"items_per_second\": %.1f",
             result->seconds, (unsigned long long)result->requests, per_second(result),
             per_second(result) * options->request->items);
-    fprintf(out, ", \"errors\": %llu, \"ones\": %llu, \"zeros\": %llu, \"late\": %llu, \"first_error\": ",
+    fprintf(out, ", \"errors\": %llu, \"ones\": %llu, \"zeros\": %llu, \"left_out\": %llu, \"first_error\": ",
             (unsigned long long)result->errors, (unsigned long long)result->ones, (unsigned long long)result->zeros,
-            (unsigned long long)result->late);
+            (unsigned long long)result->left_out);
     json_text(out, result->first_error);
-    fprintf(out, ", \"latency_us\": {\"mean\": %.3f", hdr_mean(&result->latency) / 1000);
-    for (size_t i = 0; i < NPERCENTILES; i++)
-        fprintf(out, ", \"%s\": %.3f", percentiles[i].name,
-                (double)hdr_percentile(&result->latency, percentiles[i].value) / 1000);
-    fprintf(out, ", \"max\": %.3f}", (double)result->latency.max / 1000);
+    json_percentiles(out, "latency_us", "", &result->latency);
+    if (result->lateness.total)
+        json_percentiles(out, "lateness_us", "lateness_", &result->lateness);
     fprintf(out, ", \"generator_cpu_seconds\": %.6f, \"generator_busiest_thread_seconds\": %.6f", result->cpu_total,
             result->cpu_busiest);
     if (report->server_cpu >= 0)

@@ -1,0 +1,170 @@
+/* One connection of a load: requests out, replies in, and how long each has taken. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+/* after <time.h>, without which they do not compile */
+#include <linux/errqueue.h>
+#include <linux/net_tstamp.h>
+
+#include "load_internal.h"
+
+int worker_fail(struct worker *worker, int status, const char *what)
+{
+    worker->status = status;
+    errbuf_set(&worker->err, "%s: %s", what, strerror(-status));
+    return status;
+}
+
+/* Open loop: the kernel notes when data arrives, so that it does not matter when this thread gets to read it. */
+static void note_arrivals(int fd)
+{
+    int flags = SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
+    (void)setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &flags, sizeof(flags)); /* not every kind of socket can */
+}
+
+int client_open(struct worker *worker, struct client *client, struct errbuf *err)
+{
+    const struct load_options *options = worker->run->options;
+    client->since = calloc(options->pipeline, sizeof(*client->since));
+    client->out = malloc(options->request->max_size * options->pipeline);
+    if (!client->since || !client->out)
+        return -ENOMEM;
+    client->fd = endpoint_connect(options->endpoint, err);
+    if (client->fd < 0)
+        return client->fd;
+    if (worker->rate > 0)
+        note_arrivals(client->fd);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = client};
+    return epoll_ctl(worker->epoll, EPOLL_CTL_ADD, client->fd, &event) == 0 ? 0 : -errno;
+}
+
+void client_close(struct client *client)
+{
+    if (client->fd >= 0)
+        close(client->fd);
+    free(client->since);
+    free(client->out);
+}
+
+int client_flush(struct worker *worker, struct client *client)
+{
+    while (client->out_start < client->out_end) {
+        ssize_t n = send(client->fd, client->out + client->out_start, client->out_end - client->out_start,
+                         MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK)
+            return worker_fail(worker, -errno, "cannot send");
+        if (n < 0)
+            break;
+        client->out_start += (size_t)n;
+    }
+    bool left = client->out_start < client->out_end;
+    if (!left)
+        client->out_start = client->out_end = 0;
+    if (left != client->wants_write) {
+        struct epoll_event event = {.events = EPOLLIN | (left ? EPOLLOUT : 0u), .data.ptr = client};
+        client->wants_write = left;
+        if (epoll_ctl(worker->epoll, EPOLL_CTL_MOD, client->fd, &event) != 0)
+            return worker_fail(worker, -errno, "epoll");
+    }
+    return 0;
+}
+
+void client_put(struct worker *worker, struct client *client, uint64_t since)
+{
+    const struct load_options *options = worker->run->options;
+    unsigned place = client->oldest + client->under_way;
+    client->since[place < options->pipeline ? place : place - options->pipeline] = since;
+    client->under_way++;
+    client->out_end += request_write(options->request, &worker->items, client->out + client->out_end);
+    if (worker->requests_left != UINT64_MAX)
+        worker->requests_left--;
+}
+
+int client_send_batch(struct worker *worker, struct client *client, uint64_t now)
+{
+    unsigned pipeline = worker->run->options->pipeline;
+    if (client->out_end || client->under_way)
+        return 0;
+    for (unsigned i = 0; i < pipeline && worker->requests_left; i++)
+        client_put(worker, client, now);
+    return client_flush(worker, client);
+}
+
+/* How long ago what was read has arrived, as the kernel has noted it; 0 if it has not. */
+static uint64_t age_of(struct msghdr *message)
+{
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+        struct scm_timestamping stamps;
+        struct timespec now;
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPING)
+            continue;
+        memcpy(&stamps, CMSG_DATA(c), sizeof(stamps));
+        clock_gettime(CLOCK_REALTIME, &now); /* the stamps' clock */
+        int64_t ns = (now.tv_sec - stamps.ts[0].tv_sec) * 1000000000 + now.tv_nsec - stamps.ts[0].tv_nsec;
+        return ns > 0 ? (uint64_t)ns : 0;
+    }
+    return 0;
+}
+
+/* As recv(); *arrived_out is when the last byte came. */
+static ssize_t receive(struct worker *worker, int fd, uint64_t *arrived_out)
+{
+    char control[256];
+    struct iovec part = {.iov_base = worker->input, .iov_len = LOAD_READ_SIZE};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    if (worker->rate > 0) {
+        message.msg_control = control;
+        message.msg_controllen = sizeof(control);
+    }
+    ssize_t n = recvmsg(fd, &message, MSG_DONTWAIT);
+    *arrived_out = load_now_ns();
+    if (n > 0 && worker->rate > 0)
+        *arrived_out -= age_of(&message);
+    return n;
+}
+
+static void record(struct worker *worker, struct client *client, uint64_t replies, uint64_t arrived)
+{
+    for (uint64_t left = replies; left;) { /* requests of one batch have one time: recorded at once */
+        uint64_t since = client->since[client->oldest], same = 0;
+        while (same < left && client->since[client->oldest] == since) {
+            client->oldest = client->oldest + 1 == worker->run->options->pipeline ? 0 : client->oldest + 1;
+            same++;
+        }
+        left -= same;
+        if (worker->measuring)
+            hdr_record(&worker->latency, arrived > since ? arrived - since : 0, same);
+    }
+    client->under_way -= (unsigned)replies;
+    if (worker->measuring)
+        worker->answered += replies;
+    atomic_store_explicit(&worker->answered_ever, worker->answered_ever + replies, memory_order_relaxed);
+}
+
+int client_take_replies(struct worker *worker, struct client *client)
+{
+    uint64_t before = client->reader.replies, arrived;
+    ssize_t n = receive(worker, client->fd, &arrived);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        return 0;
+    if (n < 0)
+        return worker_fail(worker, -errno, "cannot receive");
+    if (n == 0)
+        return worker_fail(worker, -ECONNRESET, "the server closed a connection");
+    if (!replies_take(&client->reader, worker->input, (size_t)n))
+        return worker_fail(worker, -EPROTO, "what the server sent");
+    uint64_t replies = client->reader.replies - before;
+    if (replies > client->under_way)
+        return worker_fail(worker, -EPROTO, "more replies than requests");
+    record(worker, client, replies, arrived);
+    if (worker->rate <= 0 && client->under_way == 0)
+        return client_send_batch(worker, client, arrived);
+    return 0;
+}

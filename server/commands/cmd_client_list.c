@@ -163,7 +163,7 @@ void cmd_client_list(struct command_ctx *ctx)
 
 /* ---- KILL -------------------------------------------------------------------------------------------------------- */
 
-/* Whom CLIENT KILL is to end. The strings are NUL-terminated, "" for any. */
+/* Whom CLIENT KILL is to end, and how far it has come. The strings are NUL-terminated, "" for any. */
 struct kill {
     uint64_t self;  /* who asks */
     uint64_t id;    /* 0: any */
@@ -173,6 +173,11 @@ struct kill {
     bool old_form;  /* CLIENT KILL addr */
     char addr[sizeof(((struct session *)0)->addr)];
     char laddr[sizeof(((struct session *)0)->laddr)];
+
+    bool posted;      /* to the victims' workers */
+    bool no_memory;
+    int64_t killed;
+    uint64_t until[]; /* each worker's `kills` when it has closed its victims */
 };
 
 /* The victims that one worker has. */
@@ -183,11 +188,9 @@ struct victims {
 };
 
 struct killing {
-    const struct kill *kill;
+    struct kill *kill;
     int64_t now_ms;
     struct victims **of_worker;
-    int64_t killed;
-    bool no_memory;
 };
 
 static bool is_victim(const struct kill *kill, const struct session *session, int64_t now_ms)
@@ -202,14 +205,14 @@ static bool is_victim(const struct kill *kill, const struct session *session, in
 static void kill_one(void *ctx, struct session *session)
 {
     struct killing *killing = ctx;
-    if (killing->no_memory || !is_victim(killing->kill, session, killing->now_ms))
+    if (killing->kill->no_memory || !is_victim(killing->kill, session, killing->now_ms))
         return;
     struct victims **place = &killing->of_worker[session->worker], *v = *place;
     if (!v || v->n == v->size) {
         size_t size = v ? v->size * 2 : 16;
         struct victims *larger = realloc(v, sizeof(*v) + size * sizeof(v->ids[0]));
         if (!larger) {
-            killing->no_memory = true;
+            killing->kill->no_memory = true;
             return;
         }
         if (!v)
@@ -219,7 +222,7 @@ static void kill_one(void *ctx, struct session *session)
     }
     atomic_fetch_or_explicit(&session->flags, SESSION_KILLED, memory_order_acq_rel);
     v->ids[v->n++] = session->id;
-    killing->killed++;
+    killing->kill->killed++;
 }
 
 static int compare_id(const void *key, const void *id)
@@ -242,31 +245,50 @@ static void close_victims(struct worker *worker, void *arg)
             conn_close(conn);
     }
     free(v);
+    atomic_fetch_add(&worker->kills, 1);
 }
 
-static void run_client_kill(struct command_job *job)
+static void kill_all(struct server *server, struct kill *kill)
 {
-    struct server *server = job->server;
-    struct killing killing = {.kill = job->data, .now_ms = server_now_ms()};
+    struct killing killing = {.kill = kill, .now_ms = server_now_ms()};
     killing.of_worker = calloc(server->nworkers, sizeof(struct victims *));
     if (!killing.of_worker) {
-        reply_error(&job->reply, "ERR out of memory");
+        kill->no_memory = true;
         return;
     }
     sessions_each(server->sessions, kill_one, &killing);
     for (unsigned i = 0; i < server->nworkers; i++) {
+        struct worker *worker = server->workers[i];
         struct victims *v = killing.of_worker[i];
         if (!v)
             continue;
-        while (worker_post(server->workers[i], close_victims, v) != 0)
+        atomic_fetch_add(&worker->kills_posted, 1);
+        while (worker_post(worker, close_victims, v) != 0)
             sched_yield(); /* they are marked: there is no way back */
+        kill->until[i] = atomic_load(&worker->kills_posted); /* ours is among those, and none of a later number is before it */
     }
     free(killing.of_worker);
-    if (killing.no_memory)
+}
+
+/* Replies when all victims are closed, so that their subscriptions count no more. */
+static void run_client_kill(struct command_job *job)
+{
+    struct server *server = job->server;
+    struct kill *kill = job->data;
+    if (!kill->posted)
+        kill_all(server, kill);
+    kill->posted = true;
+    for (unsigned i = 0; i < server->nworkers && !job->alone; i++) {
+        if (atomic_load(&server->workers[i]->kills) < kill->until[i]) {
+            job->again = true;
+            return;
+        }
+    }
+    if (kill->no_memory)
         reply_error(&job->reply, "ERR out of memory");
-    else if (!killing.kill->old_form)
-        reply_integer(&job->reply, killing.killed);
-    else if (killing.killed)
+    else if (!kill->old_form)
+        reply_integer(&job->reply, kill->killed);
+    else if (kill->killed)
         reply_status(&job->reply, "OK");
     else
         reply_error(&job->reply, "ERR No such client");
@@ -338,7 +360,7 @@ void cmd_client_kill(struct command_ctx *ctx)
                 return;
         }
     }
-    struct kill *copy = malloc(sizeof(*copy));
+    struct kill *copy = calloc(1, sizeof(*copy) + ctx->server->nworkers * sizeof(copy->until[0]));
     if (!copy) {
         reply_error(ctx->reply, "ERR out of memory");
         return;

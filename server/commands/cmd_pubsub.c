@@ -162,6 +162,7 @@ static void run_publish(struct command_job *job)
         reply_error(&job->reply, "ERR out of memory");
     else
         reply_integer(&job->reply, (int64_t)receipt.receivers);
+    job->slow_down = receipt.slow;
 }
 
 static void defer_publish(struct command_ctx *ctx, struct slice channel, struct slice payload)

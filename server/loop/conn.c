@@ -16,6 +16,12 @@
 
 static void poll_for(struct conn *conn, int events);
 
+/* Whether to be told of its end while nothing is read: of a broken connection one is told whatever is polled for. */
+static int wants_end(const struct conn *conn)
+{
+    return conn->waits && !conn->eof && !conn->eof_seen_ms ? UV_DISCONNECT : 0;
+}
+
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
     struct conn *conn = poll->data;
@@ -28,12 +34,18 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         window_flush(conn->worker); /* its own replies may still be on their way there */
         conn_flush(conn);
     }
-    if (!(events & UV_READABLE) || conn->closing)
+    if (conn->closing)
+        return;
+    if ((events & UV_DISCONNECT) && conn->waits) {
+        conn->eof_seen_ms = conn->worker->now_ms;
+        conn_update(conn);
+    }
+    if (!(events & UV_READABLE))
         return;
     if (!conn->held && !conn->eof && conn_may_run(conn))
         conn_read(conn);
     else
-        poll_for(conn, conn->events & ~UV_READABLE);
+        poll_for(conn, (conn->events & ~UV_READABLE) | wants_end(conn));
 }
 
 static void poll_for(struct conn *conn, int events)
@@ -62,11 +74,11 @@ bool conn_may_run(const struct conn *conn)
  * reply: it is polled on, and on_poll() ends that if it does say something. */
 static int wants_to_read(const struct conn *conn, bool may_run)
 {
+    if (conn->waits)
+        return conn->events & UV_READABLE ? UV_READABLE : wants_end(conn);
     if (conn->held || conn->eof || conn->session.close_after_reply)
         return 0;
-    if (may_run)
-        return UV_READABLE;
-    return conn->waits ? conn->events & UV_READABLE : 0;
+    return may_run ? UV_READABLE : 0;
 }
 
 void conn_update(struct conn *conn)
@@ -95,6 +107,8 @@ void conn_ready(struct conn *conn, enum conn_wait why)
     if (!(conn->waits & (unsigned)why))
         return;
     conn->waits &= ~(unsigned)why;
+    if (conn->waits == 0)
+        conn->eof_seen_ms = 0; /* it will be read in its turn */
     if (!conn->closing)
         conn_will_reply(conn);
 }
@@ -260,6 +274,14 @@ bool conn_over_soft_limit(struct conn *conn)
         return false;
     stats_add(&conn->worker->stats.over_output_buffer, 1);
     conn_warn_closed(conn, "its replies were over the soft client-output-buffer-limit for too long");
+    conn_close(conn);
+    return true;
+}
+
+bool conn_over_half_closed(struct conn *conn)
+{
+    if (conn->eof_seen_ms == 0 || conn->worker->now_ms - conn->eof_seen_ms <= CONN_HALF_CLOSED_MS)
+        return false;
     conn_close(conn);
     return true;
 }

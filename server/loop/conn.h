@@ -4,7 +4,9 @@
  * A connection can wait for something while its loop goes on: conn_wait() names the reason, conn_ready() takes it
  * away. While there is any reason nothing is read from it and none of its commands run; what had been read before is
  * kept. When the last reason is gone it gets its turn in the loop's next round, for at most WORKER_READ_SIZE bytes of
- * input at a time, so that no connection's backlog keeps the others waiting.
+ * input at a time, so that no connection's backlog keeps the others waiting. A client that goes while it waits is
+ * noticed: at once if its connection breaks; one that has sent its last byte may only have closed its side and still
+ * want the replies, and is taken for gone when it has waited CONN_HALF_CLOSED_MS for them.
  *
  * Lifetime: conn_open() to conn_close(); the memory is freed in the last close callback, after a deferred command of
  * it has come back. Thread: the owning worker's. */
@@ -34,6 +36,8 @@ enum conn_wait {
     CONN_WAITS_EXCLUSIVE = 1 << 4, /* its EXEC waits for all workers to stand still */
     CONN_WAITS_PUBLISH = 1 << 5,   /* it publishes faster than its messages are delivered */
 };
+
+#define CONN_HALF_CLOSED_MS 1000
 
 /* What makes a connection's commands go another way than that of most: none of these, and the window may take them. */
 enum conn_mode {
@@ -70,6 +74,7 @@ struct conn {
     bool closing;
     bool held;                     /* there is input that could be run but for waits, replies not taken, or its turn */
     bool eof;                      /* the client has sent its last byte */
+    int64_t eof_seen_ms;           /* likewise, noticed while it waits and has not been read so far; 0: not */
     bool wrote;                    /* has run a write command in this iteration: its replies wait for a ticket */
     uint64_t ticket;               /* of CONN_WAITS_DURABLE */
 
@@ -134,6 +139,9 @@ void conn_deferred_done(struct conn *conn, struct buf *reply, const struct comma
 /* To be called ten times a second: whether the client has been over the soft limit of its class for too long
  * (client-output-buffer-limit) and has been closed for it. */
 bool conn_over_soft_limit(struct conn *conn);
+
+/* To be called ten times a second: whether a client that waits has gone, as it seems, and has been closed for it. */
+bool conn_over_half_closed(struct conn *conn);
 
 /* To be called ten times a second. A client that writes a whole pipeline before it reads a reply (most libraries do)
  * would wait for ever for a server that does not read on before its replies are taken. So if it has taken nothing

@@ -228,7 +228,7 @@ static void take_input(struct conn *conn, char *data, size_t len)
 }
 
 /* Whether CLIENT KILL has ended the connection: looked at before anything is taken from it, so that nothing it sends
- * after the reply to CLIENT KILL is run, though that reply does not wait for all workers. */
+ * after the reply to CLIENT KILL is run, also if that was in a transaction, which waits for no worker. */
 static bool is_killed(struct conn *conn)
 {
     if (!(atomic_load_explicit(&conn->session.flags, memory_order_acquire) & SESSION_KILLED))

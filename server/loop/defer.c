@@ -7,7 +7,7 @@
 /* Inside a transaction nothing is deferred: the commands behind it would have to wait, and everybody else for them. */
 static void run_at_once(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data)
 {
-    struct command_job job = {.server = ctx->server, .reply = *ctx->reply, .data = data, .run = run};
+    struct command_job job = {.server = ctx->server, .reply = *ctx->reply, .data = data, .alone = true, .run = run};
     do {
         job.again = false;
         run(&job);

@@ -3,16 +3,14 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 
 #include "command.h"
 #include "conn.h"
 #include "exclusive.h"
+#include "push.h"
 #include "rcu.h"
 #include "timing.h"
 #include "worker.h"
-
-#define HALF_CLOSED_NS UINT64_C(1000000000)
 
 struct job {
     uv_work_t work;
@@ -40,17 +38,6 @@ static void job_run(uv_work_t *work)
 
 static void job_enqueue(struct worker *worker, struct job *job);
 
-/* Whether there is nobody any more to go on for. Who has only closed his side for sending may still want the reply, and
- * cannot be told from one who has gone: after a while it is assumed. */
-static bool client_is_gone(const struct job *job)
-{
-    char byte;
-    ssize_t n = recv(job->conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (n < 0)
-        return errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR;
-    return n == 0 && timing_now_ns() - job->timing.started_ns > HALF_CLOSED_NS;
-}
-
 static void job_rest(struct worker *worker, struct job *job)
 {
     job->rested = true;
@@ -76,20 +63,20 @@ static void job_done(uv_work_t *work, int status)
     struct conn *conn = job->conn;
     (void)status;
     worker_enter(conn->worker);
-    if (job->command.again && !conn->closing && !client_is_gone(job)) {
+    if (job->command.again && !conn->closing) {
         if (job->command.at_tick)
             job_rest(conn->worker, job);
         else
             job_enqueue(conn->worker, job);
         return;
     }
-    if (job->command.again && !conn->closing)
-        conn_close(conn);
     if (job->rested)
         timing_deferred_cancel(&job->timing);
     else
         timing_deferred_done(&job->timing, conn->worker);
     struct worker *worker = conn->worker; /* the connection may go now */
+    if (job->command.slow_down)
+        push_slow_down(worker, &conn->session);
     conn_deferred_done(conn, &job->out, job->row, job->no_reply);
     free(job->command.data);
     free(job);

@@ -1,6 +1,5 @@
 #include "sleep.h"
 
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,15 +9,12 @@
 #include "timing.h"
 #include "worker.h"
 
-#define HALF_CLOSED_MS 1000
-
 const char sleep_without_log[] = "-ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.\r\n";
 
 struct sleeper {
     struct sleeper *next;
     struct conn *conn;
     const struct command *row;
-    int64_t since_ms; /* monotonic, both */
     int64_t until_ms;
     const char *reply;
     bool timed;
@@ -44,7 +40,6 @@ static struct sleeper *go_to_sleep(struct command_ctx *ctx, struct sleeper **lis
         .next = *list,
         .conn = conn,
         .row = ctx->command,
-        .since_ms = now_ms,
         .until_ms = ms > INT64_MAX - now_ms ? INT64_MAX : now_ms + ms,
         .no_reply = conn->modes & CONN_NO_REPLY,
     };
@@ -114,28 +109,13 @@ static void wake(struct worker *worker, struct sleeper *sleeper, const char *tex
     free(sleeper);
 }
 
-/* While a connection waits its socket is not polled, and some sleep for ever: so somebody has to look. Who has only
- * closed his side for sending may still want the reply that the log is about to allow. */
-static bool peer_is_gone(const struct sleeper *sleeper, int64_t now_ms)
-{
-    struct pollfd fd = {.fd = sleeper->conn->fd, .events = POLLRDHUP};
-
-    if (poll(&fd, 1, 0) <= 0)
-        return false;
-    if (sleeper->ticket && !(fd.revents & (POLLHUP | POLLERR)))
-        return (fd.revents & POLLRDHUP) && now_ms - sleeper->since_ms > HALF_CLOSED_MS;
-    return (fd.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
-}
-
-static void look_at(struct worker *worker, struct sleeper **list, bool all, bool at_tick)
+static void look_at(struct worker *worker, struct sleeper **list, bool all)
 {
     int64_t now_ms = *list == NULL ? 0 : server_now_ms();
     struct sleeper **at = list;
 
     while (*at != NULL) {
         struct sleeper *sleeper = *at;
-        if (at_tick && !sleeper->conn->closing && peer_is_gone(sleeper, now_ms))
-            conn_close(sleeper->conn);
         const char *text = answer(worker, sleeper, all || sleeper->conn->closing || sleeper->until_ms <= now_ms);
         if (text != NULL) {
             *at = sleeper->next;
@@ -148,11 +128,11 @@ static void look_at(struct worker *worker, struct sleeper **list, bool all, bool
 
 void sleepers_look_at_log(struct worker *worker)
 {
-    look_at(worker, &worker->log_waits, false, false);
+    look_at(worker, &worker->log_waits, false);
 }
 
 void sleepers_wake(struct worker *worker, bool all)
 {
-    look_at(worker, &worker->sleepers, all, true);
-    look_at(worker, &worker->log_waits, all, true);
+    look_at(worker, &worker->sleepers, all);
+    look_at(worker, &worker->log_waits, all);
 }

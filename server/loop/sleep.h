@@ -27,7 +27,7 @@ extern const char sleep_without_log[]; /* what is answered where there is no log
 /* Looks who has waited for the log long enough. For whenever worker->durable has risen. */
 void sleepers_look_at_log(struct worker *worker);
 
-/* Ends the sleeps that are over, and those whose clients are gone; all of them with `all`. */
+/* Ends the sleeps that are over, and those whose connections have been closed; all of them with `all`. */
 void sleepers_wake(struct worker *worker, bool all);
 
 #endif

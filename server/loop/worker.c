@@ -397,7 +397,8 @@ static void on_tick(uv_timer_t *timer)
         bool listens = conn->session.subscribed || session_monitors(&conn->session);
         if (timeout_ms > 0 && !conn->waits && !listens && worker->now_ms - conn->session.last_ms > timeout_ms)
             conn_close(conn);
-        else if (!conn_over_soft_limit(conn) && (buf_len(&conn->out) || conn->out_pause))
+        else if (!conn_over_half_closed(conn) && !conn_over_soft_limit(conn) &&
+                 (buf_len(&conn->out) || conn->out_pause))
             conn_unstick(conn);
     }
     sleepers_wake(worker, false);

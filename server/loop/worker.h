@@ -57,6 +57,7 @@ struct worker {
     bool deaf;                    /* under mail_lock: `wake` is closed */
     _Atomic bool has_room;        /* worker_post_room() has been called */
     _Atomic uint64_t durable;     /* the highest ticket of worker_post_durable() */
+    _Atomic uint64_t kills_posted, kills; /* CLIENT KILLs that concern it, and those that are done */
     _Atomic bool sleeps;          /* it will not look at `durable` by itself */
 
     struct worker_message push_mail; /* posted when there are messages for clients of this worker (push.h) */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -178,6 +179,88 @@ DAEMON_TEST(the_daemon, client_command, pause_writes)
         wire_close(&wires[i]);
     }
     expect(me, ":5", "BF.CARD f");
+    redisFree(me);
+}
+
+/* In a transaction KILL waits for nobody, as all workers stand still for it. */
+DAEMON_TEST(the_daemon, client_command, kill_in_a_transaction)
+{
+    redisContext *me = client_open(the_daemon.port);
+    for (int i = 0; i < 6; i++) {
+        redisContext *other = client_open(the_daemon.port);
+        long long id = client_number(other, "CLIENT ID");
+        expect(me, "+OK", "MULTI");
+        expect(me, "+QUEUED", "CLIENT KILL ID %lld", id);
+        expect(me, "+QUEUED", "BF.EXISTS f x");
+        expect(me, "[:1,:0]", "EXEC");
+        cr_expect(is_gone(other));
+        redisFree(other);
+    }
+    redisFree(me);
+}
+
+/* What CLIENT LIST says of a connection, until it is gone from it. */
+static void wait_until_gone(redisContext *asker, long long id)
+{
+    for (int i = 0; i < 300 && field(asker, id, "addr")[0]; i++)
+        usleep(100000);
+    cr_expect_str_eq(field(asker, id, "addr"), "");
+}
+
+/* A connection that holds a write back, and its id. */
+static long long open_held(struct wire *wire, const char *command)
+{
+    wire_open(wire, the_daemon.port);
+    long long id = atoll(wire_ask(wire, "CLIENT ID") + 1);
+    cr_assert(wire_send_text(wire, command));
+    return id;
+}
+
+static void wait_until_held(redisContext *asker, long long id, const char *command)
+{
+    for (int i = 0; i < 300 && strcmp(field(asker, id, "qbuf"), "0") == 0; i++)
+        usleep(10000);
+    cr_assert_str_neq(field(asker, id, "qbuf"), "0", "%s has not been read", command);
+}
+
+/* Who gives up while CLIENT PAUSE holds his command is closed, and the command is not run: at once if he breaks the
+ * connection, a little later if he only closes it. */
+DAEMON_TEST(the_daemon, client_command, a_client_that_goes_while_it_waits_is_noticed)
+{
+    redisContext *me = client_open(the_daemon.port);
+    struct wire broken, closed;
+    struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+    expect(me, "+OK", "BF.RESERVE f 0.01 100");
+    expect(me, "+OK", "CLIENT PAUSE 1000000 WRITE");
+    long long broken_id = open_held(&broken, "BF.ADD f broken\r\n");
+    long long closed_id = open_held(&closed, "BF.ADD f closed\r\nBF.ADD f pipelined\r\n");
+    wait_until_held(me, broken_id, "BF.ADD f broken");
+    wait_until_held(me, closed_id, "BF.ADD f closed");
+    setsockopt(broken.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    wire_close(&broken);
+    wire_close(&closed);
+    wait_until_gone(me, broken_id);
+    wait_until_gone(me, closed_id);
+    expect(me, "+OK", "CLIENT UNPAUSE");
+    expect(me, "[:0,:0,:0]", "BF.MEXISTS f broken closed pipelined");
+    redisFree(me);
+}
+
+/* Who has only closed his side for sending gets his replies when the pause ends soon. */
+DAEMON_TEST(the_daemon, client_command, a_half_closed_client_that_waits_gets_its_replies)
+{
+    redisContext *me = client_open(the_daemon.port);
+    struct wire half;
+    expect(me, "+OK", "BF.RESERVE f 0.01 100");
+    expect(me, "+OK", "CLIENT PAUSE 1000000 WRITE");
+    long long id = open_held(&half, "BF.ADD f x\r\nBF.ADD f x\r\n");
+    wait_until_held(me, id, "BF.ADD f x");
+    cr_assert_eq(shutdown(half.fd, SHUT_WR), 0);
+    expect(me, "+OK", "CLIENT UNPAUSE");
+    cr_expect_str_eq(wire_text(&half), ":1");
+    cr_expect_str_eq(wire_text(&half), ":0");
+    cr_expect_str_eq(wire_text(&half), "(closed)");
+    wire_close(&half);
     redisFree(me);
 }
 

@@ -184,6 +184,23 @@ DAEMON_TEST(the_daemon, pubsub, messages_come_with_replies_off)
     wire_close(&pub);
 }
 
+/* Whoever has the reply to CLIENT KILL finds the subscriptions of the killed client ended. */
+DAEMON_TEST(the_daemon, pubsub, who_is_killed_is_not_counted)
+{
+    struct wire admin = connect_wire(2);
+    for (int i = 0; i < 200; i++) {
+        struct wire sub = connect_wire(3);
+        char kill[64];
+        snprintf(kill, sizeof(kill), "CLIENT KILL ID %s", wire_ask(&sub, "CLIENT ID") + 1);
+        cr_assert_eq(strncmp(wire_ask(&sub, "SUBSCRIBE ch"), ">[\"subscribe\"", 13), 0);
+        expect_ask(&admin, kill, ":1");
+        expect_ask(&admin, "PUBLISH ch x", ":0");
+        expect_ask(&admin, "PUBSUB NUMSUB ch", "[\"ch\",:0]");
+        wire_close(&sub);
+    }
+    wire_close(&admin);
+}
+
 /* ---- order ------------------------------------------------------------------------------------------------------- */
 
 #define MANY 2000
@@ -420,13 +437,15 @@ DAEMON_TEST(the_daemon, pubsub, hostile_patterns_hold_up_nobody)
     wire_close(&pub);
 }
 
-/* More than the loops take at once: publishers are slowed down, not a byte is lost. */
-DAEMON_TEST(the_daemon, pubsub, fast_publishers_wait)
+/* Much at once, by several publishers, over a channel of this name. */
+static void publish_much(const char *channel)
 {
     struct wire sub = connect_wire(2), pubs[4];
     const int each = 60;
     const size_t len = 200000;
-    expect_ask(&sub, "SUBSCRIBE ch", "[\"subscribe\",\"ch\",:1]");
+    const struct word subscribe[] = {{"SUBSCRIBE", 9}, {channel, strlen(channel)}};
+    wire_send_command(&sub, subscribe, 2);
+    cr_assert_eq(strncmp(wire_text(&sub), "[\"subscribe\"", 12), 0);
     struct wire admin = connect_wire(2);
     const struct word set[] = {{"CONFIG", 6}, {"SET", 3}, {"client-output-buffer-limit", 26}, {"pubsub 0 0 0", 12}};
     wire_send_command(&admin, set, 4);
@@ -435,7 +454,7 @@ DAEMON_TEST(the_daemon, pubsub, fast_publishers_wait)
         pubs[i] = connect_wire(2);
     for (int n = 0; n < each; n++)
         for (int i = 0; i < 4; i++)
-            publish_large(&pubs[i], "ch", len, NULL);
+            publish_large(&pubs[i], channel, len, NULL);
     for (int n = 0; n < each * 4; n++) {
         struct lines lines = {0};
         cr_assert_eq(wire_reply(&sub, WIRE_PATIENCE_MS, &lines), WIRE_OK, "message %d", n);
@@ -448,6 +467,33 @@ DAEMON_TEST(the_daemon, pubsub, fast_publishers_wait)
         wire_close(&pubs[i]);
     }
     wire_close(&admin);
+    wire_close(&sub);
+}
+
+/* More than the loops take at once: publishers are slowed down, not a byte is lost. */
+DAEMON_TEST(the_daemon, pubsub, fast_publishers_wait)
+{
+    publish_much("ch");
+}
+
+/* The same where patterns are matched off the loops. */
+DAEMON_TEST(the_daemon, pubsub, fast_publishers_to_a_costly_channel_wait)
+{
+    struct wire sub = connect_wire(2);
+    char *channel = calloc(1, 1001), pattern[201];
+    memset(channel, 'c', 1000);
+    memset(pattern, 'd', sizeof(pattern));
+    cr_assert(channel);
+    pattern[0] = '*';
+    pattern[200] = '\0';
+    struct word words[] = {{"PSUBSCRIBE", 10}, {pattern, 200}};
+    for (char last = 'd'; last < 'l'; last++) { /* 8 * 200 * 1000 steps */
+        pattern[199] = last;
+        wire_send_command(&sub, words, 2);
+        cr_assert_eq(strncmp(wire_text(&sub), "[\"psubscribe\"", 13), 0);
+    }
+    publish_much(channel);
+    free(channel);
     wire_close(&sub);
 }
 

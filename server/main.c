@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
+#include "descriptors.h"
 #include "expirer.h"
 #include "huge_pages.h"
 #include "info.h"
@@ -18,8 +18,6 @@
 #include "server.h"
 #include "store.h"
 #include "version.h"
-
-#define RESERVED_DESCRIPTORS 64 /* beside those of clients: files, listening sockets, the loops' own */
 
 static int complain(const char *what, const char *why)
 {
@@ -34,23 +32,24 @@ static int print_and_exit(struct buf *text)
     return failed || fflush(stdout) != 0;
 }
 
-/* Descriptors for as many clients as the settings allow, as far as the system lets us. */
-static void raise_descriptor_limit(struct server *server)
+static unsigned workers_wanted(const struct config *config)
 {
-    struct rlimit limit;
-    rlim_t want = (rlim_t)server_config(server)->maxclients + RESERVED_DESCRIPTORS;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= want)
-        return;
-    rlim_t hard = limit.rlim_max;
-    limit.rlim_cur = want;
-    if (limit.rlim_max < want)
-        limit.rlim_max = want;
-    if (setrlimit(RLIMIT_NOFILE, &limit) == 0)
-        return;
-    limit.rlim_cur = limit.rlim_max = hard;
-    setrlimit(RLIMIT_NOFILE, &limit);
-    log_warning(&server->log, "maxclients is %lld, but this process may only have %llu descriptors (ulimit -n)",
-                (long long)server_config(server)->maxclients, (unsigned long long)hard);
+    long n = config->threads ? (long)config->threads : sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (unsigned)n : 1;
+}
+
+/* Descriptors for as many clients as the settings allow, as far as the system lets us; false if it is for none. */
+static bool allow_clients(struct server *server)
+{
+    int64_t wanted = server_config(server)->maxclients;
+    int64_t clients = descriptors_for_clients(wanted, workers_wanted(server_config(server)));
+    atomic_store(&server->clients_max, clients);
+    if (clients > 0 && clients < wanted)
+        log_warning(&server->log,
+                    "maxclients is %lld, but the limit of open files (ulimit -n) is enough for %lld clients only: more "
+                    "are refused",
+                    (long long)wanted, (long long)clients);
+    return clients > 0;
 }
 
 static void write_pidfile(struct server *server)
@@ -70,12 +69,6 @@ static void remove_pidfile(struct server *server)
     const char *path = server_config(server)->pidfile;
     if (path[0])
         unlink(path);
-}
-
-static unsigned workers_wanted(const struct config *config)
-{
-    long n = config->threads ? (long)config->threads : sysconf(_SC_NPROCESSORS_ONLN);
-    return n > 0 ? (unsigned)n : 1;
 }
 
 /* ---- set-up ---------------------------------------------------------------------------------------------------------- */
@@ -114,12 +107,16 @@ static int run(struct server *server)
 {
     struct errbuf err = {""};
     struct main_loop ml;
+    if (!allow_clients(server)) {
+        errbuf_set(&err, "the limit of open files (ulimit -n) is too low: %lld are needed, and one for each client",
+                   (long long)descriptors_reserved(workers_wanted(server_config(server))));
+        return complain("cannot start", err.text);
+    }
     int status = main_loop_init(&ml, server);
     if (status)
         return complain("cannot start", strerror(-status));
     server->main_loop = &ml;
     const struct config *config = server_config(server);
-    raise_descriptor_limit(server);
     log_notice(&server->log, "bloomeryd %s, process %ld, data in %s", BLOOMERY_VERSION, (long)getpid(), config->dir);
 
     struct store_options options = {.report = load_report, .report_ctx = server};

@@ -60,6 +60,7 @@ enum pause { PAUSE_NOTHING, PAUSE_WRITES, PAUSE_ALL };
 
 struct server {
     _Atomic(struct config *) config;    /* immutable snapshot; replaced as a whole by server_config_replace() */
+    _Atomic int64_t clients_max;        /* maxclients, or fewer: descriptors.h */
     _Atomic uint16_t use_stamp;         /* entry_stamp() of now; kept by the main thread */
     struct log log;
     struct server_log_limits limits;

@@ -30,6 +30,7 @@ static void init_values(struct server *server, struct config *config)
     pthread_mutex_init(&server->rewrite_lock, NULL);
     pthread_mutex_init(&server->stats_lock, NULL);
     atomic_store(&server->config, config);
+    atomic_store(&server->clients_max, config->maxclients);
     server->started_ms = server_now_ms();
     server->started_unix_ms = server_unix_ms();
     atomic_store(&server->use_stamp, entry_stamp(server->started_ms));

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "descriptors.h"
 #include "glob.h"
 #include "handlers.h"
 #include "server.h"
@@ -104,6 +105,26 @@ refused:
     return NULL;
 }
 
+/* Whether there can be as many clients as that; an error has been replied if not. */
+static bool allow_clients(struct command_ctx *ctx, const struct config *cfg)
+{
+    struct server *server = ctx->server;
+    int64_t clients;
+
+    if (cfg->maxclients == server_config(server)->maxclients)
+        return true;
+    clients = descriptors_for_clients(cfg->maxclients, server->nworkers);
+    if (clients < cfg->maxclients) {
+        reply_errorf(ctx->reply,
+                     "ERR CONFIG SET failed (possibly related to argument 'maxclients') - The operating system is not "
+                     "able to handle the specified number of clients, try with %lld",
+                     (long long)clients);
+        return false;
+    }
+    atomic_store(&server->clients_max, clients);
+    return true;
+}
+
 void cmd_config_set(struct command_ctx *ctx)
 {
     struct config *cfg;
@@ -117,6 +138,11 @@ void cmd_config_set(struct command_ctx *ctx)
     /* Whoever else sets something waits here, so that of two changes at the same time none is lost. */
     server_config_lock(ctx->server);
     cfg = changed_config(ctx);
+    if (cfg != NULL && !allow_clients(ctx, cfg)) {
+        config_deinit(cfg);
+        free(cfg);
+        cfg = NULL;
+    }
     if (cfg != NULL)
         server_config_replace(ctx->server, cfg);
     server_config_unlock(ctx->server);

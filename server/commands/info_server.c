@@ -126,7 +126,7 @@ void info_clients(struct info *info)
         blocked += atomic_load_explicit(&info->server->workers[i]->nsleepers, memory_order_relaxed);
     info_line(info, "connected_clients:%" PRIu64, sessions_count(info->server->sessions));
     info_line(info, "cluster_connections:0");
-    info_line(info, "maxclients:%" PRId64, info->cfg->maxclients);
+    info_line(info, "maxclients:%" PRId64, atomic_load(&info->server->clients_max));
     info_line(info, "client_recent_max_input_buffer:%" PRIu64, info->clients.max_input);
     info_line(info, "client_recent_max_output_buffer:%" PRIu64, info->clients.max_output);
     info_line(info, "blocked_clients:%u", blocked);

@@ -75,7 +75,8 @@ static const char *refusal(const struct conn *conn, const struct config *config)
 {
     if (config->protected_mode && !config->requirepass[0] && !conn->session.local)
         return protected_mode_text;
-    if (sessions_count(conn->worker->server->sessions) > (uint64_t)config->maxclients)
+    const struct server *server = conn->worker->server;
+    if (sessions_count(server->sessions) > (uint64_t)atomic_load_explicit(&server->clients_max, memory_order_relaxed))
         return "ERR max number of clients reached";
     return NULL;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -352,6 +353,53 @@ DAEMON_TEST(the_daemon, connection, idle_clients_time_out)
     wire_close(&wire);
 }
 
+/* The connection by which the harness saw that the daemon was ready may still be counted for a moment. */
+static void open_client(struct wire *wire)
+{
+    wire_open(wire, the_daemon.port);
+    for (int i = 0; strcmp(wire_ask(wire, "PING"), "+PONG") != 0; i++) {
+        cr_assert_lt(i, 1000);
+        wire_close(wire);
+        wire_open(wire, the_daemon.port);
+    }
+}
+
+/* As many clients as there are descriptors for: one more is told so, too, and nobody takes what saves and the log need. */
+DAEMON_TEST(the_daemon, connection, clients_leave_descriptors_for_the_rest)
+{
+    enum { LIMIT = 150 };
+    const char *const args[] = {"--threads", "2", NULL};
+    struct rlimit before, few = {LIMIT, LIMIT};
+    static struct wire wires[LIMIT];
+    struct wire more;
+    const char *at;
+
+    daemon_stop(&the_daemon);
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few.rlim_max = before.rlim_max < LIMIT ? before.rlim_max : LIMIT;
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+    daemon_start(&the_daemon, args);
+    wire_open(&wires[0], the_daemon.port);
+    at = strstr(wire_ask(&wires[0], "INFO clients"), "maxclients:");
+    cr_assert_not_null(at);
+    int clients = atoi(at + strlen("maxclients:"));
+    if (clients == 10000) { /* it may raise its limit, as root may */
+        wire_close(&wires[0]);
+        return;
+    }
+    cr_assert(clients > 10 && clients < LIMIT, "%d", clients);
+    for (int i = 1; i < clients; i++)
+        open_client(&wires[i]);
+    wire_open(&more, the_daemon.port);
+    cr_assert_str_eq(wire_text(&more), "-ERR max number of clients reached");
+    wire_close(&more);
+    cr_assert_eq(strncmp(wire_ask(&wires[0], "CONFIG SET maxclients 5000"), "-ERR CONFIG SET failed", 22), 0);
+    ask(&wires[0], "+OK", "CONFIG SET maxclients 20");
+    ask(&wires[0], "+OK", "SAVE");
+    for (int i = 0; i < clients; i++)
+        wire_close(&wires[i]);
+}
+
 /* One client more than allowed is told so. */
 DAEMON_TEST(the_daemon, connection, maxclients_is_kept)
 {
@@ -360,15 +408,8 @@ DAEMON_TEST(the_daemon, connection, maxclients_is_kept)
 
     daemon_stop(&the_daemon);
     daemon_start(&the_daemon, args);
-    wire_open(&one, the_daemon.port);
-    wire_open(&two, the_daemon.port);
-    ask(&one, "+PONG", "PING");
-    /* The connection by which the harness saw that the daemon was ready may still be counted for a moment. */
-    for (int i = 0; strcmp(wire_ask(&two, "PING"), "+PONG") != 0; i++) {
-        cr_assert_lt(i, 1000);
-        wire_close(&two);
-        wire_open(&two, the_daemon.port);
-    }
+    open_client(&one);
+    open_client(&two);
     wire_open(&three, the_daemon.port);
     cr_assert_str_eq(wire_text(&three), "-ERR max number of clients reached");
     cr_assert(wire_closes(&three, WIRE_PATIENCE_MS));

@@ -7,6 +7,8 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "thread.h"
+
 #define GATHER_US      20000   /* what comes within this time shares a frame, when nobody waits for it */
 #define SYNC_US        900000  /* everysec: with the gathering and the sync itself at most a second is lost */
 #define RETRY_US       1000000
@@ -360,6 +362,7 @@ static enum due sleep_until_due(struct journal *j)
 void *journal_main(void *arg)
 {
     struct journal *j = arg;
+    thread_begin("log");
     (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
     pthread_mutex_lock(&j->lock);
     for (;;) {

@@ -9,6 +9,7 @@
 #include "exclusive.h"
 #include "push.h"
 #include "rcu.h"
+#include "thread.h"
 #include "timing.h"
 #include "worker.h"
 
@@ -27,7 +28,11 @@ struct job {
 
 static void job_run(uv_work_t *work)
 {
+    static _Thread_local bool begun;
     struct job *job = work->data;
+    if (!begun) /* libuv starts its threads from a worker, whose name they would bear */
+        thread_begin("pool");
+    begun = true;
     rcu_reader_begin();
     job->command.again = job->command.at_tick = false;
     job->command.run(&job->command);

@@ -1,6 +1,7 @@
 #include "worker.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include "persistence.h"
 #include "rcu.h"
 #include "sleep.h"
+#include "thread.h"
 #include "usage.h"
 
 /* ---- mailbox ----------------------------------------------------------------------------------------------------- */
@@ -428,6 +430,9 @@ unsigned worker_nconns(const struct worker *worker)
 static void worker_main(void *arg)
 {
     struct worker *worker = arg;
+    char name[16];
+    snprintf(name, sizeof(name), "worker %u", worker->index);
+    thread_begin(name);
     rcu_reader_begin();
     rcu_reader_offline();
     uv_run(&worker->loop, UV_RUN_DEFAULT);

@@ -14,6 +14,7 @@
 #include "replay.h"
 #include "saver.h"
 #include "server.h"
+#include "thread.h"
 
 struct load {
     struct server *server;
@@ -292,6 +293,7 @@ static int open_for_clients(struct load *load)
 static void *load_main(void *arg)
 {
     struct load *load = arg;
+    thread_begin("loader");
     registry_hold_clock(load->server->registry); /* what expires from now on does so when it can be told */
     load->status = load_all(load);
     log_reader_close(load->log);

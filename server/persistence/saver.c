@@ -12,6 +12,7 @@
 #include "registry_walk.h"
 #include "server.h"
 #include "store.h"
+#include "thread.h"
 
 #define RETRY_DELAY_MS 5000 /* between attempts by rules when saving fails, as in Redis */
 
@@ -235,6 +236,7 @@ static void note_end(struct saver *saver, int status, const struct errbuf *err, 
 static void *saver_main(void *arg)
 {
     struct saver *saver = arg;
+    thread_begin_background("saver");
     pthread_mutex_lock(&saver->lock);
     while (!saver->stop) {
         if (!saver->requested) {

@@ -10,6 +10,7 @@
 
 #include "buf.h"
 #include "pubsub.h"
+#include "thread.h"
 
 #define KEEP_SIZE ((size_t)256 * 1024) /* a buffer that grew beyond it is given back */
 
@@ -93,6 +94,7 @@ static void *notify_main(void *arg)
     struct notify *notify = arg;
     struct notify_queue *queue = notify->queue;
     struct buf records;
+    thread_begin("notifier");
     buf_init(&records, NOTIFY_QUEUE_MAX);
     pthread_mutex_lock(&queue->lock);
     for (;;) {

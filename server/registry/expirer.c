@@ -7,6 +7,7 @@
 
 #include "rcu.h"
 #include "registry.h"
+#include "thread.h"
 
 #define BATCH    64
 #define PAUSE_NS 60000 /* three times as long as the mutex is held for a batch */
@@ -30,6 +31,7 @@ static void *expirer_main(void *arg)
 {
     struct expirer *expirer = arg;
     int64_t aged_ms = now_ms();
+    thread_begin_background("expirer");
     rcu_reader_begin();
     rcu_reader_offline();
     while (registry_expire_wait(expirer->registry)) {

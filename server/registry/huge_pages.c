@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "thread.h"
+
 #define IDLE_NS 100000000 /* between looks when there is nothing to do */
 
 struct huge_pages {
@@ -36,6 +38,7 @@ static void pause_ns(struct huge_pages *hp, int64_t ns)
 static void *huge_pages_main(void *arg)
 {
     struct huge_pages *hp = arg;
+    thread_begin_background("huge-pages");
     pthread_mutex_lock(&hp->lock);
     while (!hp->stop) {
         pthread_mutex_unlock(&hp->lock);

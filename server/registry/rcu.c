@@ -11,6 +11,8 @@
 #include <time.h>
 #include <urcu-qsbr.h>
 
+#include "thread.h"
+
 #if defined(__SANITIZE_THREAD__)
 /* liburcu is not instrumented: without these ThreadSanitizer would not know that a grace period orders the last read of
  * an object before its freeing. */
@@ -120,6 +122,7 @@ static void *reclaimer_main(void *arg)
     struct reclaimer *r = arg;
     struct deferred_list batch = {0};
 
+    thread_begin_background("reclaimer");
     pthread_mutex_lock(&r->lock);
     while (!r->stop || r->queue.count || batch.count) {
         if (!r->queue.count && !batch.count) {

@@ -1,9 +1,12 @@
 /* No connection's work keeps the others waiting, however much it asks for at once, and whatever is cut into pieces for
  * that answers as if it were not. What is tested is what happens, not how long it takes. */
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "client.h"
 #include "daemon.h"
@@ -362,4 +365,54 @@ DAEMON_TEST(the_daemon, fairness, deferred_replies)
     cr_expect(strstr(line, "failed_calls=1"), "%s", line);
     freeReplyObject(reply);
     redisFree(c);
+}
+
+/* The nice value of the daemon's thread of this name, false if there is none. */
+static bool find_niceness(const char *wanted, int *nice_out)
+{
+    char path[300], line[1024];
+    bool found = false;
+    struct dirent *entry;
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)the_daemon.pid);
+    DIR *threads = opendir(path);
+    cr_assert_not_null(threads);
+    while (!found && (entry = readdir(threads))) {
+        snprintf(path, sizeof(path), "/proc/%d/task/%s/stat", (int)the_daemon.pid, entry->d_name);
+        FILE *file = fopen(path, "r");
+        char *name = file && fgets(line, sizeof(line), file) ? strchr(line, '(') : NULL;
+        char *end = name ? strrchr(name, ')') : NULL;
+        if (file)
+            fclose(file);
+        if (!end || (size_t)(end - name - 1) != strlen(wanted) || memcmp(name + 1, wanted, strlen(wanted)) != 0)
+            continue;
+        found = true;
+        cr_assert_eq(sscanf(end + 1, " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %d", nice_out), 1);
+    }
+    closedir(threads);
+    return found;
+}
+
+/* Likewise; threads that have just been started have no name yet. */
+static int niceness(const char *wanted)
+{
+    int nice = 0;
+    for (int i = 0; i < 1000; i++) {
+        if (find_niceness(wanted, &nice))
+            return nice;
+        usleep(10000);
+    }
+    cr_assert_fail("no thread is called '%s'", wanted);
+    return 0;
+}
+
+/* What nobody waits for gives way to workers and to the log, and each thread has its name. */
+DAEMON_TEST(the_daemon, fairness, background_threads_give_way)
+{
+    static const char *const background[] = {"saver", "expirer", "reclaimer", "huge-pages"};
+    int own = getpriority(PRIO_PROCESS, 0);
+    cr_expect_eq(niceness("worker 0"), own);
+    cr_expect_eq(niceness("log"), own);
+    cr_expect_eq(niceness("notifier"), own);
+    for (size_t i = 0; i < sizeof(background) / sizeof(background[0]); i++)
+        cr_expect_eq(niceness(background[i]), own + 10 < 19 ? own + 10 : 19, "%s", background[i]);
 }

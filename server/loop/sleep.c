@@ -15,7 +15,7 @@ struct sleeper {
     struct sleeper *next;
     struct conn *conn;
     const struct command *row;
-    int64_t until_ms;
+    int64_t until_ms; /* monotonic */
     const char *reply;
     bool timed;
     bool no_reply; /* CLIENT REPLY OFF or SKIP was in force */

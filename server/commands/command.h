@@ -112,8 +112,6 @@ struct command_job {
     void *data;              /* owned by the job: freed with free() afterwards */
     bool again;              /* set by `run`: it has not finished and is to be called again, after others have had their
                               * turn; not if the client is gone. For what would occupy a thread too long */
-    bool at_tick;            /* likewise, with `again`: only at the worker's next tick (WORKER_TICK_MS), since it waits for
-                              * something that comes by itself. The command's time is not its own then and is not recorded */
     bool alone;              /* runs inside a transaction, on its loop, while all others stand still: must not wait for them */
     bool slow_down;          /* the client's later commands are to wait until messages have been delivered (push.h) */
     void (*run)(struct command_job *job);

@@ -15,14 +15,13 @@
 
 struct job {
     uv_work_t work;
-    struct job *next; /* in worker->jobs_held or jobs_resting */
+    struct job *next; /* in worker->jobs_held */
     struct conn *conn;
     struct buf out;
     const struct command *row;
     struct timing_deferred timing;
     bool on_filters;  /* a transaction must not run at the same time */
     bool no_reply;    /* CLIENT REPLY OFF or SKIP was in force */
-    bool rested;
     struct command_job command;
 };
 
@@ -34,7 +33,7 @@ static void job_run(uv_work_t *work)
         thread_begin("pool");
     begun = true;
     rcu_reader_begin();
-    job->command.again = job->command.at_tick = false;
+    job->command.again = false;
     job->command.run(&job->command);
     rcu_reader_end();
     if (job->on_filters)
@@ -43,25 +42,6 @@ static void job_run(uv_work_t *work)
 
 static void job_enqueue(struct worker *worker, struct job *job);
 
-static void job_rest(struct worker *worker, struct job *job)
-{
-    job->rested = true;
-    job->next = worker->jobs_resting;
-    worker->jobs_resting = job;
-    atomic_fetch_add_explicit(&worker->nsleepers, 1, memory_order_relaxed);
-}
-
-void job_start_resting(struct worker *worker)
-{
-    struct job *job = worker->jobs_resting, *next;
-    worker->jobs_resting = NULL;
-    for (; job; job = next) {
-        next = job->next;
-        atomic_fetch_sub_explicit(&worker->nsleepers, 1, memory_order_relaxed);
-        job_enqueue(worker, job);
-    }
-}
-
 static void job_done(uv_work_t *work, int status)
 {
     struct job *job = work->data;
@@ -69,16 +49,10 @@ static void job_done(uv_work_t *work, int status)
     (void)status;
     worker_enter(conn->worker);
     if (job->command.again && !conn->closing) {
-        if (job->command.at_tick)
-            job_rest(conn->worker, job);
-        else
-            job_enqueue(conn->worker, job);
+        job_enqueue(conn->worker, job);
         return;
     }
-    if (job->rested)
-        timing_deferred_cancel(&job->timing);
-    else
-        timing_deferred_done(&job->timing, conn->worker);
+    timing_deferred_done(&job->timing, conn->worker);
     struct worker *worker = conn->worker; /* the connection may go now */
     if (job->command.slow_down)
         push_slow_down(worker, &conn->session);

@@ -12,9 +12,6 @@ struct worker;
  * caller's). */
 int job_post(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data);
 
-/* At each tick, and when the worker ends: calls those again that asked for it (command_job.at_tick). */
-void job_start_resting(struct worker *worker);
-
 /* Starts the worker's jobs that had to wait for an exclusive section (exclusive.h). */
 void job_start_held(struct worker *worker);
 

@@ -92,7 +92,6 @@ static void close_everything(struct worker *worker)
     while (worker->conns)
         conn_close(worker->conns);
     sleepers_wake(worker, true);
-    job_start_resting(worker);
     job_start_held(worker); /* they end the loop when they come back */
     pthread_mutex_lock(&worker->mail_lock);
     worker->deaf = true;
@@ -404,7 +403,6 @@ static void on_tick(uv_timer_t *timer)
             conn_unstick(conn);
     }
     sleepers_wake(worker, false);
-    job_start_resting(worker);
 }
 
 char *worker_buf_get(struct worker *worker)

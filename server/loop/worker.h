@@ -79,7 +79,6 @@ struct worker {
     struct conn_link pause_waiters;      /* those with CONN_WAITS_PAUSE */
     struct worker_message gate_message;  /* of exclusive.c */
     struct job *jobs_held, **jobs_held_end; /* deferred commands that start after the exclusive section */
-    struct job *jobs_resting;               /* and those that go on at the next tick */
     bool exclusive;               /* all other workers stand still */
 
     size_t counter_bf_exists, counter_bf_add; /* command_index() of the two */

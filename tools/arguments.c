@@ -76,7 +76,7 @@ int tool_arguments(int argc, char **argv, struct tool_option *options, const cha
             return tool_misused(command, "%s needs a value", option->name);
     }
     if (n < npositional)
-        return tool_misused(command, "%zu arguments are needed, %zu given", npositional, n);
+        return tool_misused(command, "%zu argument%s needed, %zu given", npositional, npositional == 1 ? " is" : "s are", n);
     return TOOL_OK;
 }
 

@@ -394,13 +394,15 @@ static struct bloom_filter *bf_same_filter(struct bf_call *call, uint64_t id)
     return NULL;
 }
 
-/* Adds until one add is refused, which is the last that *replies counts. */
+/* Adds until one add is refused, which is the last that *replies counts, or the slice has taken too long. */
 static bool add_items(struct bf_call *call, struct bloom_filter *filter, size_t start, size_t end, int64_t *replies,
                       struct slice (*item)(const void *ctx, size_t i), const void *ctx)
 {
     struct bloom_batch batch;
-    size_t n, error_at = SIZE_MAX;
+    size_t n, first = start, error_at = SIZE_MAX;
     for (; start < end && error_at == SIZE_MAX; start += n) {
+        if (start > first && command_slice_end(call->ctx, start))
+            break;
         n = start_batch(&batch, filter, start, end, item, ctx);
         *replies += (int64_t)bf_add_batch(call, filter, &batch, 0, n, &error_at);
     }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "timing.h"
 
 #define SLOTS 256 /* a power of two, several times the number of rows, so that most names are found at once */
 
@@ -255,14 +256,21 @@ size_t command_slice(struct command_ctx *ctx, size_t n, size_t *first_out)
     return items;
 }
 
-#define SLICE_NS UINT64_C(200000)
+bool command_slice_end(struct command_ctx *ctx, size_t done)
+{
+    if (!ctx->slice || timing_now_ns() < ctx->slice_end_ns)
+        return false;
+    ctx->slice->done = done;
+    ctx->later = true;
+    return true;
+}
 
 /* Down at once, up by doubling: a filter whose pages are being touched for the first time goes on being slow. */
 size_t command_slice_items(size_t now, size_t items, uint64_t took_ns)
 {
     if (items < COMMAND_SLICE_MIN)
         return now;
-    uint64_t right = SLICE_NS * items / (took_ns + 1);
+    uint64_t right = COMMAND_SLICE_NS * items / (took_ns + 1);
     if (right > 2 * now)
         right = 2 * now;
     return right < COMMAND_SLICE_MIN ? COMMAND_SLICE_MIN : right < COMMAND_SLICE ? (size_t)right : COMMAND_SLICE;

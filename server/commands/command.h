@@ -31,9 +31,13 @@ struct command;
  *
  * A slice is to be some hundred microseconds of work, and how many items that is differs: each first touch of a page of a
  * new large filter costs microseconds, seven of them per item. So the worker measures (command_slice_items()): from
- * COMMAND_SLICE items down to COMMAND_SLICE_MIN, and commands are sliced from so many arguments on. */
-#define COMMAND_SLICE     2048
-#define COMMAND_SLICE_MIN 32
+ * COMMAND_SLICE items down to COMMAND_SLICE_MIN, and commands are sliced from so many arguments on. What has been measured
+ * need not hold for the next filter: a command with more than COMMAND_SLICE_TIMED arguments may also end its slice when it
+ * sees that its time is over (command_slice_end()). */
+#define COMMAND_SLICE       2048
+#define COMMAND_SLICE_TIMED 128
+#define COMMAND_SLICE_MIN   32
+#define COMMAND_SLICE_NS    UINT64_C(200000)
 
 struct command_slice {
     size_t done;   /* items done so far; 0 in the first call */
@@ -46,6 +50,10 @@ struct command_slice {
  * last. */
 struct command_ctx;
 size_t command_slice(struct command_ctx *ctx, size_t n, size_t *first_out);
+
+/* For a handler that has done the items before number `done` and could go on with it: whether the slice ends here, since it
+ * has taken too long. ctx->later is set then. */
+bool command_slice_end(struct command_ctx *ctx, size_t done);
 
 /* How many items the next slices have, when `items` of a command took `took_ns` and the slices had `now` so far. */
 size_t command_slice_items(size_t now, size_t items, uint64_t took_ns);
@@ -63,6 +71,7 @@ struct command_ctx {
     struct journal_ring *ring;         /* where adds are noted; NULL: nowhere (journal.h) */
     struct command_slice *slice;       /* NULL: all at once */
     size_t slice_items;                /* of each slice, at most */
+    uint64_t slice_end_ns;             /* timing_now_ns() from which on command_slice_end() ends it */
     bool later;                        /* set by a handler that has replied nothing and made its connection wait: it is
                                           called again with the same arguments */
 };

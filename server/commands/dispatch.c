@@ -222,7 +222,8 @@ static void give_up(struct conn *conn, const struct command *command, const char
 /* What has begun in slices goes on so, also if slices have become longer than the command. */
 static bool runs_in_slices(const struct conn *conn, const struct resp_command *cmd)
 {
-    return !conn->in_exec && (cmd->argc > conn->worker->slice_items || conn->slice_of);
+    size_t from = conn->worker->slice_items < COMMAND_SLICE_TIMED ? conn->worker->slice_items : COMMAND_SLICE_TIMED;
+    return !conn->in_exec && (cmd->argc > from || conn->slice_of);
 }
 
 #define SLOW_SHARE 4 /* slices of slow items get this part of the time that others want as well */
@@ -270,6 +271,7 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
     if (sliced)
         conn->slice_out.cap = conn->out.cap;
     uint64_t start_ns = timing_now_ns();
+    ctx.slice_end_ns = start_ns + 2 * COMMAND_SLICE_NS;
     command->handler(&ctx);
     uint64_t slice_ns = timing_now_ns() - start_ns, took_ns = conn->later_ns + slice_ns;
     if (!(conn->waits & CONN_WAITS_JOB))

@@ -192,6 +192,19 @@ Test(commands, slices_are_as_long_as_items_are_fast)
     cr_assert_eq(command_slice_items(COMMAND_SLICE_MIN, 1000000, 0), 2 * COMMAND_SLICE_MIN);
 }
 
+/* A slice that takes too long ends where its handler has come to; what is not sliced goes on. */
+Test(commands, slices_end_when_their_time_is_over)
+{
+    struct command_slice slice = {0};
+    struct command_ctx ctx = {.slice = &slice, .slice_end_ns = UINT64_MAX};
+    cr_expect_not(command_slice_end(&ctx, 32));
+    cr_expect(!ctx.later && slice.done == 0);
+    ctx.slice_end_ns = 0;
+    cr_expect(command_slice_end(&ctx, 64));
+    cr_expect(ctx.later && slice.done == 64);
+    cr_expect_not(command_slice_end(&(struct command_ctx){.slice_end_ns = 0}, 32));
+}
+
 Test(slice, integers_are_read_as_redis_reads_them)
 {
     static const struct {

@@ -19,7 +19,7 @@
 #define FIRST_BYTES           (UINT64_C(64) << 10)
 #define GROWTH_MAX            (UINT64_C(4) << 20)
 #define ZEROS_BYTES           (256u << 10)
-#define LARGE_FRAME           (64u << 10)
+#define LARGE_FRAME           (256u << 10) /* 15 thousand adds */
 
 struct log_writer {
     const struct fsops *fs;

@@ -1,11 +1,15 @@
 /* Unions: every item of every source, counts between the largest and the sum, nothing above its capacity unasked. And
  * plans: what is said of a filter that is not made is what it is when it is made. */
 #include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bloom_merge.h"
 #include "bloom_plan.h"
+#include "bloom_pool.h"
 #include "filters.h"
 #include "rng.h"
 
@@ -195,6 +199,62 @@ Test(bloom_merge, twins_share_their_adds)
 }
 
 /* A younger one that cannot count another item has it all the same. */
+struct one_add {
+    struct bloom_filter *filter;
+    struct bloom_hash hash;
+    _Atomic int answer; /* -1: none yet */
+};
+
+static void *add_one(void *arg)
+{
+    struct one_add *one = arg;
+
+    atomic_store(&one->answer, (int)bloom_filter_add(one->filter, one->hash, NULL));
+    return NULL;
+}
+
+/* While somebody holds the item's stripe of `held` an add of it to `filter` does not end. */
+static void expect_waits(struct bloom_filter *filter, struct bloom_filter *held, struct bloom_hash hash)
+{
+    struct one_add one = {filter, hash, -1};
+    struct bloom_stripe *stripe = bloom_pool_stripe(pool, held, hash);
+    pthread_t thread;
+
+    bloom_stripe_lock(stripe);
+    cr_assert_eq(pthread_create(&thread, NULL, add_one, &one), 0);
+    usleep(30000);
+    cr_assert_eq(atomic_load(&one.answer), -1, "it has not waited");
+    bloom_stripe_unlock(stripe);
+    pthread_join(thread, NULL);
+    cr_assert_eq(atomic_load(&one.answer), BLOOM_ADDED);
+}
+
+/* Of two adders of one item, one on either side, the later one finds what the earlier one has added: both hold the stripe of the
+ * younger filter, whichever of the two stripes comes first. Who adds to the older one holds its stripe, too, against those who do
+ * not know of the pair yet. */
+Test(bloom_merge, adds_to_twins_take_turns)
+{
+    struct bloom_filter *older = filter_new(1000, 0.001, 2), *younger = filter_new(1000, 0.001, 2);
+    unsigned seen[2] = {0, 0};
+
+    cr_assert(bloom_twins_begin(pool, &(struct bloom_twins){.older = older, .younger = younger}));
+    for (uint64_t n = 0; seen[0] < 2 || seen[1] < 2; n++) {
+        struct bloom_hash hash = item(n);
+        const struct bloom_stripe *a = bloom_pool_stripe(pool, older, hash), *b = bloom_pool_stripe(pool, younger, hash);
+        if (a == b || seen[a < b] == 2)
+            continue;
+        if (seen[a < b]++ == 0)
+            expect_waits(older, younger, hash);
+        else
+            expect_waits(older, older, hash);
+        expect_waits(younger, younger, item(1000000 + n));
+        cr_assert(bloom_filter_query(older, hash) && bloom_filter_query(younger, hash));
+    }
+    bloom_twins_end(pool, older);
+    filter_free(older);
+    filter_free(younger);
+}
+
 Test(bloom_merge, a_full_twin_keeps_what_was_acknowledged)
 {
     struct bloom_filter *older = filter_new(100, 0.01, 0), *younger = filter_new(100, 0.01, 0);

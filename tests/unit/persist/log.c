@@ -278,6 +278,37 @@ Test(log, a_segment_that_was_made_as_a_whole_is_whole)
     cr_assert_eq(read.summary.torn_bytes, 0u);
 }
 
+/* Cut anywhere, at the end of a frame as well: its header says what has been there. */
+Test(log, a_segment_that_was_made_as_a_whole_and_was_cut_is_damaged)
+{
+    struct log_rig_read read;
+    uint64_t size;
+    size_t n;
+    int fd;
+
+    write_frames(1, 13, 0);
+    write_frames(14, 13, 0);
+    char *path = segment(last_segment());
+    cr_assert_eq(ops->open(ops->ctx, path, FS_READ, &fd), 0);
+    cr_assert_eq(ops->size(ops->ctx, fd, &size), 0);
+    unsigned char *bytes = malloc(size);
+    cr_assert_eq(fs_read_all(ops, fd, bytes, size, 0), 0);
+    cr_assert_eq(ops->close(ops->ctx, fd), 0);
+    while (bytes[size - 1] == 0)
+        size--;
+    for (size_t cut = LOG_HEADER_BYTES; cut <= size; cut++) {
+        cr_assert_eq(ops->open(ops->ctx, path, FS_WRITE | FS_TRUNCATE, &fd), 0);
+        cr_assert_eq(ops->pwrite(ops->ctx, fd, bytes, cut, 0, &n), 0);
+        cr_assert_eq(ops->close(ops->ctx, fd), 0);
+        read_log(false, &read);
+        cr_assert_eq(read.status, cut < size ? LOG_DAMAGED : 0, "cut at %zu of %zu", cut, (size_t)size);
+        if (cut < size)
+            cr_assert(strstr(read.err.text, "its header says that it had been written") != NULL, "%zu: %s", cut, read.err.text);
+    }
+    cr_assert_eq(read.frames, 13u);
+    free(bytes);
+}
+
 /* A file that is no segment is reported and left alone; a segment under another's name is damage. */
 Test(log, foreign_files)
 {

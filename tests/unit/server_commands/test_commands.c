@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "command.h"
+#include "harness.h"
+#include "registry.h"
 #include "stats.h"
 
 static struct slice text_slice(const char *text)
@@ -258,4 +260,46 @@ Test(slice, words_are_compared_whole_and_without_case)
     cr_expect_not(slice_is((struct slice){"o\0", 2}, "o"));
     cr_expect_not(slice_is(text_slice("`"), "@"));
     cr_expect_not(slice_is((struct slice){"\xc1", 1}, "\xe1"), "bytes above ASCII have no case");
+}
+
+static void call(struct harness *h, const char *line)
+{
+    struct slice words[8];
+    size_t n = 0;
+
+    for (const char *at = line; *at; n++) {
+        words[n] = (struct slice){at, strcspn(at, " ")};
+        at += words[n].len + strspn(at + words[n].len, " ");
+    }
+    const char *reply = harness_run(h, words, n, NULL);
+    cr_assert_neq(reply[0], '-', "%s: %s", line, reply);
+}
+
+/* For OBJECT IDLETIME: what looks at a name only is no use of a filter, and whoever has said CLIENT NO-TOUCH leaves none. */
+Test(commands, uses_of_a_filter_are_noted)
+{
+    static const char *const looks[] = {"EXISTS f", "TYPE f", "TTL f", "OBJECT IDLETIME f", "DBSIZE", "KEYS *"};
+    static const char *const uses[] = {"BF.EXISTS f x", "BF.ADD f x", "BF.ADD f y", "BF.MEXISTS f x z", "BF.MADD f x y z",
+                                       "BF.INSERT f ITEMS x", "BF.CARD f", "BF.INFO f"};
+    struct harness h;
+
+    harness_init(&h);
+    call(&h, "BF.ADD f x");
+    struct entry *entry = registry_lookup(h.server->registry, text_slice("f"));
+    uint16_t before = atomic_load(&entry->used), stamp = (uint16_t)(before + 1000);
+    atomic_store(&h.server->use_stamp, stamp);
+    for (size_t i = 0; i < sizeof(looks) / sizeof(looks[0]); i++) {
+        call(&h, looks[i]);
+        cr_expect_eq(atomic_load(&entry->used), before, "%s", looks[i]);
+    }
+    for (size_t i = 0; i < sizeof(uses) / sizeof(uses[0]); i++, before = stamp++) {
+        atomic_store(&h.server->use_stamp, stamp);
+        atomic_fetch_or(&h.session.flags, SESSION_NO_TOUCH);
+        call(&h, uses[i]);
+        cr_expect_eq(atomic_load(&entry->used), before, "NO-TOUCH and %s", uses[i]);
+        atomic_fetch_and(&h.session.flags, ~(unsigned)SESSION_NO_TOUCH);
+        call(&h, uses[i]);
+        cr_expect_eq(atomic_load(&entry->used), stamp, "%s", uses[i]);
+    }
+    harness_deinit(&h);
 }

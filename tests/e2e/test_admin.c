@@ -277,6 +277,17 @@ DAEMON_TEST(the_daemon, admin, the_slow_log_remembers)
     expect(client, "-ERR count should be greater than or equal to -1", "SLOWLOG GET x");
     expect(client, "+OK", "SLOWLOG RESET");
     cr_assert_eq(client_number(client, "SLOWLOG LEN"), 0);
+
+    /* It is as long as it may be, and one that is long is forgotten as well. */
+    enum { MANY = 1500 };
+    expect(client, "+OK", "CONFIG SET slowlog-max-len %d slowlog-log-slower-than 0", MANY);
+    for (int i = 0; i < 2 * MANY; i++)
+        redisAppendCommand(client, "PING");
+    client_skip(client, 2 * MANY);
+    expect(client, "+OK", "CONFIG SET slowlog-log-slower-than -1");
+    cr_assert_eq(client_number(client, "SLOWLOG LEN"), MANY);
+    expect(client, "+OK", "SLOWLOG RESET");
+    cr_assert_eq(client_number(client, "SLOWLOG LEN"), 0);
     redisFree(client);
     hang_up();
 }

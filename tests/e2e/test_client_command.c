@@ -133,6 +133,30 @@ DAEMON_TEST(the_daemon, client_command, kill_in_any_state)
     redisFree(me);
 }
 
+/* What KILL is asked wrongly it does not do. */
+DAEMON_TEST(the_daemon, client_command, kill_refuses)
+{
+    static const char *const wrong[][2] = {
+        {"CLIENT KILL ID 0", "-ERR client-id should be greater than 0"},
+        {"CLIENT KILL ID x", "-ERR client-id should be greater than 0"},
+        {"CLIENT KILL MAXAGE 0", "-ERR maxage should be greater than 0"},
+        {"CLIENT KILL MAXAGE x", "-ERR maxage is not an integer or out of range"},
+        {"CLIENT KILL USER nobody", "-ERR No such user 'nobody'"},
+        {"CLIENT KILL SKIPME maybe TYPE normal", "-ERR syntax error"},
+        {"CLIENT KILL TYPE normal SKIPME", "-ERR syntax error"},
+        {"CLIENT KILL COLOUR red", "-ERR syntax error"},
+    };
+    redisContext *me = client_open(the_daemon.port), *other = client_open(the_daemon.port);
+    expect(other, "+PONG", "PING");
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        const char *reply = client_ask(me, wrong[i][0]);
+        cr_expect_str_eq(reply, wrong[i][1], "%s: %s", wrong[i][0], reply);
+    }
+    expect(other, "+PONG", "PING");
+    redisFree(other);
+    redisFree(me);
+}
+
 /* PAUSE WRITE holds writes, EXECs with writes among them, and nothing else; on all workers from its reply on; and they
  * run when it ends, in order. */
 DAEMON_TEST(the_daemon, client_command, pause_writes)

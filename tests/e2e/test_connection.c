@@ -236,6 +236,88 @@ DAEMON_TEST(the_daemon, connection, a_password_is_required_of_everyone)
     cr_assert_null(strstr(daemon_output(&the_daemon), "sesame"), "the password is in the log");
 }
 
+/* Sends a command of as many words as it needs, its name's first, on a connection that has not given the password. */
+static const char *ask_unknown(struct wire *wire, const char *full_name, long long arity)
+{
+    char name[64], *bar;
+    struct word words[16];
+    size_t n = 1;
+
+    snprintf(name, sizeof(name), "%s", full_name);
+    words[0] = (struct word){name, strlen(name)};
+    if ((bar = strchr(name, '|'))) {
+        words[0].len = (size_t)(bar - name);
+        words[n++] = (struct word){bar + 1, strlen(bar + 1)};
+    }
+    for (; n < (size_t)llabs(arity); n++)
+        words[n] = (struct word){"1", 1};
+    cr_assert(wire_send_command(wire, words, n));
+    return wire_text(wire);
+}
+
+static unsigned refuse_rows(struct wire *wire, const redisReply *rows)
+{
+    static const char *const open[] = {"auth", "hello", "quit", "reset"};
+    unsigned refused = 0;
+
+    for (size_t i = 0; i < rows->elements; i++) {
+        const redisReply *row = rows->element[i], *subcommands = row->element[9];
+        bool is_open = false;
+        for (size_t k = 0; k < 4; k++)
+            is_open |= strcmp(row->element[0]->str, open[k]) == 0;
+        refused += refuse_rows(wire, subcommands);
+        if (is_open || subcommands->elements)
+            continue;
+        const char *reply = ask_unknown(wire, row->element[0]->str, row->element[1]->integer);
+        cr_assert(reply[0] == '-' && strstr(reply, "NOAUTH Authentication required."), "%s: %s", row->element[0]->str, reply);
+        refused++;
+    }
+    return refused;
+}
+
+/* Every command that there is, and every subcommand. */
+DAEMON_TEST(the_daemon, connection, no_command_is_run_without_the_password)
+{
+    const char *const args[] = {"--requirepass", "sesame", "--enable-debug-command", "yes", NULL};
+    struct wire wire;
+
+    daemon_stop(&the_daemon);
+    daemon_start(&the_daemon, args);
+    redisContext *client = client_open(the_daemon.port);
+    expect(client, "+OK", "AUTH sesame");
+    redisReply *rows = redisCommand(client, "COMMAND");
+    cr_assert(rows && rows->type == REDIS_REPLY_ARRAY);
+    wire_open(&wire, the_daemon.port);
+    cr_assert_gt(refuse_rows(&wire, rows), 100);
+    freeReplyObject(rows);
+    wire_close(&wire);
+    redisFree(client);
+}
+
+/* What is kept of a command that has not come as a whole is bounded; other clients notice nothing of one that goes beyond. */
+DAEMON_TEST(the_daemon, connection, the_query_buffer_is_bounded)
+{
+    enum { MB = 1024 * 1024 };
+    redisContext *client = client_open(the_daemon.port);
+    char *item = malloc(2 * MB);
+    struct wire wire;
+
+    memset(item, 'x', 2 * MB);
+    expect(client, "+OK", "CONFIG SET client-query-buffer-limit 1mb");
+    wire_open(&wire, the_daemon.port);
+    const struct word words[] = {{"BF.ADD", 6}, {"f", 1}, {item, 2 * MB}};
+    (void)wire_send_command(&wire, words, 3); /* it may be closed before all is sent */
+    cr_assert(wire_closes(&wire, WIRE_PATIENCE_MS));
+    wire_close(&wire);
+    daemon_wait_output(&the_daemon, "its command passed client-query-buffer-limit");
+    cr_assert_not_null(strstr(client_ask(client, "INFO stats"), "client_query_buffer_limit_disconnections:1\\x0d"));
+    expect(client, ":0", "EXISTS f");
+    expect(client, ":1", "BF.ADD f %b", item, (size_t)MB / 2);
+    expect(client, ":1", "BF.EXISTS f %b", item, (size_t)MB / 2);
+    free(item);
+    redisFree(client);
+}
+
 /* An address of this machine that is not the loopback's; false if it has none. */
 static bool own_address(char text_out[INET_ADDRSTRLEN])
 {

@@ -9,6 +9,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "log_clients.h"
 #include "tmpdir.h"
 
 static struct daemon daemon_under_test;
@@ -122,6 +123,38 @@ DAEMON_TEST(daemon_under_test, damage, damaged_manifest)
     cr_expect_not_null(strstr(output, "MANIFEST"), "%s", output);
     cr_expect(file_is(AT("MANIFEST"), half, len));
     free(half);
+}
+
+/* `bloomery check` names every filter that is damaged, and changes nothing. */
+DAEMON_TEST(daemon_under_test, damage, the_tool_says_what_is_damaged)
+{
+    const char *output;
+    size_t len;
+    save_two();
+    cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s", output);
+    cr_assert(strstr(output, "files: 2 whole, 0 damaged or missing") && strstr(output, "\nwhole\n"), "%s", output);
+    unsigned char *bytes = file_read(BAD, &len);
+    file_flip_bit(BAD, 8 * 20 + 2);
+    cr_assert_eq(check_tool(&daemon_under_test, &output), 1, "%s", output);
+    cr_assert(strstr(output, "damaged: filter 2: ") && strstr(output, "its checksum is ") &&
+                  strstr(output, "files: 1 whole, 1 damaged or missing") && strstr(output, "not whole\n"),
+              "%s", output);
+    file_write(BAD, bytes, len - 8);
+    cr_assert_eq(check_tool(&daemon_under_test, &output), 1, "%s", output);
+    cr_assert(strstr(output, "damaged: filter 2: ") && strstr(output, " bytes instead of "), "%s", output);
+    cr_assert(file_is(BAD, bytes, len - 8));
+    cr_assert_eq(unlink(BAD), 0);
+    cr_assert_eq(check_tool(&daemon_under_test, &output), 1, "%s", output);
+    cr_assert(strstr(output, "damaged: filter 2: ") && strstr(output, "No such file"), "%s", output);
+    file_write(BAD, bytes, len);
+    cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s", output);
+    free(bytes);
+    file_change_byte(AT("MANIFEST"), -20);
+    cr_assert_eq(check_tool(&daemon_under_test, &output), 1, "%s", output);
+    cr_assert(strstr(output, "damaged: ") && strstr(output, "MANIFEST"), "%s", output);
+    cr_assert_eq(unlink(AT("MANIFEST")), 0);
+    cr_assert_eq(check_tool(&daemon_under_test, &output), 1, "%s", output);
+    cr_assert(strstr(output, "MANIFEST: No such file"), "%s", output);
 }
 
 /* Two daemons do not work on one directory. */

@@ -328,6 +328,29 @@ DAEMON_TEST(daemon_under_test, persistence, kill_at_any_moment)
     cr_expect_gt(covered, 100);
 }
 
+/* An end that cannot save is none, but for who insists. */
+DAEMON_TEST(daemon_under_test, persistence, an_end_that_cannot_save_needs_force)
+{
+    redisContext *client = client_open(PORT);
+    client_add_items(client, "f", 0, 10);
+    expect(client, "+OK", "SAVE");
+    client_add_items(client, "f", 10, 20);
+    daemon_block_saves(&daemon_under_test);
+    const char *reply = client_ask(client, "SHUTDOWN SAVE");
+    cr_assert(strncmp(reply, "-ERR Errors trying to SHUTDOWN: ", 32) == 0, "%s", reply);
+    client_expect_items(client, "f", 0, 20);
+    client_add_items(client, "f", 20, 30);
+    expect(client, "(Server closed the connection)", "SHUTDOWN SAVE FORCE");
+    redisFree(client);
+    daemon_wait(&daemon_under_test);
+    daemon_unblock_saves(&daemon_under_test);
+    daemon_restart(&daemon_under_test);
+    client = client_open(PORT);
+    client_expect_items(client, "f", 0, 10);
+    expect(client, ":10", "BF.CARD f");
+    redisFree(client);
+}
+
 /* ---- what a save may take ---------------------------------------------------------------------------------------- */
 
 #if !DAEMON_SANITIZED /* sanitizers take memory of their own for it */

@@ -309,6 +309,38 @@ DAEMON_TEST(daemon_under_test, real_data, import_4_0_and_later)
     import_real("cassandra-oa-legacy_oa_clust", "oa-1-big-Filter.db");
 }
 
+/* What the log has and the files do not, adds or anything else, has to be saved first: names and ids depend on it. */
+DAEMON_TEST(daemon_under_test, real_data, import_is_refused_while_the_log_has_changes)
+{
+    static const char *const changes[] = {"BF.ADD f y", "BF.RESERVE x 0.01 100", "PEXPIREAT f 33177117420123"};
+    const char *const args[] = {"--appendfsync", "always", NULL};
+    char text[1024];
+    daemon_stop(&daemon_under_test);
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+        daemon_start(&daemon_under_test, args);
+        redisContext *client = client_open(PORT);
+        expect(client, "+OK", "FLUSHALL");
+        expect(client, ":1", "BF.ADD f x");
+        expect(client, "+OK", "SAVE");
+        cr_assert_neq(client_ask(client, changes[i])[0], '-');
+        redisFree(client);
+        daemon_kill(&daemon_under_test);
+        cr_expect_eq(program_run(text, sizeof(text), "%s import %s x %s/malformed/ok_4_words.db --variant na",
+                                 BLOOMERY_TOOL_PATH, daemon_under_test.data, BLOOMERY_GOLDEN_DIR),
+                     1, "%s: %s", changes[i], text);
+        cr_expect_not_null(strstr(text, "the log has changes that are not in the files yet"), "%s: %s", changes[i], text);
+    }
+    daemon_start(&daemon_under_test, args);
+    redisContext *client = client_open(PORT);
+    expect(client, "+OK", "FLUSHALL");
+    expect(client, "(Server closed the connection)", "SHUTDOWN SAVE");
+    redisFree(client);
+    daemon_wait(&daemon_under_test);
+    cr_expect_eq(program_run(text, sizeof(text), "%s import %s x %s/malformed/ok_4_words.db --variant na",
+                             BLOOMERY_TOOL_PATH, daemon_under_test.data, BLOOMERY_GOLDEN_DIR),
+                 0, "%s", text);
+}
+
 /* While the daemon runs the tool is refused, with a reason. */
 DAEMON_TEST(daemon_under_test, real_data, import_is_refused_while_the_daemon_runs)
 {

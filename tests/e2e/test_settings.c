@@ -9,6 +9,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "tmpdir.h"
 #include "wire.h"
 
 static struct daemon the_daemon;
@@ -266,6 +267,55 @@ DAEMON_TEST(the_daemon, settings, the_log_file_can_be_rotated)
     unlink(log);
     unlink(moved);
     rmdir(dir);
+}
+
+/* Where the daemon cannot listen it does not start, and says why. */
+DAEMON_TEST(the_daemon, settings, what_cannot_be_listened_on_is_named)
+{
+    char path[300], dir[300], text[400];
+    daemon_prepare(&the_daemon);
+    snprintf(dir, sizeof(dir), "%s/data", the_daemon.dir);
+    snprintf(path, sizeof(path), "%s/socket", the_daemon.dir);
+    cr_assert_eq(RUN(NULL, "--port", "0", "--dir", dir), 1);
+    cr_assert_not_null(strstr(printed, "nothing to listen on: 'port' or 'bind' says none"), "%s", printed);
+    cr_assert_eq(RUN(NULL, "--port", "1", "--bind", "-203.0.113.7", "--dir", dir), 1);
+    cr_assert_not_null(strstr(printed, "there is nothing to listen on"), "%s", printed);
+    cr_assert_eq(RUN(NULL, "--port", "1", "--bind", "203.0.113.7", "--dir", dir), 1);
+    cr_assert_not_null(strstr(printed, "cannot listen on 203.0.113.7:1: Cannot assign requested address"), "%s", printed);
+    cr_assert_eq(RUN(NULL, "--port", "0", "--unixsocket", "/nonexistent/socket", "--dir", dir), 1);
+    cr_assert_not_null(strstr(printed, "cannot listen on unixsocket /nonexistent/socket: No such file"), "%s", printed);
+    memset(text, 'x', 200);
+    text[0] = '/';
+    text[200] = '\0';
+    cr_assert_eq(RUN(NULL, "--port", "0", "--unixsocket", text, "--dir", dir), 1);
+    cr_assert_not_null(strstr(printed, "the path has more than"), "%s", printed);
+    file_write(path, "precious", 8);
+    cr_assert_eq(RUN(NULL, "--port", "0", "--unixsocket", path, "--dir", dir), 1);
+    cr_assert_not_null(strstr(printed, "exists and is not a socket"), "%s", printed);
+    cr_assert(file_is(path, "precious", 8));
+}
+
+/* A socket that somebody serves is left to him; one that a crash has left behind is not in the way. An address that may be
+ * missing, is. */
+DAEMON_TEST(the_daemon, settings, a_unix_socket_of_another_is_not_taken)
+{
+    char path[300], dir[300];
+    daemon_prepare(&the_daemon);
+    snprintf(dir, sizeof(dir), "%s/another", the_daemon.dir);
+    snprintf(path, sizeof(path), "%s/socket", the_daemon.dir);
+    const char *const args[] = {"--unixsocket", path, "--bind", "127.0.0.1 -203.0.113.7", NULL};
+    daemon_start(&the_daemon, args);
+    cr_assert_eq(RUN(NULL, "--port", "0", "--unixsocket", path, "--dir", dir), 1);
+    cr_assert_not_null(strstr(printed, "is in use by another process"), "%s", printed);
+    for (int again = 0; again < 2; again++) {
+        redisContext *client = redisConnectUnix(path);
+        cr_assert(client && client->err == 0, "%s", client ? client->errstr : "no memory");
+        expect(client, "+PONG", "PING");
+        redisFree(client);
+        daemon_kill(&the_daemon);
+        cr_assert(file_exists(path));
+        daemon_restart(&the_daemon);
+    }
 }
 
 /* The level of the log can be changed while the daemon runs. */

@@ -451,10 +451,13 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_torn_tail_is_cut_and_reported)
 DAEMON_TEST(daemon_under_test, log_daemon, a_second_start_is_refused)
 {
     const char *output;
+    char holder[64];
     daemon_start(&daemon_under_test, always);
+    snprintf(holder, sizeof(holder), "is in use by process %d", (int)daemon_under_test.pid);
     cr_assert_eq(run_damaged(NULL, &output), 1, "%s", output);
-    cr_assert(strstr(output, "in use") || strstr(output, "another process") || strstr(output, "lock"), "%s", output);
+    cr_assert(strstr(output, "the data directory") && strstr(output, holder), "%s", output);
     cr_assert_eq(check_tool(&daemon_under_test, &output), 1, "%s", output);
+    cr_assert(strstr(output, holder) != NULL, "%s", output);
 }
 
 /* ---- loading -------------------------------------------------------------------------------------------------------- */

@@ -31,9 +31,12 @@ DAEMON_TEST(daemon_under_test, log_switch, what_the_next_save_has_counts)
     daemon_wait_output(&daemon_under_test, "saved 1 filters");
     expect(client, "+OK", "CONFIG SET appendfsync always");
     expect(client, ":1", "BF.ADD f 2");
+    expect(client, ":1", "BF.ADD made-later 3");
     client = client_after_kill(client, &daemon_under_test, NULL); /* with appendonly no: the log is read all the same */
     expect(client, "[:1,:1]", "BF.MEXISTS f 1 2");
     expect(client, ":2", "BF.CARD f");
+    expect(client, ":1", "BF.EXISTS made-later 3");
+    expect(client, ":1", "DEL made-later");
     expect(client, "+OK", "CONFIG SET appendonly yes");
     daemon_wait_output(&daemon_under_test, "saved 1 filters");
     expect(client, ":1", "BF.ADD f 3");

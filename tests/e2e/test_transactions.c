@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "client.h"
 #include "daemon.h"
@@ -386,12 +387,74 @@ DAEMON_TEST(the_daemon, transactions, nobody_sees_half)
     redisFree(c);
 }
 
+#define LONG_QUEUE 10
+#define LONG_BATCH 50000
+
+/* Queues a transaction that takes a while, with EXISTS f before and behind. */
+static void queue_long(redisContext *c, const char **batch)
+{
+    redisAppendCommand(c, "MULTI");
+    redisAppendCommand(c, "EXISTS f");
+    for (int i = 0; i < LONG_QUEUE; i++)
+        redisAppendCommandArgv(c, LONG_BATCH + 2, batch, NULL);
+    redisAppendCommand(c, "EXISTS f");
+    client_skip(c, LONG_QUEUE + 3);
+}
+
+/* Whether f was there for both. */
+static bool exec_long(redisContext *c)
+{
+    redisReply *reply = redisCommand(c, "EXEC");
+    cr_assert(reply && reply->elements == LONG_QUEUE + 2);
+    bool before = reply->element[0]->integer, after = reply->element[LONG_QUEUE + 1]->integer;
+    freeReplyObject(reply);
+    cr_assert_eq(before, after, "it was there, and then it was not");
+    return before;
+}
+
+/* The clock stands still: what is there for its first command is there for its last, and gone behind it. */
+DAEMON_TEST(the_daemon, transactions, nothing_expires_in_the_middle)
+{
+    redisContext *c = client_open(the_daemon.port), *other = client_open(the_daemon.port);
+    const char **batch = malloc((LONG_BATCH + 2) * sizeof(*batch));
+    struct timespec began, ended;
+    int in_the_middle = 0;
+    batch[0] = "BF.MEXISTS";
+    batch[1] = "g";
+    for (int i = 0; i < LONG_BATCH; i++)
+        batch[i + 2] = "some item or other";
+    expect(c, ":1", "BF.ADD g x");
+    queue_long(c, batch);
+    clock_gettime(CLOCK_MONOTONIC, &began);
+    exec_long(c);
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    double took_ms = (double)(ended.tv_sec - began.tv_sec) * 1e3 + (double)(ended.tv_nsec - began.tv_nsec) / 1e6;
+    for (int round = 0; round < 200 && in_the_middle < 3; round++) {
+        queue_long(c, batch);
+        expect(other, ":1", "BF.ADD f x");
+        expect(other, ":1", "PEXPIRE f %d", 1 + (int)(took_ms * (round % 10) / 10)); /* in the middle, more or less */
+        bool was_there = exec_long(c);
+        in_the_middle += was_there && client_number(other, "EXISTS f") == 0;
+        client_ask(other, "DEL f");
+    }
+    cr_assert_eq(in_the_middle, 3);
+    free(batch);
+    redisFree(other);
+    redisFree(c);
+}
+
+#define OTHERS 3000 /* names that are watched, too: those that were watched last are compared first, so that this takes a while */
+
 /* Optimistic locking does not lose an update: each success has seen exactly the state before it. */
 static void *increment(void *arg)
 {
     redisContext *c = client_open(the_daemon.port);
+    const char *argv[OTHERS + 2] = {"WATCH"};
+    for (int i = 0; i < OTHERS; i++)
+        argv[i + 1] = "none";
+    argv[OTHERS + 1] = "counter";
     for (int done = 0; done < 50;) {
-        redisAppendCommand(c, "WATCH counter");
+        redisAppendCommandArgv(c, OTHERS + 2, argv, NULL);
         redisAppendCommand(c, "BF.CARD counter");
         client_skip(c, 1);
         long long n = number(c);

@@ -328,3 +328,53 @@ Test(log, foreign_files)
     cr_assert_eq(read.status, LOG_DAMAGED);
     cr_assert(strstr(read.err.text, "made as segment 1") != NULL, "%s", read.err.text);
 }
+
+/* ---- space ----------------------------------------------------------------------------------------------------------
+ */
+
+static unsigned grown; /* frames that were written behind the end of the file */
+
+static int watched_pwrite(void *ctx, int fd, const void *buf, size_t len, uint64_t offset, size_t *n_out)
+{
+    const unsigned char *bytes = buf;
+    uint64_t size;
+    size_t zeros = 0;
+    cr_assert_eq(ops->size(ctx, fd, &size), 0);
+    while (zeros < len && bytes[zeros] == 0)
+        zeros++;
+    grown += offset > 0 && zeros < len && offset + len > size;
+    return ops->pwrite(ctx, fd, buf, len, offset, n_out);
+}
+
+static void append_adds(struct log_writer *writer, size_t n)
+{
+    struct errbuf err = {""};
+    struct log_bytes *payload = log_writer_payload(writer);
+    struct bloom_replay_item *items = calloc(n, sizeof(*items));
+    for (size_t i = 0; i < n; i++)
+        items[i] = (struct bloom_replay_item){.hash = {i, i}, .ordinal = i};
+    cr_assert_eq(log_payload_adds(payload, 1, 0, items, n), 0);
+    free(items);
+    cr_assert_eq(log_writer_append(writer, false, &err), 0, "%s", err.text);
+    cr_assert_eq(log_writer_sync(writer, &err), 0, "%s", err.text);
+}
+
+/* So that their sync changes nothing but data; only a large frame makes its own space. */
+Test(log, frames_go_where_space_has_been_made)
+{
+    const size_t adds[] = {1, 3000, 4000, 5000, 15000, 7, 15000};
+    struct fsops watched = *ops;
+    struct log_writer_options options = {
+        .fs = &watched, .dir = LOG_RIG_DIR, .next_segment = 1, .next_sequence = 1, .salt = 42, .generation = 1};
+    struct log_writer *writer;
+    watched.pwrite = watched_pwrite;
+    cr_assert_eq(log_writer_create(&options, &writer), 0);
+    for (size_t i = 0; i < sizeof(adds) / sizeof(adds[0]); i++)
+        append_adds(writer, adds[i]);
+    cr_assert_eq(grown, 0);
+    append_adds(writer, 100000);
+    cr_assert_eq(grown, 1);
+    append_adds(writer, 15000);
+    cr_assert_eq(grown, 1);
+    log_writer_destroy(writer);
+}

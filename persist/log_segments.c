@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "log_frame.h"
+#include "log_note.h"
 #include "log_reader_internal.h"
 
 #define SEGMENT_BYTES_MAX (UINT64_C(4) << 30) /* more is no segment of ours: frames are below 1 GB */
@@ -234,11 +235,59 @@ static int read_headers(struct log_reader *r, struct errbuf *err)
     return 0;
 }
 
+/* ---- the last one --------------------------------------------------------------------------------------------------- */
+
+/* What MANIFEST.log says, in `last_out`; 0: nothing. Only who lost that loses nothing else: the next segment has it made
+ * anew. */
+static int read_note(struct log_reader *r, uint64_t *last_out, struct errbuf *err)
+{
+    int rc = log_note_read(r->fs, r->options.dir, last_out, err);
+
+    if (rc == 0)
+        return 0;
+    *last_out = 0;
+    if (rc < 0 && rc != -ENOENT) {
+        errbuf_prefix(err, "%s/%s", r->options.dir, LOG_NOTE_NAME);
+        return rc;
+    }
+    if (rc == LOG_DAMAGED)
+        log_report(r, STORE_WARNING, "%s/%s is damaged (%s): nobody knows whether the last segment of the log is there",
+                   r->options.dir, LOG_NOTE_NAME, err->text);
+    else if (r->nsegments)
+        log_report(r, STORE_NOTICE, "%s/%s is missing: nobody knows whether the last segment of the log is there",
+                   r->options.dir, LOG_NOTE_NAME);
+    errbuf_set(err, "%s", "");
+    return 0;
+}
+
+/* Before its first frame a segment is noted as the last one. What a save that came after the note does not need is of no
+ * interest. */
+static int expect_last(struct log_reader *r, struct errbuf *err)
+{
+    uint64_t last;
+    int rc = read_note(r, &last, err);
+
+    if (rc != 0 || last == 0 || last < r->options.from)
+        return rc;
+    if (last >= r->summary.next_segment)
+        r->summary.next_segment = last + 1;
+    const struct segment *segment = r->nsegments ? &r->segments[r->nsegments - 1] : NULL;
+    while (segment && segment->number > last)
+        segment = segment > r->segments ? segment - 1 : NULL;
+    if (segment && segment->number == last && !segment->unused)
+        return 0;
+    errbuf_set(err, "%s says that it had been begun, and %s", LOG_NOTE_NAME,
+               segment && segment->number == last ? "there is nothing in it" : "it is not there");
+    return log_found_damage(r, &(struct segment){.number = last}, err);
+}
+
 int log_find_segments(struct log_reader *r, struct errbuf *err)
 {
     int rc = list_segments(r, err);
 
-    return rc == 0 ? read_headers(r, err) : rc;
+    if (rc == 0)
+        rc = read_headers(r, err);
+    return rc == 0 ? expect_last(r, err) : rc;
 }
 
 /* ---- size ----------------------------------------------------------------------------------------------------------- */

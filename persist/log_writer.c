@@ -13,6 +13,7 @@
 
 #include "check.h"
 #include "log_frame.h"
+#include "log_note.h"
 
 #define DEFAULT_SEGMENT_BYTES (UINT64_C(32) << 20)
 #define DEFAULT_KEEP_BYTES    (UINT64_C(32) << 20)
@@ -207,6 +208,21 @@ static void number_segment(struct log_writer *w, uint64_t start, uint64_t genera
     w->header.salt = w->salt ^ w->header.number * UINT64_C(0xc2b2ae3d27d4eb4f);
 }
 
+/* The segment is on the disk, under its name: from here on it must not be missing. If that may have been noted in vain it
+ * stays, and holds nothing that the next one does not have. */
+static int note_segment(struct log_writer *w, const char *path, struct errbuf *err)
+{
+    bool in_doubt;
+    int rc = log_note_write(w->fs, w->dir, w->header.number, &in_doubt);
+
+    if (rc == 0)
+        return 0;
+    fail(w, rc, "cannot note in " LOG_NOTE_NAME " that it has been begun", err);
+    if (!in_doubt)
+        w->fs->unlink(w->fs->ctx, path);
+    return rc;
+}
+
 /* An empty one. */
 static int begin_segment(struct log_writer *w, struct errbuf *err)
 {
@@ -228,6 +244,8 @@ static int begin_segment(struct log_writer *w, struct errbuf *err)
     if (rc != 0) {
         fail(w, rc, "cannot begin it", err);
         w->fs->unlink(w->fs->ctx, path); /* to give the space back; if it cannot be, see above */
+    } else {
+        rc = note_segment(w, path, err);
     }
     free(path);
     return rc;
@@ -370,7 +388,7 @@ static uint64_t count_kept(const struct log_writer *w, size_t len)
 }
 
 /* The first `len` bytes of what is kept. */
-static int write_kept_frames(struct log_writer *w, size_t len, uint64_t *last_out, struct errbuf *err)
+static int write_kept_frames(struct log_writer *w, size_t len, struct errbuf *err)
 {
     uint64_t sequence = w->synced;
     int rc = 0;
@@ -382,20 +400,18 @@ static int write_kept_frames(struct log_writer *w, size_t len, uint64_t *last_ou
         rc = write_frame(w, at, ++sequence, err);
         at += sizeof(head) + head.len;
     }
-    *last_out = sequence;
     return rc;
 }
 
 /* A segment with these frames gets its name when it is complete and on the disk: its header does away with what earlier ones
  * have of them. */
-static int write_kept(struct log_writer *w, size_t len, char *draft, char *path, struct errbuf *err)
+static int write_draft(struct log_writer *w, size_t len, const char *draft, const char *path, struct errbuf *err)
 {
-    uint64_t last;
     int rc = open_segment(w, draft);
 
     if (rc != 0)
         return fail(w, rc, "cannot begin it", err);
-    rc = write_kept_frames(w, len, &last, err);
+    rc = write_kept_frames(w, len, err);
     if (rc != 0)
         return rc;
     rc = w->fs->sync(w->fs->ctx, w->fd);
@@ -403,9 +419,22 @@ static int write_kept(struct log_writer *w, size_t len, char *draft, char *path,
         rc = w->fs->rename(w->fs->ctx, draft, path);
     if (rc == 0)
         rc = w->fs->sync_dir(w->fs->ctx, w->log_dir);
+    return rc != 0 ? fail(w, rc, "cannot sync", err) : 0;
+}
+
+static int write_kept(struct log_writer *w, size_t len, const char *draft, const char *path, struct errbuf *err)
+{
+    int rc = write_draft(w, len, draft, path, err);
+
+    if (rc != 0) { /* to give the space back */
+        w->fs->unlink(w->fs->ctx, draft);
+        w->fs->unlink(w->fs->ctx, path);
+        return rc;
+    }
+    rc = note_segment(w, path, err);
     if (rc != 0)
-        return fail(w, rc, "cannot sync", err);
-    w->synced = last;
+        return rc;
+    w->synced = w->header.sealed;
     drop_kept(w, len);
     return 0;
 }
@@ -423,10 +452,6 @@ static int rewrite(struct log_writer *w, size_t len, uint64_t start, uint64_t ge
     log_draft_name(w->header.number, draft_name);
     char *path = join(w->log_dir, name), *draft = join(w->log_dir, draft_name);
     rc = path && draft ? write_kept(w, len, draft, path, err) : fail(w, -ENOMEM, "cannot begin it", err);
-    if (rc != 0 && path && draft) { /* to give the space back */
-        w->fs->unlink(w->fs->ctx, draft);
-        w->fs->unlink(w->fs->ctx, path);
-    }
     free(draft);
     free(path);
     return rc;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "filterdb.h"
+#include "log_note.h"
 #include "store_internal.h"
 
 /* ---- paths --------------------------------------------------------------------------------------------------------- */
@@ -352,6 +353,18 @@ static int expect_nothing_in(struct store *store, const char *name, const char *
     return rc;
 }
 
+static int expect_no_note(struct store *store, const char *manifest, struct errbuf *err)
+{
+    struct path path;
+    struct fs_stat st;
+    int rc = path_root(store, &path, LOG_NOTE_NAME, err);
+
+    if (rc != 0 || store->fs->stat(store->fs->ctx, path.text, &st) != 0)
+        return rc;
+    errbuf_set(err, "%s: missing, but %s is there: this is a data directory that has lost its MANIFEST", manifest, path.text);
+    return STORE_DAMAGED;
+}
+
 static int make_tree(struct store *store, const char *manifest, struct errbuf *err)
 {
     const struct fsops *fs = store->fs;
@@ -360,6 +373,9 @@ static int make_tree(struct store *store, const char *manifest, struct errbuf *e
 
     if (rc == STORE_DAMAGED)
         return rc; /* else whoever reads the log says what is wrong with it */
+    rc = expect_no_note(store, manifest, err);
+    if (rc != 0)
+        return rc;
     rc = expect_nothing_in(store, "filters", manifest, &filters, err);
     if (rc == STORE_DAMAGED)
         return rc;

@@ -20,13 +20,17 @@ static const char *const always[] = {"--appendfsync", "always", "--threads", "1"
 static struct tmp_path segment;
 static unsigned char *bytes; /* of the segment */
 static size_t len;
+static struct tmp_path note; /* of the last segment */
+static unsigned char *note_bytes;
+static size_t note_len;
 static size_t ends[FRAMES + 1]; /* [n]: where the frame of add n ends; [0]: where that of the filter does */
 
 static void discard(void)
 {
     daemon_discard(&daemon_under_test);
     free(bytes);
-    bytes = NULL;
+    free(note_bytes);
+    bytes = note_bytes = NULL;
 }
 
 static size_t end_of_segment(void)
@@ -51,11 +55,13 @@ static void make_log(void)
     }
     redisFree(client);
     daemon_kill(&daemon_under_test);
+    note = tmp_path(daemon_under_test.data, "MANIFEST.log");
+    note_bytes = file_read(note.text, &note_len);
 }
 
 TestSuite(log_tail, .init = make_log, .fini = discard, .timeout = 600);
 
-/* As the log's only segment: starts begin others. */
+/* As the log's only segment: starts begin others, and note it. */
 static void put_back(const unsigned char *image, size_t image_len)
 {
     struct tmp_path log = tmp_path(daemon_under_test.data, "log");
@@ -63,6 +69,7 @@ static void put_back(const unsigned char *image, size_t image_len)
     tmpdir_remove(log.text);
     cr_assert_eq(mkdir(log.text, 0700), 0);
     file_write(segment.text, image, image_len);
+    file_write(note.text, note_bytes, note_len);
 }
 
 /* The log that is in place now has `frames` adds before an end that is cut if `cut`. */

@@ -2,9 +2,11 @@
  * what is read are the frames that were appended, in order, without a gap, and nothing of it is called damaged. */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "fault_fs.h"
+#include "log_frame.h"
 #include "log_rig.h"
 #include "rng.h"
 
@@ -109,6 +111,27 @@ static void go_on(const struct fsops *ops, const struct outcome *outcome, size_t
     expect_promise(ops, &second, "second life", at);
 }
 
+/* Somebody then loses the last of the files: that is noticed, if it has anything that was promised. */
+static void lose_last_segment(const struct crash_fs *fs, const struct outcome *outcome, size_t at)
+{
+    struct crash_fs *copy = crash_fs_after(fs, CRASH_KEEP_ALL, 0);
+    const struct fsops *ops = crash_fs_ops(copy);
+    char name[LOG_SEGMENT_NAME], path[64];
+    struct log_rig_read read;
+
+    log_rig_read(ops, 0, false, &read);
+    for (uint64_t last = read.summary.next_segment; --last > 0;) {
+        log_segment_name(last, name);
+        snprintf(path, sizeof(path), "%s/log/%s", LOG_RIG_DIR, name);
+        if (ops->unlink(ops->ctx, path) == 0)
+            break;
+    }
+    log_rig_read(ops, 0, false, &read);
+    cr_assert(read.status == LOG_DAMAGED || read.frames >= outcome->promised, "%s lost after operation %zu: %llu of %llu",
+              name, at, (unsigned long long)read.frames, (unsigned long long)outcome->promised);
+    crash_fs_destroy(copy);
+}
+
 static void crash_in_every_way(struct crash_fs *fs, const struct outcome *outcome, size_t at)
 {
     static const enum crash_mode modes[] = {CRASH_DROP_ALL,   CRASH_KEEP_ALL,  CRASH_RANDOM,
@@ -122,6 +145,8 @@ static void crash_in_every_way(struct crash_fs *fs, const struct outcome *outcom
             struct outcome killed = {.appended = outcome->appended, .promised = outcome->written};
             expect_promise(crash_fs_ops(after), &killed, "kill after operation", at);
         }
+        if (modes[m] == CRASH_DROP_ALL)
+            lose_last_segment(after, outcome, at);
         go_on(crash_fs_ops(after), outcome, at);
         struct crash_fs *twice = crash_fs_after(after, CRASH_RANDOM, at * 37 + m);
         expect_promise(crash_fs_ops(twice), &(struct outcome){.appended = outcome->appended + 15, .promised = outcome->promised},

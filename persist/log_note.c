@@ -1,0 +1,99 @@
+#include "log_note.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "log_payload.h"
+
+#define NOTE_BYTES 96 /* no note is longer */
+
+struct note_path {
+    char text[4096];
+};
+
+static int note_path(const char *dir, const char *suffix, struct note_path *path)
+{
+    int len = snprintf(path->text, sizeof(path->text), "%s/%s%s", dir, LOG_NOTE_NAME, suffix);
+
+    return len > 0 && (size_t)len < sizeof(path->text) ? 0 : -ENAMETOOLONG;
+}
+
+static size_t format(uint64_t segment, char text[NOTE_BYTES])
+{
+    int len = snprintf(text, NOTE_BYTES, "bloomery-log 1\nlast %" PRIu64 "\n", segment);
+
+    return (size_t)len + (size_t)snprintf(text + len, NOTE_BYTES - (size_t)len, "end %016" PRIx64 "\n",
+                                          (uint64_t)XXH3_64bits(text, (size_t)len));
+}
+
+int log_note_write(const struct fsops *fs, const char *dir, uint64_t segment, bool *in_doubt_out)
+{
+    char text[NOTE_BYTES];
+    size_t len = format(segment, text);
+    struct note_path path, draft;
+    int fd = -1;
+    int rc = note_path(dir, "", &path);
+
+    *in_doubt_out = false;
+    if (rc == 0)
+        rc = note_path(dir, ".new", &draft);
+    if (rc == 0)
+        rc = fs->open(fs->ctx, draft.text, FS_WRITE | FS_CREATE | FS_TRUNCATE, &fd);
+    if (rc != 0)
+        return rc;
+    rc = fs_write_all(fs, fd, text, len, 0);
+    if (rc == 0)
+        rc = fs->sync(fs->ctx, fd);
+    int close_rc = fs->close(fs->ctx, fd);
+    rc = rc != 0 ? rc : close_rc;
+    if (rc != 0)
+        return rc;
+    *in_doubt_out = true;
+    rc = fs->rename(fs->ctx, draft.text, path.text);
+    return rc != 0 ? rc : fs->sync_dir(fs->ctx, dir);
+}
+
+/* A note has one spelling only. */
+static int parse(const char *found, size_t len, uint64_t *segment_out, struct errbuf *err)
+{
+    char text[NOTE_BYTES];
+    unsigned version;
+    uint64_t segment;
+    int fields = sscanf(found, "bloomery-log %u\nlast %" SCNu64, &version, &segment);
+
+    if (fields >= 1 && version != 1)
+        errbuf_set(err, "version %u of the format is not known here", version);
+    else if (fields != 2 || segment == 0 || format(segment, text) != len || memcmp(text, found, len) != 0)
+        errbuf_set(err, "it is not what was written");
+    else {
+        *segment_out = segment;
+        return 0;
+    }
+    return LOG_DAMAGED;
+}
+
+int log_note_read(const struct fsops *fs, const char *dir, uint64_t *segment_out, struct errbuf *err)
+{
+    char found[NOTE_BYTES + 1];
+    struct note_path path;
+    size_t n = 0;
+    int fd = -1;
+    int rc = note_path(dir, "", &path);
+
+    if (rc == 0)
+        rc = fs->open(fs->ctx, path.text, FS_READ, &fd);
+    if (rc == 0) {
+        rc = fs->pread(fs->ctx, fd, found, NOTE_BYTES, 0, &n);
+        fs->close(fs->ctx, fd);
+    }
+    if (rc != 0) {
+        errbuf_set(err, "%s", strerror(-rc));
+        return rc;
+    }
+    found[n] = '\0';
+    return parse(found, n, segment_out, err);
+}

@@ -142,20 +142,37 @@ static int check_seal(struct log_reader *r, const struct segment *segment, struc
     return log_found_damage(r, segment, err);
 }
 
+/* Frames before this segment are missing. They were in one that is not there, or of which nothing is left that could be
+ * read; else in the one before, which is. */
+static int found_gap(struct log_reader *r, const struct segment *segment, struct errbuf *err)
+{
+    const struct segment *at = segment;
+    const char *what = "it ends too early";
+
+    while (at > r->segments && (at[-1].unused || at[-1].lost))
+        at--;
+    struct segment culprit = {.number = at > r->segments ? at[-1].number : 0};
+    bool follows = at->number == culprit.number + 1;
+    if (!follows || at != segment) {
+        culprit.number++;
+        what = follows ? "there is no valid header in it" : "it is not there";
+    }
+    errbuf_set(err, "%s: frames %" PRIu64 " to %" PRIu64 " had been written and are missing", what, r->expected,
+               segment->first - 1);
+    return log_found_damage(r, &culprit, err);
+}
+
 static int read_segment(struct log_reader *r, struct segment *segment, struct errbuf *err)
 {
     struct bytes file;
-    int rc;
+    int rc = 0;
 
     if (!r->expected && !r->options.from)
         r->expected = 1; /* there has been no save: the log begins with its first frame */
-    if (r->expected && segment->first > r->expected) {
-        errbuf_set(err, "frames %" PRIu64 " to %" PRIu64 ", which are before it, had been written and are missing",
-                   r->expected, segment->first - 1);
-        rc = log_found_damage(r, segment, err);
-        if (rc != 0)
-            return rc;
-    }
+    if (r->expected && segment->first > r->expected)
+        rc = found_gap(r, segment, err);
+    if (rc != 0)
+        return rc;
     if (r->start != segment->start && r->options.on_process)
         r->options.on_process(r->options.ctx);
     r->start = segment->start;

@@ -200,6 +200,7 @@ static void move(const char *from, const char *to)
     cr_assert_eq(ops->rename(ops->ctx, from, to), 0, "%s", from);
 }
 
+/* The file that is named is the one that is not there. */
 Test(log, a_missing_segment_is_refused)
 {
     struct log_rig_read read;
@@ -209,14 +210,44 @@ Test(log, a_missing_segment_is_refused)
     last = last_segment();
     cr_assert_gt(last, 3u);
     for (uint64_t n = 1; n < last; n++) {
+        char name[LOG_SEGMENT_NAME];
+
         move(segment(n), LOG_RIG_DIR "/log/aside");
         read_log(false, &read);
         cr_assert_eq(read.status, LOG_DAMAGED, "segment %llu", (unsigned long long)n);
         cr_assert(strstr(read.err.text, "are missing") != NULL, "%s", read.err.text);
+        log_segment_name(n, name);
+        cr_assert(strstr(read.err.text, name) && strstr(read.err.text, "it is not there"), "%s", read.err.text);
         move(LOG_RIG_DIR "/log/aside", segment(n));
     }
     log_rig_read(ops, last + 1, false, &read);
     cr_assert_eq(read.status, LOG_DAMAGED, "the segment of the save is not there");
+    expect_frames(300);
+}
+
+/* As is the one that was cut, be it within its header. */
+Test(log, a_segment_that_was_cut_is_refused)
+{
+    static const uint64_t sizes[] = {0, 100, LOG_HEADER_BYTES, LOG_HEADER_BYTES + 100};
+    static unsigned char bytes[1 << 16];
+    struct log_rig_read read;
+    char name[LOG_SEGMENT_NAME];
+    size_t len;
+    int fd;
+
+    write_frames(1, 300, 3);
+    cr_assert_gt(last_segment(), 4u);
+    log_segment_name(3, name);
+    cr_assert_eq(ops->open(ops->ctx, segment(3), FS_READ | FS_WRITE, &fd), 0);
+    cr_assert_eq(ops->pread(ops->ctx, fd, bytes, sizeof(bytes), 0, &len), 0);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        cr_assert_eq(ops->truncate(ops->ctx, fd, sizes[i]), 0);
+        read_log(false, &read);
+        cr_assert_eq(read.status, LOG_DAMAGED, "to %llu bytes", (unsigned long long)sizes[i]);
+        cr_assert(strstr(read.err.text, name), "to %llu bytes: %s", (unsigned long long)sizes[i], read.err.text);
+        cr_assert_eq(fs_write_all(ops, fd, bytes, len, 0), 0);
+    }
+    ops->close(ops->ctx, fd);
     expect_frames(300);
 }
 

@@ -457,34 +457,24 @@ static int carry_frame(void *ctx, const unsigned char *payload, size_t len, bool
 }
 
 /* What the process before may not have synced: this one's first round writes it. */
-static int carry_tail(struct journal *j)
+static int carry_tail(struct journal *j, struct errbuf *err)
 {
-    struct errbuf err;
     struct log_writer_info info;
-    int status = j->start.log ? log_reader_tail(j->start.log, carry_frame, j, &err) : 0;
+    int status = j->start.log ? log_reader_tail(j->start.log, carry_frame, j, err) : 0;
     j->start.log = NULL;
     if (status)
-        return status < 0 ? status : -EIO;
+        return status;
     log_writer_info(j->writer, &info);
     j->start_bytes -= info.kept < j->start_bytes ? info.kept : j->start_bytes; /* they are counted when they are written */
     return 0;
 }
 
-int journal_create(struct journal **journal_out, const struct journal_start *start)
+/* All but the tail, and the thread. 0 or -errno. */
+static int make_parts(struct journal *j)
 {
-    struct journal *j = calloc(1, sizeof(*j));
-    if (!j)
-        return -ENOMEM;
-    init_locks(j);
-    j->start = *start;
-    j->start.fs = start->fs ? start->fs : fsops_posix();
-    j->first_sequence = start->next_sequence - 1;
-    j->next_control = j->taken_next = start->next_control;
-    j->oldest_segment = start->oldest_segment;
-    j->start_bytes = start->log_bytes;
-    atomic_init(&j->policy, JOURNAL_EVERYSEC);
+    const struct journal_start *start = &j->start;
     struct log_writer_options options = {
-        .fs = j->start.fs,
+        .fs = start->fs,
         .dir = start->dir,
         .next_segment = start->next_segment,
         .next_sequence = start->next_sequence - start->tail,
@@ -497,14 +487,40 @@ int journal_create(struct journal **journal_out, const struct journal_start *sta
         status = log_bytes_reserve(&j->controls, CONTROL_SPARE);
     if (!status)
         status = log_bytes_reserve(&j->taken, CONTROL_SPARE);
+    return status ? status : log_writer_create(&options, &j->writer);
+}
+
+static int make_thread(struct journal *j, struct errbuf *err)
+{
+    log_writer_info(j->writer, &j->info);
+    int status = -pthread_create(&j->thread, NULL, journal_main, j);
+    if (status)
+        errbuf_set(err, "cannot start a thread: %s", strerror(-status));
+    return status;
+}
+
+int journal_create(struct journal **journal_out, const struct journal_start *start, struct errbuf *err)
+{
+    struct journal *j = calloc(1, sizeof(*j));
+    if (!j) {
+        errbuf_set(err, "%s", strerror(ENOMEM));
+        return -ENOMEM;
+    }
+    init_locks(j);
+    j->start = *start;
+    j->start.fs = start->fs ? start->fs : fsops_posix();
+    j->first_sequence = start->next_sequence - 1;
+    j->next_control = j->taken_next = start->next_control;
+    j->oldest_segment = start->oldest_segment;
+    j->start_bytes = start->log_bytes;
+    atomic_init(&j->policy, JOURNAL_EVERYSEC);
+    int status = make_parts(j);
+    if (status)
+        errbuf_set(err, "%s", strerror(-status));
     if (!status)
-        status = log_writer_create(&options, &j->writer);
+        status = carry_tail(j, err);
     if (!status)
-        status = carry_tail(j);
-    if (!status)
-        log_writer_info(j->writer, &j->info);
-    if (!status)
-        status = -pthread_create(&j->thread, NULL, journal_main, j);
+        status = make_thread(j, err);
     if (status) {
         journal_free(j);
         return status;

@@ -67,8 +67,10 @@ struct journal_start {
     void *ctx;
 };
 
-/* Starts the thread; nothing is recorded yet. 0 or -errno. */
-int journal_create(struct journal **journal_out, const struct journal_start *start);
+/* Starts the thread; nothing is recorded yet. 0, -errno, or what log_reader_tail() says of `log`: LOG_DAMAGED when its files
+ * are no longer what they were. */
+int journal_create(struct journal **journal_out, const struct journal_start *start, struct errbuf *err)
+    __attribute__((warn_unused_result));
 
 /* Writes and syncs what there is, and ends the thread. The producers must have ended. NULL is fine. */
 void journal_destroy(struct journal *journal);

@@ -234,9 +234,9 @@ static int start_log(struct load *load)
         .tail_generation = read->tail_generation,
         .generation = store_generation(load->server->store),
     };
-    int status = persistence_start(load->server, &start);
+    int status = persistence_start(load->server, &start, &load->err);
     if (status) {
-        errbuf_set(&load->err, "cannot start the log: %s", strerror(-status));
+        errbuf_prefix(&load->err, "cannot start the log");
         return status;
     }
     replay_note_expired(load->replay, server_journal(load->server));

@@ -42,7 +42,7 @@ static void on_state(void *ctx, bool failed, const char *text)
 
 /* ---- start and stop -------------------------------------------------------------------------------------------------- */
 
-int persistence_start(struct server *server, const struct journal_start *from)
+int persistence_start(struct server *server, const struct journal_start *from, struct errbuf *err)
 {
     const struct config *config = server_config(server);
     struct journal_start start = *from;
@@ -56,7 +56,7 @@ int persistence_start(struct server *server, const struct journal_start *from)
     start.nrings = server->nworkers;
     if (getrandom(&start.salt, sizeof(start.salt), 0) != (ssize_t)sizeof(start.salt))
         start.salt = (uint64_t)server_unix_ms() * UINT64_C(0x9e3779b97f4a7c15);
-    int status = journal_create(&journal, &start);
+    int status = journal_create(&journal, &start, err);
     if (status)
         return status;
     journal_set_policy(journal, (enum journal_policy)config->appendfsync);

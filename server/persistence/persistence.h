@@ -16,8 +16,9 @@ struct server;
 struct store_record;
 
 /* Starts the journal where the log that was read at the start ends, and records if the settings say so. All filters are in
- * the registry, none is served yet. 0 or -errno. */
-int persistence_start(struct server *server, const struct journal_start *from);
+ * the registry, none is served yet. The status of journal_create(). */
+int persistence_start(struct server *server, const struct journal_start *from, struct errbuf *err)
+    __attribute__((warn_unused_result));
 
 /* Ends it: what is recorded is on the disk. After the workers have ended. */
 void persistence_stop(struct server *server);

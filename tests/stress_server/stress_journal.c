@@ -238,6 +238,7 @@ int main(void)
 {
     pthread_t threads[THREADS], saving;
     char dir[TMPDIR_SIZE];
+    struct errbuf err = {""};
     tmpdir_create(dir);
     ops = *fsops_posix();
     ops.sync = flaky_sync;
@@ -254,7 +255,7 @@ int main(void)
         .has_room = on_room,
         .state = on_state,
     };
-    EXPECT(journal_create(&journal, &start) == 0, "cannot start");
+    EXPECT(journal_create(&journal, &start, &err) == 0, "cannot start: %s", err.text);
     journal_set_policy(journal, JOURNAL_ALWAYS);
     journal_record(journal, true);
     for (uintptr_t i = 0; i < THREADS; i++)

@@ -1,6 +1,7 @@
 /* What the journal says of what it could not take: to those who wait, to the saver, and to the next start. */
 #include <criterion/criterion.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -43,25 +44,27 @@ static int slow_sync(void *ctx, int fd)
     return fsops_posix()->sync(ctx, fd);
 }
 
+static const struct journal_start at_first = {
+    .fs = &fs,
+    .dir = dir,
+    .next_segment = 1,
+    .next_sequence = 1,
+    .next_control = 1,
+    .salt = 77,
+    .nrings = 1,
+    .barrier = on_barrier,
+    .announce = on_announce,
+    .has_room = on_room,
+    .state = on_state,
+};
+
 static void setup(void)
 {
+    struct errbuf err = {""};
     tmpdir_create(dir);
     fs = *fsops_posix();
     fs.sync = slow_sync;
-    struct journal_start start = {
-        .fs = &fs,
-        .dir = dir,
-        .next_segment = 1,
-        .next_sequence = 1,
-        .next_control = 1,
-        .salt = 77,
-        .nrings = 1,
-        .barrier = on_barrier,
-        .announce = on_announce,
-        .has_room = on_room,
-        .state = on_state,
-    };
-    cr_assert_eq(journal_create(&journal, &start), 0);
+    cr_assert_eq(journal_create(&journal, &at_first, &err), 0, "%s", err.text);
     journal_set_policy(journal, JOURNAL_ALWAYS);
 }
 
@@ -263,6 +266,34 @@ Test(journal, a_break_that_was_owed_to_a_save_needs_another)
     cr_assert_eq(journal_saved_controls(journal), breaks + 2);
     save(begun);
     cr_assert(journal_is_whole(journal));
+}
+
+/* ---- starts ---------------------------------------------------------------------------------------------------------- */
+
+/* What nothing says was synced is read once more. Who cannot start learns of the file and the place. */
+Test(journal, a_tail_that_has_changed_since_it_was_read_is_named)
+{
+    struct log_reader_options options = {.dir = dir};
+    struct log_reader_summary sum;
+    struct log_reader *reader;
+    struct errbuf err = {""};
+    char path[TMPDIR_SIZE + 20];
+    journal_record(journal, true);
+    note(1, false);
+    sync_log();
+    cr_assert_eq(log_reader_open(&options, &reader, &sum, &err), 0, "%s", err.text);
+    cr_assert_eq(sum.tail, 1u);
+    snprintf(path, sizeof(path), "%s/log/00000001.log", dir);
+    FILE *file = fopen(path, "r+b");
+    cr_assert(file && fseek(file, 4096, SEEK_SET) == 0 && fputs("changed", file) >= 0 && fclose(file) == 0);
+    struct journal_start start = at_first;
+    start.log = reader;
+    start.next_sequence = sum.next_sequence;
+    start.tail = sum.tail;
+    struct journal *second;
+    cr_assert_eq(journal_create(&second, &start, &err), LOG_DAMAGED);
+    cr_assert(strstr(err.text, "00000001.log: frame 1 was there a moment ago"), "%s", err.text);
+    log_reader_close(reader);
 }
 
 /* ---- switching ------------------------------------------------------------------------------------------------------ */

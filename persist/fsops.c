@@ -248,6 +248,16 @@ const struct fsops *fsops_posix(void)
     return &ops;
 }
 
+int fs_open_new(const struct fsops *fs, const char *path, unsigned flags, int *fd_out)
+{
+    int rc = fs->open(fs->ctx, path, flags | FS_CREATE | FS_EXCLUSIVE, fd_out);
+
+    if (rc != -EEXIST)
+        return rc;
+    rc = fs->unlink(fs->ctx, path);
+    return rc == 0 ? fs->open(fs->ctx, path, flags | FS_CREATE | FS_EXCLUSIVE, fd_out) : rc;
+}
+
 int fs_read_some(const struct fsops *fs, int fd, void *buf, size_t need, size_t len, uint64_t offset)
 {
     for (size_t done = 0; done < need;) {

@@ -72,6 +72,10 @@ const struct fsops *fsops_posix(void);
 int fs_read_some(const struct fsops *fs, int fd, void *buf, size_t need, size_t len, uint64_t offset)
     __attribute__((warn_unused_result));
 
+/* A new file under this name; what had it is removed. Not the same file once more, emptied: after a sync of it that failed
+ * nobody knows what a later one brings to the disk. */
+int fs_open_new(const struct fsops *fs, const char *path, unsigned flags, int *fd_out) __attribute__((warn_unused_result));
+
 /* The whole range or an error: -EIO when the file ends before, and when a write makes no progress. */
 int fs_read_all(const struct fsops *fs, int fd, void *buf, size_t len, uint64_t offset) __attribute__((warn_unused_result));
 int fs_write_all(const struct fsops *fs, int fd, const void *buf, size_t len, uint64_t offset)

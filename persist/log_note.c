@@ -42,7 +42,7 @@ int log_note_write(const struct fsops *fs, const char *dir, uint64_t segment, bo
     if (rc == 0)
         rc = note_path(dir, ".new", &draft);
     if (rc == 0)
-        rc = fs->open(fs->ctx, draft.text, FS_WRITE | FS_CREATE | FS_TRUNCATE, &fd);
+        rc = fs_open_new(fs, draft.text, FS_WRITE, &fd);
     if (rc != 0)
         return rc;
     rc = fs_write_all(fs, fd, text, len, 0);

@@ -259,7 +259,7 @@ static int write_first_manifest(struct store *store, const char *path, struct er
     if (rc == 0)
         rc = manifest_format_end(&text, 0, 0, XXH3_64bits(text.ptr, text.len));
     if (rc == 0)
-        rc = fs->open(fs->ctx, draft.text, FS_WRITE | FS_CREATE | FS_TRUNCATE, &fd);
+        rc = fs_open_new(fs, draft.text, FS_WRITE, &fd);
     if (rc == 0)
         rc = fs_write_all(fs, fd, text.ptr, text.len, 0);
     if (rc == 0)

@@ -459,7 +459,7 @@ int save_end_doubt(struct store *store, struct errbuf *err)
 
     if (rc != 0)
         return rc;
-    rc = fs->open(fs->ctx, draft.text, FS_WRITE | FS_CREATE | FS_TRUNCATE, &fd);
+    rc = fs_open_new(fs, draft.text, FS_WRITE, &fd);
     while (rc == 0 && (rc = fs->pread(fs->ctx, store->manifest_fd, buf, sizeof(buf), offset, &n)) == 0 && n > 0) {
         rc = fs_write_all(fs, fd, buf, n, offset);
         offset += n;
@@ -593,7 +593,7 @@ int save_commit(struct save *save, struct errbuf *err)
         errbuf_set(err, "%s: cannot sync: %s", store->dir, strerror(-rc));
     if (rc != 0)
         return rc;
-    rc = fs->open(fs->ctx, draft.text, FS_READ | FS_WRITE | FS_CREATE | FS_TRUNCATE, &fd);
+    rc = fs_open_new(fs, draft.text, FS_READ | FS_WRITE, &fd);
     if (rc != 0)
         return manifest_error(store, rc, err);
     save->offsets = calloc(save->next.count + 1, sizeof(*save->offsets));

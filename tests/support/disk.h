@@ -31,6 +31,7 @@ struct disk {
     _Atomic long fail_in; /* 1: the next one fails; counts down to 0 (DISK_FULL: stays 1); 0: none */
     _Atomic int fault;    /* enum disk_fault */
     _Atomic int error;
+    char only[120];   /* those that count, as `hit` shows them: "rename data/MANIFEST.new"; "": all */
     _Atomic int hits; /* operations that this was done to */
     char hit[120];    /* the last of them */
 

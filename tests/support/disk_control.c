@@ -55,6 +55,12 @@ void disk_mend(void)
 
 void disk_fail(long in, enum disk_fault fault, int error)
 {
+    disk_fail_only("", in, fault, error);
+}
+
+void disk_fail_only(const char *operation, long in, enum disk_fault fault, int error)
+{
+    snprintf(disk->only, sizeof(disk->only), "%s", operation);
     atomic_store(&disk->fault, (int)fault);
     atomic_store(&disk->error, error);
     atomic_store(&disk->hits, 0);

@@ -18,6 +18,9 @@ void disk_mend(void);
 /* The `in`-th operation from now on will fail. */
 void disk_fail(long in, enum disk_fault fault, int error);
 
+/* The same of those operations that `hit` would show like this. */
+void disk_fail_only(const char *operation, long in, enum disk_fault fault, int error);
+
 /* Operations of daemons that are started from now on are recorded in this file, which is emptied; NULL: they are not.
  */
 void disk_record_in(const char *path);

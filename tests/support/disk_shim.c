@@ -86,6 +86,14 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 /* ---- faults ---------------------------------------------------------------------------------------------------------
  */
 
+static bool counts(const char *what, const char *path)
+{
+    char text[sizeof(disk->only)];
+
+    snprintf(text, sizeof(text), "%s %s", what, path);
+    return disk->only[0] == '\0' || strcmp(text, disk->only) == 0;
+}
+
 /* What is to become of an operation: -1 when it is to be done as usual, otherwise an enum disk_fault. Under the lock.
  */
 static int fate(const char *what, const char *path, bool writes, bool is_pwrite)
@@ -94,7 +102,7 @@ static int fate(const char *what, const char *path, bool writes, bool is_pwrite)
 
     atomic_fetch_add(&disk->calls, 1);
     long left = atomic_load(&disk->fail_in);
-    if (left <= 0)
+    if (left <= 0 || !counts(what, path))
         return -1;
     if (left > 1) {
         atomic_compare_exchange_strong(&disk->fail_in, &left, left - 1);

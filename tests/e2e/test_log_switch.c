@@ -124,6 +124,16 @@ DAEMON_TEST(daemon_under_test, log_switch, waitaof_waits_for_the_save_that_the_l
     redisFree(client);
 }
 
+/* Until the log has been written to; the bytes that it has then. */
+static long long wait_for_more_written(long long than)
+{
+    double until = seconds_now() + 60;
+    long long written;
+    while ((written = info_number(PORT, "aof_written_bytes")) <= than)
+        cr_assert_lt(seconds_now(), until);
+    return written;
+}
+
 /* Killed before that save: what was not logged before may contradict what was logged after, so the save before is what holds,
  * and nobody was told otherwise. */
 DAEMON_TEST(daemon_under_test, log_switch, on_without_its_save)
@@ -135,8 +145,10 @@ DAEMON_TEST(daemon_under_test, log_switch, on_without_its_save)
     expect(client, "+OK", "RENAME a b");
     daemon_block_saves(&daemon_under_test);
     expect(client, "+OK", "CONFIG SET appendonly yes");
+    long long written = wait_for_more_written(0);
     expect(client, ":1", "BF.ADD a y");
     expect(client, "[:0,:0]", "WAITAOF 1 0 1");
+    wait_for_more_written(written); /* nobody is told so, and it is in the log */
     redisFree(client);
     daemon_kill(&daemon_under_test);
     daemon_unblock_saves(&daemon_under_test);

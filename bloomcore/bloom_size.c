@@ -1,7 +1,10 @@
 /* Cassandra's sizing is a table of rates by buckets (bits per item) and k, computed by its authors from the usual
- * formula (1 - exp(-k/buckets))^k and rounded to three digits. Two things make the real rate exceed what it promises:
+ * formula (1 - exp(-k/buckets))^k and rounded to three digits. Three things make the real rate exceed what it promises:
  *
  * - Rounding: at p = 0.001 it chooses k = 7 and 15 bits per item, whose rate is 0.0010035.
+ * - Counting. A filter does not count an item that seems to be there already, so that more than n are offered to it until
+ *   it has counted n, and each that is counted sets a bit: with k = 1 the rate is n/C then, not 1 - exp(-n/C). At p = 0.3
+ *   Cassandra's 3 bits per item have a real rate of 1/3.
  * - Double hashing. The k bits of an item are a progression modulo the number of bits C, with breaks where it wraps at
  *   2^64. Two items have the same bits, or nearly, much more often than k independent choices would: when base and
  *   increment agree modulo C, about n/C^2; when the increment is 0 or a large divisor of C, about fill^2/C. In filters
@@ -9,12 +12,10 @@
  *   formula's.
  *
  * So the plan is this. For p that the table reaches, 6.71e-5 <= p < 0.393, it is Cassandra's (k, words) if the
- * formula gives at most p there and the excess is at most p/3: then a file is what Cassandra would have written.
- * Otherwise, and for smaller p, it is the least number of words with formula + excess <= p, with Cassandra's k in
- * the table's range and the best k in 1..21 below it. From p = 0.393 up, where Cassandra's own answer has a real
- * rate of 0.75, it is k = 1 and n/p bits. That is more than the formula asks for, because it counts differently: of
- * the items offered to such a filter up to half seem to be present and are not counted, and each one that is counted
- * sets a bit. After n of those the rate is exactly n/bits. (For smaller p the two ways to count hardly differ.)
+ * rate after n counted items is at most p there and the excess is at most p/3: then a file is what Cassandra would have
+ * written. Otherwise, and for smaller p, it is the least number of words with that rate + excess <= p, with Cassandra's k
+ * in the table's range and the best k in 1..21 below it. From p = 0.393 up, where Cassandra's own answer has a real
+ * rate of 0.75, it is k = 1 and n/p bits.
  *
  * bloom_size_excess() was fitted to a measurement of 907 filters (k 1..21, 1..10,000 items, fill 0.08..0.8, C a power
  * of two, a multiple of 105, or neither). tests/unit/bloomcore/bloom_excess.c measures it again. */
@@ -131,9 +132,34 @@ static double expected_fill(double n, unsigned k, uint64_t bits)
     return -expm1(-(double)k * n / (double)bits);
 }
 
+/* The fill F when n items have been counted. Of the offered ones 1 - F^k are, and each offered one sets k(1-F) bits in the
+ * mean; so n = bits/k * integral of (1-f^k)/(1-f) = bits/k * (F + F^2/2 + ... + F^k/k), which for large k is the usual
+ * -ln(1-F). Solved by Newton's method from there, below the solution: the sum is convex, so that one step passes it and the
+ * others come back to it. */
+static double counted_fill(double n, unsigned k, uint64_t bits)
+{
+    double wanted = (double)k * n / (double)bits;
+    double fill = expected_fill(n, k, bits);
+
+    for (int step = 0; step < 50; step++) {
+        double sum = 0, slope = 0, power = 1;
+
+        for (unsigned j = 1; j <= k; j++) {
+            slope += power;
+            power *= fill;
+            sum += power / j;
+        }
+        double next = fmin(fill - (sum - wanted) / slope, 1);
+        if (fabs(next - fill) <= 1e-15 * fill)
+            break;
+        fill = next;
+    }
+    return fill;
+}
+
 static double formula(double n, unsigned k, uint64_t bits)
 {
-    return pow(expected_fill(n, k, bits), k);
+    return pow(counted_fill(n, k, bits), k);
 }
 
 static double excess_of(double n, unsigned k, uint64_t bits, bool power_of_two)
@@ -144,8 +170,8 @@ static double excess_of(double n, unsigned k, uint64_t bits, bool power_of_two)
     double fill2 = fill * fill;
     double k2 = (double)k * k;
 
-    if (k == 1) /* nothing can coincide; what is left is that exp(-n/C) is a little more than (1 - 1/C)^n */
-        return items_per_bit / size;
+    if (k == 1) /* nothing can coincide: each counted item has set one bit, neither more nor less */
+        return 0;
     if (fill >= 1)
         return 0; /* the formula is 1 already */
 
@@ -194,8 +220,13 @@ static bool reaches(uint64_t n, double p, unsigned k, uint64_t nwords)
 /* The least number of words, from `at_least` up, for n items at rate p with hash count k; 0 if that is over `limit`. */
 static uint64_t words_for(uint64_t n, double p, unsigned k, uint64_t at_least, uint64_t limit)
 {
-    /* Solved for the formula alone; the excess makes it a little more. */
-    double bits = -(double)k * (double)n / log1p(-pow(p, 1.0 / k));
+    /* Solved for the rate without the excess, which makes it a little more. */
+    double fill = pow(p, 1.0 / k), power = 1, sum = 0;
+    for (unsigned j = 1; j <= k; j++) {
+        power *= fill;
+        sum += power / j;
+    }
+    double bits = (double)k * (double)n / sum;
     uint64_t low = at_least;
     uint64_t step = 1;
     uint64_t high;

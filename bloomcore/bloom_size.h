@@ -42,8 +42,9 @@ enum bloom_size_status bloom_size_plan(uint64_t n, double p, struct bloom_size *
 /* The largest n that bloom_size_plan() accepts for this p; 0 if there is none or p is out of range. */
 uint64_t bloom_size_max_items(double p);
 
-/* The false-positive rate to expect of a filter of `bits` bits and hash count `k` after `n` distinct items: the usual
- * (1 - exp(-kn/bits))^k plus bloom_size_excess(). In 0..1; 1 for no bits at all. */
+/* The false-positive rate to expect of a filter of `bits` bits and hash count `k` that has counted `n` items: those that did
+ * not seem to be there before. With small rates that is the usual (1 - exp(-kn/bits))^k, with large ones more; plus
+ * bloom_size_excess(). In 0..1; 1 for no bits at all. */
 double bloom_size_rate(uint64_t n, unsigned k, uint64_t bits);
 
 /* An upper bound of what double hashing adds to the usual formula in small filters, because the k bits of an item are

@@ -113,6 +113,11 @@ Test(bloom_rate, high_rates)
 {
     cr_assert_eq(bloom_pool_create(&pool), 0);
     for (uint64_t capacity = 1; capacity <= 10000; capacity *= 10) {
+        /* The least rates for which Cassandra takes its 3, 4, 5, 6 and 7 bits per item with this k. */
+        static const double least[] = {0.283, 0.237, 0.221, 0.155, 0.147, 0.109, 0.092, 0.0804, 0.0609, 0.0423};
+        for (size_t i = 0; i < sizeof(least) / sizeof(least[0]); i++)
+            expect_rate(capacity, least[i], 0, 1, 1e5);
+        expect_rate(capacity, 0.3, 2, 3, 1e5);
         expect_rate(capacity, 0.393, 0, 1, 1e5);
         expect_rate(capacity, 0.5, 2, 3, 1e5);
         expect_rate(capacity, 0.9, 0, 1, 1e5);

@@ -134,7 +134,7 @@ enum bloom_add {
 enum bloom_add bloom_filter_add(struct bloom_filter *filter, struct bloom_hash hash, struct errbuf *err);
 
 /* Who is told of adds before anybody can see their effect, so that it can be made durable: a log. The two are called in the
- * adding thread, with a lock held that adds of some other items wait for: they must be quick and must not call bloomcore.
+ * adding thread, with a lock held that other adds to the filter wait for: they must be quick and must not call bloomcore.
  *
  * add(): an item gets its place in the layer. `ordinal` is the value that the layer's item count thereby has taken, from 1
  * to the layer's capacity: no two adds to a layer have the same. 0: the bits are set without being counted. Nobody can

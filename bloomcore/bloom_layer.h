@@ -98,14 +98,18 @@ static inline void bloom_layer_bits(const struct bloom_layer *layer, struct bloo
 
 /* Whether the n bits are set. All are tested, with one AND: which of them is the first to be missing is random, and a
  * branch on it would be mispredicted at a higher price than that of a few more loads. */
-static inline bool bloom_layer_test_bits(const struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS], unsigned n)
+static inline bool bloom_test_bits(const _Atomic uint64_t *words, const uint64_t *bit, unsigned n)
 {
-    const _Atomic uint64_t *words = bloom_layer_words(layer);
     uint64_t all = 1;
 
     for (unsigned i = 0; i < n; i++)
         all &= atomic_load_explicit(&words[bit[i] >> 6], memory_order_relaxed) >> (bit[i] & 63);
     return all;
+}
+
+static inline bool bloom_layer_test_bits(const struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS])
+{
+    return bloom_test_bits(bloom_layer_words(layer), bit, layer->geometry->k);
 }
 
 static inline bool bloom_layer_test(const struct bloom_layer *layer, struct bloom_hash hash)
@@ -122,19 +126,43 @@ static inline bool bloom_layer_test(const struct bloom_layer *layer, struct bloo
     return all;
 }
 
-/* Sequentially consistent, so that a flag which the caller reads afterwards (has a snapshot passed here?) is read after
- * the bits are there for everybody: these, and those that the caller has found set before, as a bit that one
- * processor has seen is there for all. That takes at least one bit. */
-static inline void bloom_layer_set_bits(struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS], unsigned n)
+/* ---- adds, under the filter's lock ------------------------------------------------------------------------------- */
+
+/* Sets bits of a layer that nobody else writes to: whoever reads a word meanwhile finds it as it was or as it will be. What
+ * was written before is there for whoever sees the bits. */
+static inline void bloom_set_bits(_Atomic uint64_t *words, const uint64_t *bit, unsigned n)
+{
+    atomic_thread_fence(memory_order_release);
+    for (unsigned i = 0; i < n; i++) {
+        _Atomic uint64_t *word = &words[bit[i] >> 6];
+        uint64_t set = atomic_load_explicit(word, memory_order_relaxed) | UINT64_C(1) << (bit[i] & 63);
+        atomic_store_explicit(word, set, memory_order_relaxed);
+    }
+}
+
+/* The same where others write to the layer without its lock: a filter that is being merged into. Sequentially consistent,
+ * as bloom_lock_give(). */
+static inline void bloom_layer_or_bits(struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS])
 {
     _Atomic uint64_t *words = bloom_layer_words(layer);
 
-    for (unsigned i = 0; i < n; i++)
+    for (unsigned i = 0, k = layer->geometry->k; i < k; i++)
         atomic_fetch_or_explicit(&words[bit[i] >> 6], UINT64_C(1) << (bit[i] & 63), memory_order_seq_cst);
 }
 
 /* A place for one more item: its number, from 1. 0 when the layer has taken its capacity. */
 static inline uint64_t bloom_layer_reserve(struct bloom_layer *layer)
+{
+    uint64_t items = atomic_load_explicit(&layer->items, memory_order_relaxed);
+
+    if (items >= layer->geometry->capacity)
+        return 0;
+    atomic_store_explicit(&layer->items, items + 1, memory_order_relaxed);
+    return items + 1;
+}
+
+/* The same where others change the count without the lock. */
+static inline uint64_t bloom_layer_reserve_shared(struct bloom_layer *layer)
 {
     uint64_t items = atomic_load_explicit(&layer->items, memory_order_relaxed);
 
@@ -156,22 +184,21 @@ static inline bool bloom_layer_test_below(const struct bloom_layer *layer, struc
     return false;
 }
 
-/* Adds an item to the newest layer, under the item's stripe. Its n bits there: all k, or those that were missing at some
- * time before, as bits stay set; at least one. BLOOM_FULL: there is no place. */
+/* Adds an item to the newest layer, under the filter's lock. BLOOM_FULL: there is no place. */
 static inline enum bloom_add bloom_layer_add(struct bloom_layer *newest, struct bloom_hash hash,
-                                             const uint64_t bit[BLOOM_PROBE_BITS], unsigned n,
+                                             const uint64_t bit[BLOOM_PROBE_BITS],
                                              const struct bloom_journal *journal)
 {
     uint64_t ordinal;
 
-    if (bloom_layer_test_bits(newest, bit, n) || bloom_layer_test_below(newest, hash))
+    if (bloom_layer_test_bits(newest, bit) || bloom_layer_test_below(newest, hash))
         return BLOOM_PRESENT;
     ordinal = bloom_layer_reserve(newest);
     if (ordinal == 0)
         return BLOOM_FULL;
     if (journal)
         journal->ops->add(journal->ctx, journal->id, hash, newest->geometry->index, ordinal);
-    bloom_layer_set_bits(newest, bit, n);
+    bloom_set_bits(bloom_layer_words(newest), bit, newest->geometry->k);
     return BLOOM_ADDED;
 }
 
@@ -197,31 +224,30 @@ int bloom_filter_append_at(struct bloom_filter *filter, unsigned index, const st
 
 /* ---- bloom_twins.c ---------------------------------------------------------------------------------------------- */
 
-/* The stripe, or the two, that adds of the item to the filter take. */
+/* The lock, or the two, that adds to the filter take. */
 struct bloom_locks {
-    struct bloom_stripe *first, *second; /* second: NULL, or above first */
+    struct bloom_lock *first, *second; /* second: NULL, or above first */
 };
 
 void bloom_twins_lock(struct bloom_locks *locks, struct bloom_pool *pool, const struct bloom_filter *filter,
-                      const struct bloom_twin_slot *twin, struct bloom_hash hash);
+                      const struct bloom_twin_slot *twin);
 
 static inline void bloom_locks_take(struct bloom_locks *locks, struct bloom_pool *pool,
-                                    const struct bloom_filter *filter, const struct bloom_twin_slot *twin,
-                                    struct bloom_hash hash)
+                                    const struct bloom_filter *filter, const struct bloom_twin_slot *twin)
 {
     if (__builtin_expect(twin != NULL, 0)) {
-        bloom_twins_lock(locks, pool, filter, twin, hash);
+        bloom_twins_lock(locks, pool, filter, twin);
         return;
     }
-    *locks = (struct bloom_locks){.first = bloom_pool_stripe(pool, filter, hash)};
-    bloom_stripe_lock(locks->first);
+    *locks = (struct bloom_locks){.first = bloom_pool_lock_of(pool, filter)};
+    bloom_lock_take(locks->first);
 }
 
 static inline void bloom_locks_give(const struct bloom_locks *locks)
 {
     if (locks->second)
-        bloom_stripe_unlock(locks->second);
-    bloom_stripe_unlock(locks->first);
+        bloom_lock_give(locks->second);
+    bloom_lock_give(locks->first);
 }
 
 /* Takes to the other filter of the pair an item that has just been added to this one. Under the locks of the add, whose

@@ -23,8 +23,8 @@ int bloom_pool_create(struct bloom_pool **pool_out)
         free(buckets);
         return -ENOMEM;
     }
-    for (unsigned i = 0; i < BLOOM_STRIPES; i++)
-        atomic_init(&pool->stripes[i].taken, false);
+    for (unsigned i = 0; i < BLOOM_LOCKS; i++)
+        atomic_init(&pool->locks[i].taken, false);
     atomic_init(&pool->bytes, 0);
     atomic_init(&pool->grown, 0);
     atomic_init(&pool->max_filter_bytes, 0);
@@ -112,14 +112,13 @@ void bloom_pool_discharge(struct bloom_pool *pool, uint64_t bytes)
     CHECK(held >= bytes);
 }
 
-/* ---- stripes ---------------------------------------------------------------------------------------------------- */
+/* ---- locks ------------------------------------------------------------------------------------------------------ */
 
-struct bloom_stripe *bloom_pool_stripe(struct bloom_pool *pool, const struct bloom_filter *filter,
-                                       struct bloom_hash hash)
+struct bloom_lock *bloom_pool_lock_of(struct bloom_pool *pool, const struct bloom_filter *filter)
 {
-    uint64_t mixed = (hash.h1 ^ (uintptr_t)filter) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t mixed = (uintptr_t)filter * UINT64_C(0x9e3779b97f4a7c15);
 
-    return &pool->stripes[mixed >> (64 - BLOOM_STRIPES_LOG2)];
+    return &pool->locks[mixed >> (64 - BLOOM_LOCKS_LOG2)];
 }
 
 static inline void pause_cpu(void)
@@ -131,18 +130,18 @@ static inline void pause_cpu(void)
 #endif
 }
 
-void bloom_stripe_lock(struct bloom_stripe *stripe)
+void bloom_lock_take(struct bloom_lock *lock)
 {
     unsigned spins = 0;
 
-    while (atomic_exchange_explicit(&stripe->taken, true, memory_order_acquire)) {
+    while (atomic_exchange_explicit(&lock->taken, true, memory_order_acquire)) {
         do {
-            /* The holder needs some hundred cycles; if it takes longer, it is not running, and may need this core. */
+            /* The holder needs some thousand cycles; if it takes longer, it is not running, and may need this core. */
             if (++spins < 256)
                 pause_cpu();
             else
                 sched_yield();
-        } while (atomic_load_explicit(&stripe->taken, memory_order_relaxed));
+        } while (atomic_load_explicit(&lock->taken, memory_order_relaxed));
     }
 }
 

@@ -14,17 +14,17 @@
 
 #define BLOOM_CACHE_LINE 64
 
-/* With 64 threads that do nothing but add, a stripe taken at random is free in more than 9 cases of 10. */
-#define BLOOM_STRIPES_LOG2 10
-#define BLOOM_STRIPES      (1u << BLOOM_STRIPES_LOG2)
+#define BLOOM_LOCKS_LOG2 10
+#define BLOOM_LOCKS      (1u << BLOOM_LOCKS_LOG2)
 
-struct bloom_stripe {
+/* Whoever adds to a filter holds its lock, for one item or for a batch: some ten nanoseconds for each. It may be another
+ * filter's as well: there are fewer locks than filters. */
+struct bloom_lock {
     alignas(BLOOM_CACHE_LINE) atomic_bool taken;
 };
 
 struct bloom_pool {
-    /* Locks of adds: which one is decided by filter and item, so that adds of one item meet and others rarely do. */
-    struct bloom_stripe stripes[BLOOM_STRIPES];
+    struct bloom_lock locks[BLOOM_LOCKS];
 
     alignas(BLOOM_CACHE_LINE) _Atomic uint64_t bytes; /* words of all filters */
     _Atomic uint64_t grown;                           /* layers added by growth */
@@ -71,9 +71,8 @@ int bloom_pool_charge(struct bloom_pool *pool, uint64_t filter_bytes, uint64_t b
 void bloom_pool_charge_anyway(struct bloom_pool *pool, uint64_t bytes); /* whatever the limits */
 void bloom_pool_discharge(struct bloom_pool *pool, uint64_t bytes);
 
-struct bloom_stripe *bloom_pool_stripe(struct bloom_pool *pool, const struct bloom_filter *filter,
-                                       struct bloom_hash hash);
-void bloom_stripe_lock(struct bloom_stripe *stripe);
+struct bloom_lock *bloom_pool_lock_of(struct bloom_pool *pool, const struct bloom_filter *filter);
+void bloom_lock_take(struct bloom_lock *lock);
 
 /* The pair that the filter is one of; NULL, the usual answer, if it is in none. */
 const struct bloom_twin_slot *bloom_pool_find_twin(const struct bloom_pool *pool, const struct bloom_filter *filter);
@@ -86,9 +85,12 @@ static inline const struct bloom_twin_slot *bloom_pool_twin(const struct bloom_p
     return bloom_pool_find_twin(pool, filter);
 }
 
-static inline void bloom_stripe_unlock(struct bloom_stripe *stripe)
+/* A flag that the caller reads afterwards (has a snapshot passed here?) is read after what was done under the lock is there
+ * for everybody; and after what others did before, of which it has seen a part. */
+static inline void bloom_lock_give(struct bloom_lock *lock)
 {
-    atomic_store_explicit(&stripe->taken, false, memory_order_release);
+    atomic_thread_fence(memory_order_seq_cst);
+    atomic_store_explicit(&lock->taken, false, memory_order_release);
 }
 
 #endif

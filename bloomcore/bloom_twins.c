@@ -1,9 +1,13 @@
 /* Twins: a younger filter that is to take the place of an older one, and adds that do not stop meanwhile.
  *
- * Whoever adds an item to the older one holds the item's stripe of the older one (against adders who do not know of the
- * twins yet) and that of the younger one; whoever adds it to the younger one holds the latter only, as always. Under it
- * the first has set the bits in both, and so has the second. Hence of two adders of one item, one on either side, the
- * later one finds the bits in the filter it was sent to, and answers PRESENT.
+ * Whoever adds to the older one holds its lock (against adders who do not know of the twins yet) and that of the younger
+ * one; whoever adds to the younger one holds the latter only, as always. Under it the first has set the bits in both, and
+ * so has the second. Hence of two adders of one item, one on either side, the later one finds the bits in the filter it was
+ * sent to, and answers PRESENT.
+ *
+ * What goes to the other filter is written by atomic operations: until the younger one is published, bits are ORed into it,
+ * and its counts are raised, by whoever merges, without its lock. Afterwards all writers to either hold the younger one's
+ * lock; those who do not know of the twins are long gone from the older one.
  *
  * An item that the younger one has from elsewhere (another source of the union) and the older one does not have is new
  * to an adder on the older side: this add came before the merge. */
@@ -61,21 +65,21 @@ void bloom_twins_end(struct bloom_pool *pool, struct bloom_filter *older)
 }
 
 void bloom_twins_lock(struct bloom_locks *locks, struct bloom_pool *pool, const struct bloom_filter *filter,
-                      const struct bloom_twin_slot *twin, struct bloom_hash hash)
+                      const struct bloom_twin_slot *twin)
 {
     const struct bloom_filter *younger = atomic_load_explicit(&twin->younger, memory_order_acquire);
-    struct bloom_stripe *own = bloom_pool_stripe(pool, filter, hash);
-    struct bloom_stripe *other = younger && younger != filter ? bloom_pool_stripe(pool, younger, hash) : own;
+    struct bloom_lock *own = bloom_pool_lock_of(pool, filter);
+    struct bloom_lock *other = younger && younger != filter ? bloom_pool_lock_of(pool, younger) : own;
 
     /* In the order of their addresses: so nobody waits for somebody who waits for him. */
     locks->first = own < other ? own : other;
     locks->second = own == other ? NULL : own < other ? other : own;
-    bloom_stripe_lock(locks->first);
+    bloom_lock_take(locks->first);
     if (locks->second)
-        bloom_stripe_lock(locks->second);
+        bloom_lock_take(locks->second);
 }
 
-/* Adds to the younger one, under its stripe. */
+/* Adds to the younger one, under its lock. */
 static void add_to_younger(struct bloom_filter *younger, struct bloom_hash hash, const struct bloom_journal *journal)
 {
     struct bloom_layer *newest;
@@ -86,7 +90,7 @@ static void add_to_younger(struct bloom_filter *younger, struct bloom_hash hash,
         return;
     for (;;) {
         newest = bloom_filter_newest(younger);
-        ordinal = bloom_layer_reserve(newest);
+        ordinal = bloom_layer_reserve_shared(newest);
         if (ordinal)
             break;
         /* It cannot take another one by count; but the item has been counted and acknowledged where it came from. */
@@ -96,7 +100,7 @@ static void add_to_younger(struct bloom_filter *younger, struct bloom_hash hash,
     if (journal)
         journal->ops->add(journal->ctx, journal->id, hash, newest->geometry->index, ordinal);
     bloom_layer_bits(newest, hash, bit);
-    bloom_layer_set_bits(newest, bit, newest->geometry->k);
+    bloom_layer_or_bits(newest, bit);
 }
 
 void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_filter *filter, struct bloom_hash hash,
@@ -127,6 +131,6 @@ void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_
         uint64_t bit[BLOOM_PROBE_BITS];
 
         bloom_layer_bits(newest, hash, bit);
-        bloom_layer_set_bits(newest, bit, newest->geometry->k); /* a note, not an add: the older one is on its way out */
+        bloom_layer_or_bits(newest, bit); /* a note, not an add: the older one is on its way out */
     }
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bloom_batch.h"
 #include "bloom_merge.h"
 #include "rng.h"
 #include "stress.h"
@@ -17,6 +18,7 @@
 #define ITEMS        40000
 #define SOURCE_ITEMS 50
 #define LEAST_MERGES 20
+#define TOGETHER     8 /* items between two moments without a filter: a batch, in every second thread */
 
 struct worker {
     pthread_t thread;
@@ -26,6 +28,7 @@ struct worker {
 
 static struct bloom_pool *pool;
 static struct bloom_filter *_Atomic current;
+static uint64_t keys[ITEMS];
 static struct bloom_hash items[ITEMS], source_items[LEAST_MERGES * 4][SOURCE_ITEMS];
 static atomic_uint winners[ITEMS];
 static atomic_uint acknowledged[ITEMS];
@@ -73,9 +76,41 @@ static void wait_for_workers(void)
     }
 }
 
+static void take_answer(size_t i, enum bloom_add answer)
+{
+    switch (answer) {
+    case BLOOM_ADDED:
+        EXPECT(atomic_fetch_add(&winners[i], 1) == 0, "two winners of item %zu", i);
+        break;
+    case BLOOM_PRESENT:
+        break;
+    default:
+        EXPECT(false, "item %zu was refused", i);
+    }
+    atomic_store(&acknowledged[i], 1);
+}
+
+static void add_batch(struct bloom_filter *filter, size_t first)
+{
+    struct bloom_item batch_items[TOGETHER];
+    struct bloom_batch batch;
+    enum bloom_add refused;
+    uint32_t added;
+
+    for (size_t i = 0; i < TOGETHER; i++)
+        batch_items[i] = (struct bloom_item){(const char *)&keys[first + i], sizeof(keys[0])};
+    bloom_batch_start(&batch, filter, batch_items, TOGETHER);
+    EXPECT(bloom_batch_add_all(&batch, 0, filter, NULL, NULL, &added, &refused) == TOGETHER, "an item was refused");
+    for (size_t i = 0; i < TOGETHER; i++)
+        take_answer(first + i, (enum bloom_add)(added >> i & 1));
+}
+
+_Static_assert(ITEMS % TOGETHER == 0, "whole batches");
+
 static void *add_all(void *arg)
 {
     struct worker *worker = arg;
+    bool batches = (worker - workers) % 2;
 
     for (size_t i = 0; i < ITEMS; i++) {
         struct bloom_filter *filter = atomic_load(&current);
@@ -84,17 +119,11 @@ static void *add_all(void *arg)
         size_t earlier = i / 2;
         if (atomic_load(&acknowledged[earlier]))
             EXPECT(bloom_filter_query(atomic_load(&current), items[earlier]), "item %zu is absent", earlier);
-        switch (bloom_filter_add(filter, items[i], NULL)) {
-        case BLOOM_ADDED:
-            EXPECT(atomic_fetch_add(&winners[i], 1) == 0, "two winners of item %zu", i);
-            break;
-        case BLOOM_PRESENT:
-            break;
-        default:
-            EXPECT(false, "item %zu was refused", i);
-        }
-        atomic_store(&acknowledged[i], 1);
-        if (i % 8 == 7)
+        if (!batches)
+            take_answer(i, bloom_filter_add(filter, items[i], NULL));
+        else if (i % TOGETHER == 0)
+            add_batch(filter, i);
+        if (i % TOGETHER == TOGETHER - 1)
             quiesce(worker);
     }
     atomic_store(&worker->ended, true);
@@ -148,7 +177,10 @@ static void run(struct rng *rng, uint64_t capacity, uint32_t expansion)
 {
     unsigned merges = 0, given_up = 0;
 
-    fill(items, ITEMS, rng);
+    for (size_t i = 0; i < ITEMS; i++) {
+        keys[i] = rng_next(rng);
+        items[i] = murmur3_hash(&keys[i], sizeof(keys[i]));
+    }
     for (size_t i = 0; i < ITEMS; i++)
         winners[i] = acknowledged[i] = 0;
     atomic_store(&current, filter_new(capacity, expansion));

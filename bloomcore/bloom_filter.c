@@ -20,7 +20,7 @@
 
 /* The caller's memory behind `layer` has bloom_layer_tail_bytes(geometry) bytes. */
 static int layer_init(struct bloom_pool *pool, struct bloom_layer *layer, const struct bloom_geometry *geometry,
-                      struct errbuf *err)
+                      bool ahead, struct errbuf *err)
 {
     uint64_t nwords = bloom_geometry_nwords(geometry);
 
@@ -31,7 +31,7 @@ static int layer_init(struct bloom_pool *pool, struct bloom_layer *layer, const 
         return 0;
     }
 
-    _Atomic uint64_t *words = bloom_words_alloc(&pool->maps, nwords);
+    _Atomic uint64_t *words = bloom_words_alloc(&pool->maps, nwords, ahead);
     if (!words) {
         errbuf_set(err, "cannot allocate %llu bytes", (unsigned long long)(nwords * 8));
         return -ENOMEM;
@@ -64,7 +64,7 @@ size_t bloom_filter_bytes(const struct bloom_class *class)
 
 static int init_charged(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err)
 {
-    int rc = layer_init(class->pool, &filter->first, &class->geometry, err);
+    int rc = layer_init(class->pool, &filter->first, &class->geometry, true, err);
 
     if (rc != 0) {
         bloom_pool_discharge(class->pool, bloom_geometry_nwords(&class->geometry) * 8);
@@ -241,7 +241,7 @@ static int push_layer(struct bloom_filter *filter, const struct bloom_shape *sha
     }
     grown->older = newest;
     grown->geometry = geometry;
-    rc = layer_init(pool, &grown->layer, &grown->geometry, err);
+    rc = layer_init(pool, &grown->layer, &grown->geometry, false, err);
     if (rc != 0)
         goto err_charged;
     atomic_store_explicit(&filter->newest, &grown->layer, memory_order_release);

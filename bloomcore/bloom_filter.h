@@ -78,8 +78,15 @@ enum bloom_settled {
     BLOOM_SETTLED_NOTHING = 0, /* there is nothing to do for now */
     BLOOM_SETTLED_POPULATED = 1,
     BLOOM_SETTLED_HUGE = 2,
+    BLOOM_SETTLED_AHEAD = 3, /* a part of a filter that hardly anybody uses yet: the sooner it is done the better */
 };
 enum bloom_settled bloom_pool_settle(struct bloom_pool *pool);
+
+/* New filters are moved to huge pages before they are used, which costs a fifth of what it costs afterwards: as long as those
+ * that have been, and have not been used, are no more than `bytes`, and none is more than half of that. bloom_pool_settle()
+ * does it; `wake` (may be NULL), which must be quick and must not call bloomcore, is called when there is such a filter. At the
+ * start `bytes` is 0. Layers that are added by growth are in use at once, and not among these. */
+void bloom_pool_set_ahead(struct bloom_pool *pool, uint64_t bytes, void (*wake)(void *ctx), void *ctx);
 
 /* A class is what all filters of equal parameters and equal first layer share, so that a small filter costs little more
  * than its bits. Counted references. Thread: any. */

@@ -71,6 +71,11 @@ enum bloom_settled bloom_pool_settle(struct bloom_pool *pool)
     return bloom_maps_settle(&pool->maps);
 }
 
+void bloom_pool_set_ahead(struct bloom_pool *pool, uint64_t bytes, void (*wake)(void *ctx), void *ctx)
+{
+    bloom_maps_set_ahead(&pool->maps, bytes, wake, ctx);
+}
+
 void bloom_pool_set_limits(struct bloom_pool *pool, uint64_t max_filter_bytes, uint64_t max_total_bytes)
 {
     atomic_store_explicit(&pool->max_filter_bytes, max_filter_bytes, memory_order_relaxed);

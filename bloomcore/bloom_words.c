@@ -5,7 +5,9 @@
  * A page is made huge by MADV_COLLAPSE (Linux 6.1), which copies its small pages in the calling thread. Measured with
  * random touches meanwhile: of those during populating none waits longer than 0.2 ms; collapsing at a tenth of the
  * time, one of 7000 does; collapsing at once, what has not been populated, one of 300, up to 5 ms. Where the calls do
- * not exist nothing is lost but speed. */
+ * not exist nothing is lost but speed.
+ *
+ * For 2 MiB, in CPU time: touching small pages takes 0.85 ms, collapsing them 0.6 ms more, populating a huge page 0.18 ms. */
 #include "bloom_words.h"
 
 #include <errno.h>
@@ -19,6 +21,7 @@
 #define UNMAP     HUGE_PAGE          /* bytes at once: 0.2 ms */
 #define LOOKS     32                 /* unused mappings that one call looks at */
 #define SAMPLE    (4 * HUGE_PAGE)    /* what is looked at to see whether a mapping is in use */
+#define WRITTEN   8192               /* words: likewise, if all of it is populated */
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -35,6 +38,7 @@ struct bloom_map {
     unsigned passes;
     bool again;  /* another pass is needed */
     bool in_use; /* some of it has been touched */
+    bool ahead;  /* it is populated ahead of its use, and counted in `ahead` of all; under the lock */
     bool busy;   /* settle() works on it, without the lock */
 };
 
@@ -53,6 +57,17 @@ void bloom_maps_init(struct bloom_maps *maps)
     pthread_mutex_init(&maps->lock, NULL);
     pthread_cond_init(&maps->settled, NULL);
     maps->first = NULL;
+    maps->ahead = maps->ahead_limit = 0;
+    maps->wake = NULL;
+}
+
+void bloom_maps_set_ahead(struct bloom_maps *maps, uint64_t bytes, void (*wake)(void *ctx), void *ctx)
+{
+    pthread_mutex_lock(&maps->lock);
+    maps->ahead_limit = bytes;
+    maps->wake = wake;
+    maps->wake_ctx = ctx;
+    pthread_mutex_unlock(&maps->lock);
 }
 
 void bloom_maps_deinit(struct bloom_maps *maps)
@@ -82,6 +97,9 @@ static void ring_remove(struct bloom_maps *maps, struct bloom_map *map)
 {
     if (!map->next)
         return;
+    if (map->ahead)
+        maps->ahead -= map->len;
+    map->ahead = false;
     if (maps->first == map)
         maps->first = map->next == map ? NULL : map->next;
     map->prev->next = map->next;
@@ -107,7 +125,24 @@ static size_t mapped_length(uint64_t nwords)
     return (size_t)((nwords * 8 + LEAD - 1) / LEAD * LEAD);
 }
 
-static _Atomic uint64_t *map_aligned(struct bloom_maps *maps, size_t len)
+/* Half of what may be populated ahead is the most for one: whoever uses it at once touches all of its huge pages. */
+static void enter_ring(struct bloom_maps *maps, struct bloom_map *map, bool ahead)
+{
+    pthread_mutex_lock(&maps->lock);
+    map->ahead = ahead && map->len <= maps->ahead_limit / 2 && map->len <= maps->ahead_limit - maps->ahead;
+    if (map->ahead)
+        maps->ahead += map->len;
+    /* Fails where there are no huge pages: nothing is to be done then. */
+    madvise(map_start(map), map->len, map->ahead ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    ring_add(maps, map);
+    if (map->ahead)
+        maps->first = map;
+    if (map->ahead && maps->wake)
+        maps->wake(maps->wake_ctx);
+    pthread_mutex_unlock(&maps->lock);
+}
+
+static _Atomic uint64_t *map_aligned(struct bloom_maps *maps, size_t len, bool ahead)
 {
     size_t total = LEAD + len + HUGE_PAGE;
     char *raw = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -120,21 +155,18 @@ static _Atomic uint64_t *map_aligned(struct bloom_maps *maps, size_t len)
         munmap(raw, lead);
     if (lead < HUGE_PAGE)
         munmap(start + len, HUGE_PAGE - lead);
-    madvise(start, len, MADV_NOHUGEPAGE); /* fails where there are no huge pages: nothing is to be done then */
 
     _Atomic uint64_t *words = (_Atomic uint64_t *)(void *)start;
     struct bloom_map *map = map_of(words);
     map->len = len;
-    pthread_mutex_lock(&maps->lock);
-    ring_add(maps, map);
-    pthread_mutex_unlock(&maps->lock);
+    enter_ring(maps, map, ahead);
     return words;
 }
 
-_Atomic uint64_t *bloom_words_alloc(struct bloom_maps *maps, uint64_t nwords)
+_Atomic uint64_t *bloom_words_alloc(struct bloom_maps *maps, uint64_t nwords, bool ahead)
 {
     if (nwords * 8 >= BLOOM_MAPPED_BYTES)
-        return map_aligned(maps, mapped_length(nwords));
+        return map_aligned(maps, mapped_length(nwords), ahead);
     return calloc((size_t)nwords, sizeof(_Atomic uint64_t));
 }
 
@@ -205,6 +237,28 @@ static enum bloom_settled collapse(struct bloom_map *map, char *page)
     return BLOOM_SETTLED_HUGE;
 }
 
+/* Random items leave something anywhere. */
+static bool is_written(struct bloom_map *map)
+{
+    const _Atomic uint64_t *words = (const _Atomic uint64_t *)(void *)map_start(map);
+    uint64_t any = 0;
+
+    for (size_t i = 0; i < WRITTEN; i++)
+        any |= atomic_load_explicit(&words[i], memory_order_relaxed);
+    return any != 0;
+}
+
+static enum bloom_settled populate_ahead(struct bloom_map *map)
+{
+    size_t left = map->len - map->done, piece = left < HUGE_PAGE ? left : HUGE_PAGE;
+
+    if (left == 0)
+        return BLOOM_SETTLED_NOTHING;
+    (void)madvise(map_start(map) + map->done, piece, MADV_POPULATE_WRITE);
+    map->done += piece;
+    return BLOOM_SETTLED_AHEAD;
+}
+
 /* The next page of the mapping; NOTHING when it was the last one of the last pass. */
 static enum bloom_settled settle_page(struct bloom_map *map)
 {
@@ -252,9 +306,13 @@ enum bloom_settled bloom_maps_settle(struct bloom_maps *maps)
         struct bloom_map *map = take_next(maps);
         if (!map)
             return BLOOM_SETTLED_NOTHING;
-        if (!map->in_use)
-            map->in_use = is_in_use(map);
-        enum bloom_settled settled = map->in_use ? settle_page(map) : BLOOM_SETTLED_NOTHING;
+        enum bloom_settled settled = BLOOM_SETTLED_NOTHING;
+        if (map->ahead)
+            settled = populate_ahead(map);
+        if (settled == BLOOM_SETTLED_NOTHING && !map->in_use)
+            map->in_use = map->ahead ? is_written(map) : is_in_use(map);
+        if (map->in_use && !map->ahead)
+            settled = settle_page(map);
         give_back(maps, map, settled != BLOOM_SETTLED_NOTHING, map->in_use && settled == BLOOM_SETTLED_NOTHING);
         if (settled != BLOOM_SETTLED_NOTHING)
             return settled;

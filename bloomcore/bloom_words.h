@@ -7,6 +7,9 @@
  * the background first populates the small pages, which holds up nobody, and then makes them huge one by one, slowly,
  * because a page that is being copied is one that others wait for (bloom_maps_settle()).
  *
+ * All that is five times the work of huge pages from the start. A new filter of moderate size is therefore given these ahead
+ * of its use: the thread populates it at once. What has been populated and not been used is bounded, in total.
+ *
  * Thread: any. */
 #ifndef BLOOMERY_BLOOM_WORDS_H
 #define BLOOMERY_BLOOM_WORDS_H
@@ -21,19 +24,27 @@
 /* From this size on, words are mapped on their own; below, they come from the heap. */
 #define BLOOM_MAPPED_BYTES (UINT64_C(2) << 20)
 
-/* The mappings that are still on small pages. */
+/* The mappings that are still on small pages, or that are populated ahead. */
 struct bloom_maps {
     pthread_mutex_t lock;
     pthread_cond_t settled;  /* a mapping is no longer worked on */
     struct bloom_map *first; /* ring; NULL: none */
+    uint64_t ahead;          /* bytes of those that are populated ahead, and have not been used */
+    uint64_t ahead_limit;
+    void (*wake)(void *ctx); /* NULL: nobody */
+    void *wake_ctx;
 };
 
 void bloom_maps_init(struct bloom_maps *maps);
 void bloom_maps_deinit(struct bloom_maps *maps);
 
+/* As bloom_pool_set_ahead(). */
+void bloom_maps_set_ahead(struct bloom_maps *maps, uint64_t bytes, void (*wake)(void *ctx), void *ctx);
+
 /* `nwords` zero words (1..BLOOM_MAX_WORDS), aligned to 8 bytes or better, or NULL when there is no memory. Costs next
- * to nothing but address space until the words are touched, when they are at least BLOOM_MAPPED_BYTES. */
-_Atomic uint64_t *bloom_words_alloc(struct bloom_maps *maps, uint64_t nwords);
+ * to nothing but address space until the words are touched, when they are at least BLOOM_MAPPED_BYTES. `ahead`: they are
+ * hardly used at once, and may be populated before they are. */
+_Atomic uint64_t *bloom_words_alloc(struct bloom_maps *maps, uint64_t nwords, bool ahead);
 
 /* `nwords` as given to bloom_words_alloc(). NULL is fine. Takes about 0.1 ms per megabyte in use. */
 void bloom_words_free(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords);
@@ -41,7 +52,7 @@ void bloom_words_free(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t
 /* All words will be written soon, by somebody who can afford to wait: huge pages from the start. */
 void bloom_words_fill(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords);
 
-/* Does 2 MiB of that, in a mapping that is in use, and says what it has done. Takes a millisecond or so;
+/* Does 2 MiB of that, in a mapping that is in use or populated ahead, and says what it has done. Takes a millisecond or so;
  * bloom_words_free() of the same words waits for it. */
 enum bloom_settled bloom_maps_settle(struct bloom_maps *maps);
 

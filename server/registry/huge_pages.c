@@ -4,10 +4,13 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "thread.h"
 
-#define IDLE_NS 100000000 /* between looks when there is nothing to do */
+#define IDLE_NS      100000000             /* between looks when there is nothing to do */
+#define AHEAD_MOST   (UINT64_C(256) << 20) /* bytes of filters that nobody has used; less on a small machine */
+#define AHEAD_OF_ALL 16                    /* of its memory, so much is its share */
 
 struct huge_pages {
     struct bloom_pool *pool;
@@ -15,6 +18,7 @@ struct huge_pages {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     bool stop;
+    bool woken;
 };
 
 static int64_t now_ns(void)
@@ -24,17 +28,50 @@ static int64_t now_ns(void)
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-/* Sleeps, or is woken to stop. Under the lock. */
+/* In the thread that has made a filter. */
+static void wake(void *arg)
+{
+    struct huge_pages *hp = arg;
+    pthread_mutex_lock(&hp->lock);
+    hp->woken = true;
+    pthread_cond_signal(&hp->wake);
+    pthread_mutex_unlock(&hp->lock);
+}
+
+static uint64_t bytes_ahead(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    uint64_t all = pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
+    return all / AHEAD_OF_ALL < AHEAD_MOST ? all / AHEAD_OF_ALL : AHEAD_MOST;
+}
+
+/* Sleeps, or is woken: to stop, or for a new filter. Under the lock. */
 static void pause_ns(struct huge_pages *hp, int64_t ns)
 {
     int64_t until = now_ns() + ns;
     struct timespec ts = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
-    while (!hp->stop && pthread_cond_timedwait(&hp->wake, &hp->lock, &ts) != ETIMEDOUT)
+    while (!hp->stop && !hp->woken && pthread_cond_timedwait(&hp->wake, &hp->lock, &ts) != ETIMEDOUT)
         ;
+    hp->woken = false;
 }
 
-/* Populates for half of the time at most, which leaves half of a processor to others, and collapses for a tenth of it.
- */
+static int64_t pause_after(enum bloom_settled settled, int64_t took)
+{
+    switch (settled) {
+    case BLOOM_SETTLED_AHEAD:
+        return 0;
+    case BLOOM_SETTLED_POPULATED:
+        return took;
+    case BLOOM_SETTLED_HUGE:
+        return 9 * took;
+    case BLOOM_SETTLED_NOTHING:
+        break;
+    }
+    return IDLE_NS;
+}
+
+/* Populates what is in use for half of the time at most, which leaves half of a processor to others, and collapses for a
+ * tenth of it. */
 static void *huge_pages_main(void *arg)
 {
     struct huge_pages *hp = arg;
@@ -46,7 +83,7 @@ static void *huge_pages_main(void *arg)
         enum bloom_settled settled = bloom_pool_settle(hp->pool);
         int64_t took = now_ns() - start;
         pthread_mutex_lock(&hp->lock);
-        pause_ns(hp, settled == BLOOM_SETTLED_HUGE ? 9 * took : settled == BLOOM_SETTLED_POPULATED ? took : IDLE_NS);
+        pause_ns(hp, pause_after(settled, took));
     }
     pthread_mutex_unlock(&hp->lock);
     return NULL;
@@ -71,6 +108,7 @@ int huge_pages_create(struct huge_pages **huge_pages_out, struct bloom_pool *poo
         free(hp);
         return -err;
     }
+    bloom_pool_set_ahead(pool, bytes_ahead(), wake, hp);
     *huge_pages_out = hp;
     return 0;
 }
@@ -79,6 +117,7 @@ void huge_pages_destroy(struct huge_pages *hp)
 {
     if (!hp)
         return;
+    bloom_pool_set_ahead(hp->pool, 0, NULL, NULL);
     pthread_mutex_lock(&hp->lock);
     hp->stop = true;
     pthread_cond_signal(&hp->wake);

@@ -1,5 +1,5 @@
-/* huge_pages: the thread that moves large filters in use from small to huge pages of memory, so that no worker waits
- * while one is zeroed (bloom_pool_settle()). Thread: any. */
+/* huge_pages: the thread that gives new filters of moderate size huge pages of memory before they are used, and moves large
+ * ones in use from small to huge pages, so that no worker waits while one is zeroed (bloom_pool_settle()). Thread: any. */
 #ifndef BLOOMERY_HUGE_PAGES_H
 #define BLOOMERY_HUGE_PAGES_H
 

@@ -1,5 +1,5 @@
-/* Large filters are added to, queried, created and freed while their memory moves from small to huge pages: no bit is
- * lost, and every mapping is settled in the end. */
+/* Large filters are added to, queried, created and freed while their memory moves from small to huge pages, or is populated
+ * for them: no bit is lost, and every mapping is settled in the end. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -110,8 +110,10 @@ int main(void)
     struct bloom_params params = {8000000, 0.01, 0}; /* 9.6 MB */
     if (bloom_pool_create(&pool) != 0 || bloom_class_get(pool, &params, NULL, &class, NULL) != 0)
         return 1;
-    for (unsigned i = 0; i < ROUNDS; i++)
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        bloom_pool_set_ahead(pool, i % 2 ? UINT64_C(64) << 20 : 0, NULL, NULL);
         one_round();
+    }
     bloom_class_release(class);
     bloom_pool_destroy(pool);
     return 0;

@@ -56,7 +56,7 @@ static bool collapse_works(void)
 
 Test(bloom_words, creating_and_the_first_touches_cost_small_pages_only)
 {
-    _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS);
+    _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS, true);
     cr_assert_not_null(words);
     cr_expect_eq((uintptr_t)words % (2 * MB), 0);
     cr_expect_leq(kilobytes((const void *)words, "Rss"), 64);
@@ -68,7 +68,7 @@ Test(bloom_words, creating_and_the_first_touches_cost_small_pages_only)
 
 Test(bloom_words, an_unused_mapping_is_left_alone)
 {
-    _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS);
+    _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS, true);
     cr_expect_eq(bloom_maps_settle(&maps), BLOOM_SETTLED_NOTHING);
     cr_expect_leq(kilobytes((const void *)words, "Rss"), 64);
     words[100] = 1;
@@ -79,7 +79,7 @@ Test(bloom_words, an_unused_mapping_is_left_alone)
 
 Test(bloom_words, settling_keeps_every_word_and_ends)
 {
-    _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS), *other = bloom_words_alloc(&maps, WORDS);
+    _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS, true), *other = bloom_words_alloc(&maps, WORDS, true);
     for (uint64_t i = 0; i < WORDS; i += 997)
         words[i] = i + 1;
     unsigned steps = 0;
@@ -95,7 +95,7 @@ Test(bloom_words, settling_keeps_every_word_and_ends)
 
 Test(bloom_words, small_ones_and_null)
 {
-    _Atomic uint64_t *words = bloom_words_alloc(&maps, 100);
+    _Atomic uint64_t *words = bloom_words_alloc(&maps, 100, true);
     cr_assert_not_null(words);
     bloom_words_fill(&maps, words, 100);
     cr_expect_eq(words[99], 0);
@@ -106,10 +106,84 @@ Test(bloom_words, small_ones_and_null)
 
 Test(bloom_words, what_is_to_be_filled_does_not_wait)
 {
-    _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS);
+    _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS, true);
     bloom_words_fill(&maps, words, WORDS);
     words[0] = 1;
     cr_expect_eq(bloom_maps_settle(&maps), BLOOM_SETTLED_NOTHING);
     bloom_words_fill(&maps, words, WORDS); /* twice is fine */
     bloom_words_free(&maps, words, WORDS);
+}
+
+static unsigned wakes;
+
+static void count_wake(void *ctx)
+{
+    cr_expect_eq(ctx, &wakes);
+    wakes++;
+}
+
+/* Populates whatever is to be populated ahead; returns how many steps that took. */
+static unsigned settle_ahead(void)
+{
+    unsigned steps = 0;
+    enum bloom_settled settled;
+    while ((settled = bloom_maps_settle(&maps)) == BLOOM_SETTLED_AHEAD)
+        steps++;
+    cr_assert_eq(settled, BLOOM_SETTLED_NOTHING);
+    return steps;
+}
+
+Test(bloom_words, new_ones_are_populated_ahead_of_their_use)
+{
+    bloom_maps_set_ahead(&maps, 40 * MB, count_wake, &wakes);
+    _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS, true);
+    cr_expect_eq(wakes, 1);
+    cr_expect_eq(settle_ahead(), 5);
+    cr_expect_geq(kilobytes((const void *)words, "Rss"), WORDS * 8 / 1024);
+    if (collapse_works())
+        cr_expect_geq(kilobytes((const void *)words, "AnonHugePages"), 8192);
+    for (uint64_t i = 0; i < WORDS; i++)
+        cr_assert_eq(words[i], 0);
+    words[0] = 1;
+    cr_expect_eq(settle_ahead(), 0);
+    bloom_words_free(&maps, words, WORDS);
+}
+
+/* Somebody who creates many filters and uses none of them pays for a few. */
+Test(bloom_words, what_is_populated_and_not_used_is_bounded)
+{
+    _Atomic uint64_t *words[6];
+    bloom_maps_set_ahead(&maps, 20 * MB, NULL, NULL);
+    for (unsigned i = 0; i < 4; i++)
+        words[i] = bloom_words_alloc(&maps, WORDS, true);
+    cr_expect_eq(settle_ahead(), 2 * 5);
+    cr_expect_leq(kilobytes((const void *)words[2], "Rss"), 64);
+
+    words[0][10] = 1; /* is used: makes room for another one */
+    cr_expect_eq(settle_ahead(), 0);
+    words[4] = bloom_words_alloc(&maps, WORDS, true);
+    cr_expect_eq(settle_ahead(), 5);
+
+    bloom_words_free(&maps, words[1], WORDS); /* so does one that goes unused */
+    words[5] = bloom_words_alloc(&maps, WORDS, true);
+    cr_expect_eq(settle_ahead(), 5);
+
+    bloom_words_fill(&maps, words[5], WORDS); /* or that is filled */
+    words[1] = bloom_words_alloc(&maps, WORDS, true);
+    cr_expect_eq(settle_ahead(), 5);
+    for (unsigned i = 0; i < 6; i++)
+        bloom_words_free(&maps, words[i], WORDS);
+    cr_expect_eq(maps.ahead, 0);
+}
+
+Test(bloom_words, what_is_too_large_or_used_at_once_is_not_populated_ahead)
+{
+    bloom_maps_set_ahead(&maps, 2 * WORDS * 8, count_wake, &wakes);
+    _Atomic uint64_t *large = bloom_words_alloc(&maps, 2 * WORDS, true), *grown = bloom_words_alloc(&maps, WORDS / 2, false);
+    cr_expect_eq(wakes, 0);
+    cr_expect_eq(settle_ahead(), 0);
+    cr_expect_leq(kilobytes((const void *)large, "Rss"), 64);
+    cr_expect_leq(kilobytes((const void *)grown, "Rss"), 64);
+    bloom_words_free(&maps, large, 2 * WORDS);
+    bloom_words_free(&maps, grown, WORDS / 2);
 }

@@ -137,8 +137,8 @@ static bool seen_in_the_middle(struct wire *wire, redisContext *other, const str
 }
 
 /* While a batch of hundreds of thousands of items is added, another client of the same worker is served; if it deletes
- * the filter, the rest is not added to anything and the reply says so. */
-DAEMON_TEST(the_daemon, fairness, others_are_served_in_the_middle_of_a_batch)
+ * the filter, or has another one take its place, the rest is not added to anything and the reply says so. */
+static void change_in_the_middle(bool replace)
 {
     enum { ITEMS = 100000, ATTEMPTS = 50 };
     struct text batch = {0};
@@ -152,12 +152,17 @@ DAEMON_TEST(the_daemon, fairness, others_are_served_in_the_middle_of_a_batch)
         expect(other, "+OK", "FLUSHALL");
         expect(other, "+OK", "BF.RESERVE f 0.000001 %d", ITEMS + 1000);
         seen = seen_in_the_middle(&wire, other, &batch, ITEMS);
-        expect(other, ":1", "DEL f");
+        expect(other, "+OK", "MULTI");
+        expect(other, "+QUEUED", "DEL f");
+        if (replace)
+            expect(other, "+QUEUED", "BF.RESERVE f 0.000001 %d", ITEMS + 1000);
+        expect(other, replace ? "[:1,+OK]" : "[:1]", "EXEC");
         cr_assert_eq(wire_reply(&wire, WIRE_PATIENCE_MS, &lines), WIRE_OK);
         if (lines.count < ITEMS) {
             cr_expect_str_eq(lines.items[lines.count - 1],
                              "-ERR the filter was deleted or replaced before all items were added");
-            expect(other, ":0", "EXISTS f");
+            expect(other, replace ? ":1" : ":0", "EXISTS f");
+            expect(other, ":0", "BF.CARD f");
         } else {
             seen = false; /* it was through before the DEL */
         }
@@ -167,6 +172,16 @@ DAEMON_TEST(the_daemon, fairness, others_are_served_in_the_middle_of_a_batch)
     free(batch.data);
     wire_close(&wire);
     redisFree(other);
+}
+
+DAEMON_TEST(the_daemon, fairness, a_filter_is_deleted_in_the_middle_of_a_batch)
+{
+    change_in_the_middle(false);
+}
+
+DAEMON_TEST(the_daemon, fairness, a_filter_is_replaced_in_the_middle_of_a_batch)
+{
+    change_in_the_middle(true);
 }
 
 /* What would refuse a batch at its beginning does not break into it: a limit of memory that is passed meanwhile lets

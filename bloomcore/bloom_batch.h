@@ -36,6 +36,14 @@ struct bloom_batch {
 void bloom_batch_start(struct bloom_batch *batch, const struct bloom_filter *filter, const struct bloom_item *items,
                        size_t n);
 
+/* The same, for queries of items most of which are expected to be absent. Of a filter that is beyond the last cache, too, it
+ * fetches only the words of the items' first bits, which most absent items do not get past, and returns true: when these
+ * have arrived bloom_batch_narrow() fetches the others of the items that do. The answers are the same as without, also when
+ * the filter is added to or grows meanwhile, or if the narrowing is left out. False: everything is on its way. */
+bool bloom_batch_start_staged(struct bloom_batch *batch, const struct bloom_filter *filter, const struct bloom_item *items,
+                              size_t n);
+void bloom_batch_narrow(const struct bloom_batch *batch, const struct bloom_filter *filter);
+
 /* After the start, for a filter that is small but has not been used for a while, one of very many: fetches its items' lines
  * all the same. */
 void bloom_batch_fetch(const struct bloom_batch *batch, const struct bloom_filter *filter);

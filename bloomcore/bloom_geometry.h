@@ -67,6 +67,12 @@ static inline struct bloom_walk bloom_walk_start(const struct bloom_geometry *ge
     };
 }
 
+/* As n times bloom_walk_next(). */
+static inline void bloom_walk_skip(struct bloom_walk *walk, unsigned n)
+{
+    walk->at += walk->step * n;
+}
+
 static inline uint64_t bloom_walk_next(struct bloom_walk *walk)
 {
     uint64_t sign = (uint64_t)((int64_t)walk->at >> 63);

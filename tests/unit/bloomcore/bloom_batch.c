@@ -133,12 +133,17 @@ static void step(struct pair *pair, struct rng *rng, enum lengths lengths, uint6
 
     items_new(&items, rng, lengths, seen);
     memset(&batch, 0xee, sizeof(batch));
-    bloom_batch_start(&batch, pair->batched, items.item, items.n);
+    bool staged = rng_below(rng, 2), narrow = staged && bloom_batch_start_staged(&batch, pair->batched, items.item, items.n);
+    if (!staged)
+        bloom_batch_start(&batch, pair->batched, items.item, items.n);
     /* In between somebody adds: other items, or one of these. */
     for (uint64_t others = rng_below(rng, 4); others > 0; others--)
         add_to_both(pair, (struct bloom_hash){rng_next(rng), rng_next(rng)});
     if (items.n > 0 && rng_below(rng, 4) == 0)
         add_to_both(pair, hash_of(&items, rng_below(rng, items.n)));
+
+    if (narrow && rng_below(rng, 4)) /* what is left out changes no answer either */
+        bloom_batch_narrow(&batch, pair->batched);
 
     for (unsigned round = 0; round < 2; round++) {
         uint32_t expected = 0;
@@ -199,6 +204,41 @@ Test(bloom_batch, answers_as_the_items_one_by_one_beyond_the_cache)
     for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++) {
         run(&(struct bloom_params){UINT64_MAX, 0.01, 0}, &shapes[i], 40, i);
         run(&(struct bloom_params){100, 0.01, 2}, &shapes[i], 40, i + 3);
+    }
+}
+
+/* With staged starts. The second kind of filter grows by layers that are not staged, and that are in the cache. */
+Test(bloom_batch, answers_as_the_items_one_by_one_beyond_the_last_cache)
+{
+    static const struct bloom_shape shapes[] = {{5000000, 7, BLOOM_NA}, {5000001, 2, BLOOM_ME}, {4500000, 3, BLOOM_KA},
+                                                {4500000, 1, BLOOM_NA}, {5000000, 21, BLOOM_KA}};
+
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++) {
+        run(&(struct bloom_params){UINT64_MAX, 0.01, 0}, &shapes[i], 30, i);
+        run(&(struct bloom_params){100, 0.01, 2}, &shapes[i], 30, i + 3);
+    }
+}
+
+/* Stages are for items that come from memory, and leave something to the second one. */
+Test(bloom_batch, is_staged_beyond_the_last_cache_only)
+{
+    static const struct row {
+        struct bloom_shape shape;
+        bool staged;
+    } rows[] = {{{5000000, 7, BLOOM_NA}, true},
+                {{5000000, 3, BLOOM_NA}, true},
+                {{5000000, 2, BLOOM_NA}, false},
+                {{4194304, 7, BLOOM_NA}, false},
+                {{4194305, 7, BLOOM_NA}, true},
+                {{1000, 7, BLOOM_NA}, false}};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct bloom_filter *filter = filter_make(pool, &(struct bloom_params){UINT64_MAX, 0.01, 0}, &rows[i].shape);
+        struct bloom_item item = {"item", 4};
+        struct bloom_batch batch;
+
+        cr_expect_eq(bloom_batch_start_staged(&batch, filter, &item, 1), rows[i].staged, "row %zu", i);
+        filter_free(filter);
     }
 }
 

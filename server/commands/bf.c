@@ -259,10 +259,12 @@ static void reply_queries(struct bf_call *call, uint32_t present, size_t n)
     reply_bools(call->reply, present, n);
 }
 
-void bf_query_batch(struct bf_call *call, struct bloom_filter *filter, const struct bloom_batch *batch, size_t n)
+unsigned bf_query_batch(struct bf_call *call, struct bloom_filter *filter, const struct bloom_batch *batch, size_t n)
 {
+    uint32_t present = bloom_batch_query(batch, filter);
     stats_add(&call->stats->keyspace_hits, n);
-    reply_queries(call, bloom_batch_query(batch, filter), n);
+    reply_queries(call, present, n);
+    return (unsigned)__builtin_popcount(present);
 }
 
 /* Replies to n adds that were not refused. */

@@ -47,20 +47,37 @@ static void probe(struct worker *worker)
 {
     struct window *w = &worker->window;
     struct window_run *run = run_at(w, w->probed++);
+    bool hot = run->name_hash == w->hot_hash;
     run->entry = registry_find(worker->server->registry, run->name_hash, run->name);
     struct bloom_filter *filter = run->entry ? entry_filter(run->entry) : NULL;
     w->items_probed = run->end;
-    run->in_cache = true;
+    run->wait = 0;
+    run->staged = false;
     if (!filter)
         return;
     struct bloom_item items[WINDOW_RUN];
     for (size_t i = 0; i < run->n; i++)
         items[i] = (struct bloom_item){run->items[i].ptr, run->items[i].len};
-    bloom_batch_start(&run->batch, filter, items, run->n);
-    run->in_cache = run->name_hash == w->hot_hash && !bloom_filter_beyond_cache(filter);
-    if (!run->in_cache)
+    if (hot && run->kind == WINDOW_QUERY && hit_share_is_low(&w->hot_hits))
+        run->staged = bloom_batch_start_staged(&run->batch, filter, items, run->n);
+    else
+        bloom_batch_start(&run->batch, filter, items, run->n);
+    w->hot_in_cache = !bloom_filter_beyond_cache(filter);
+    if (!hot || !w->hot_in_cache || run->n < WINDOW_AT_ONCE) {
+        run->wait = run->staged ? 2 * WINDOW_FETCH : WINDOW_FETCH;
         bloom_batch_fetch(&run->batch, filter);
+    }
     w->hot_hash = run->name_hash;
+    if (!hot)
+        w->hot_hits = (struct hit_share){0};
+}
+
+static void narrow(struct worker *worker)
+{
+    struct window *w = &worker->window;
+    struct window_run *run = run_at(w, w->narrowed++);
+    if (run->staged)
+        bloom_batch_narrow(&run->batch, entry_filter(run->entry));
 }
 
 static size_t counter_of(const struct worker *worker, int kind)
@@ -76,6 +93,13 @@ static void finish_one_by_one(struct worker *worker, const struct window_run *ru
         (run->kind == WINDOW_QUERY ? bf_query_one : bf_add_one)(call, run->items[i]);
         dispatch_count_error(run->conn, &run->conn->out, before, counter_of(worker, run->kind));
     }
+}
+
+static void finish_queries(struct window *w, struct window_run *run, struct bf_call *call, struct bloom_filter *filter)
+{
+    unsigned hits = bf_query_batch(call, filter, &run->batch, run->n);
+    if (run->name_hash == w->hot_hash)
+        hit_share_note(&w->hot_hits, hits, run->n);
 }
 
 static void finish_adds(struct worker *worker, struct window_run *run, struct bf_call *call,
@@ -110,50 +134,99 @@ static void finish(struct worker *worker)
     if (!filter)
         finish_one_by_one(worker, run, &call);
     else if (run->kind == WINDOW_QUERY)
-        bf_query_batch(&call, filter, &run->batch, run->n);
+        finish_queries(w, run, &call, filter);
     else
         finish_adds(worker, run, &call, filter);
+}
+
+/* Items that have been probed behind the run. */
+static uint64_t behind(struct window *w, uint64_t n)
+{
+    return w->items_probed - run_at(w, n)->end;
 }
 
 /* Takes the steps that are due. The later ones first, so that no run takes two of them at once. */
 static void advance(struct worker *worker)
 {
     struct window *w = &worker->window;
-    while (w->finished < w->probed &&
-           (run_at(w, w->finished)->in_cache || w->items_probed - run_at(w, w->finished)->end >= WINDOW_FINISH))
+    while (w->finished < w->narrowed && behind(w, w->finished) >= run_at(w, w->finished)->wait)
         finish(worker);
-    while (w->probed < w->looked && w->items_pushed - run_at(w, w->probed)->end >= WINDOW_LOOK + WINDOW_PROBE)
+    while (w->narrowed < w->probed && behind(w, w->narrowed) + WINDOW_FETCH >= run_at(w, w->narrowed)->wait)
+        narrow(worker);
+    while (w->probed < w->looked && w->items_started - run_at(w, w->probed)->end >= WINDOW_LOOK + WINDOW_PROBE)
         probe(worker);
-    while (w->looked < w->pushed && w->items_pushed - run_at(w, w->looked)->end >= WINDOW_LOOK)
+    while (w->looked < w->started && w->items_started - run_at(w, w->looked)->end >= WINDOW_LOOK)
         look(worker);
 }
 
-static void finish_all(struct worker *worker)
+static void start(struct worker *worker)
 {
     struct window *w = &worker->window;
+    struct window_run *run = run_at(w, w->started);
+    bool hot = run->name_hash == w->hot_hash && w->probed == w->started;
+    w->started++;
+    w->items_started = run->end;
+    if (hot) {
+        w->looked++;
+        probe(worker);
+    } else {
+        registry_prefetch(worker->server->registry, run->name_hash);
+    }
+    advance(worker);
+}
+
+/* Answers what has been collected, but for those whose memory is still on its way. */
+static void answer(struct worker *worker)
+{
+    struct window *w = &worker->window;
+    while (w->started < w->pushed)
+        start(worker);
+}
+
+/* Takes the steps of the oldest run that are left. */
+static void finish_oldest(struct worker *worker)
+{
+    struct window *w = &worker->window;
+    if (w->finished == w->looked)
+        look(worker);
+    if (w->finished == w->probed)
+        probe(worker);
+    if (w->finished == w->narrowed)
+        narrow(worker);
+    finish(worker);
+}
+
+static void answer_all(struct worker *worker)
+{
+    struct window *w = &worker->window;
+    answer(worker);
     while (w->looked < w->pushed)
         look(worker);
     while (w->probed < w->pushed)
         probe(worker);
+    while (w->narrowed < w->pushed)
+        narrow(worker);
     while (w->finished < w->pushed)
         finish(worker);
 }
 
 /* ---- taking in ------------------------------------------------------------------------------------------------------- */
 
+static bool is_full(const struct window *w)
+{
+    return w->pushed - w->finished == WINDOW_RUNS || w->items_pushed - w->items_finished > WINDOW_ITEMS - WINDOW_RUN;
+}
+
 /* The place of the next run. */
 static struct window_run *make_room(struct worker *worker)
 {
     struct window *w = &worker->window;
-    while (w->pushed - w->finished == WINDOW_RUNS || w->items_pushed - w->items_finished > WINDOW_ITEMS - WINDOW_RUN) {
-        if (w->finished == w->looked)
-            look(worker);
-        if (w->finished == w->probed)
-            probe(worker);
-        finish(worker);
-    }
+    if (is_full(w))
+        answer(worker);
+    while (is_full(w))
+        finish_oldest(worker);
     if (w->pushed == w->finished) /* the place that is in the cache */
-        w->pushed = w->looked = w->probed = w->finished = 0;
+        w->pushed = w->started = w->looked = w->probed = w->narrowed = w->finished = 0;
     return run_at(w, w->pushed);
 }
 
@@ -168,15 +241,9 @@ static void take_in(struct worker *worker, struct window_run *run)
     stats_add(&run->conn->session.commands, run->n);
     w->items_pushed += run->n;
     run->end = w->items_pushed;
-    bool hot = run->name_hash == w->hot_hash && w->probed == w->pushed;
     w->pushed++;
-    if (hot) {
-        w->looked++;
-        probe(worker);
-    } else {
-        registry_prefetch(worker->server->registry, run->name_hash);
-    }
-    advance(worker);
+    if (run->n >= WINDOW_AT_ONCE && w->pushed - w->finished == 1 && w->hot_in_cache && run->name_hash == w->hot_hash)
+        answer_all(worker);
 }
 
 static void memorize(struct window_memo *memo, const struct resp_command *cmd, uint64_t name_hash)
@@ -245,6 +312,6 @@ void window_flush(struct worker *worker)
     struct window *w = &worker->window;
     if (w->since[WINDOW_QUERY] + w->since[WINDOW_ADD] == 0)
         return;
-    finish_all(worker);
+    answer_all(worker);
     count(worker);
 }

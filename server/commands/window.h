@@ -4,21 +4,25 @@
  * the same but for their item. What a command costs beside its item's bits is paid once per run: the look-up of the
  * filter, room for the replies, the counters. A command by itself is a run of one.
  *
- * A run waits for memory three times: for the registry's slot, for the filter's header, and for the words its bits are
- * in. One by one that is some 300 ns of waiting for each item of a large filter. So each step of a run is taken only when
- * enough items of others have been taken in behind it for its prefetch to have arrived, across all connections that are
- * readable in one iteration:
+ * Runs are collected, across all connections that are readable in one iteration, until the window is full or is flushed.
+ * Then they are answered together. A run waits for memory three or four times: for the registry's slot, for the filter's
+ * header, and for the words its bits are in. One by one that is some 300 ns of waiting for each item of a large filter. So
+ * each step of a run is taken only when enough items behind it have been taken on for its prefetch to have arrived:
  *
- *     push:    the slot is prefetched
+ *     start:   the slot is prefetched
  *     look:    the filter's header is prefetched                                  (WINDOW_LOOK items later)
  *     probe:   filter looked up, items hashed, their words prefetched             (WINDOW_PROBE items later)
- *     finish:  answered, in the order of arrival                                  (WINDOW_FINISH items later)
+ *     narrow:  if most items are absent, only their first words were prefetched;
+ *              now the others of those that have these bits                       (WINDOW_FETCH items later)
+ *     finish:  answered, in the order of arrival                                  (WINDOW_FETCH items later)
  *
- * Nothing waits for what is in the cache anyway: a run on the filter that was looked up last is probed at once, and
- * finished at once if that filter is small, provided that nothing is under way before it. So on a hot small filter the
- * window is always empty.
+ * Collected first, because no prefetch may be under way when the next connection is read: a system call that meets one
+ * takes 0.3 us longer.
  *
- * The first three steps have no effects; finish does all of them, in order, and looks again wherever an earlier command of
+ * Nothing waits for what is in the cache anyway: the slot and the header of the filter that was looked up last; and a run
+ * of WINDOW_AT_ONCE items or more of it, if it is small, is answered at once when nothing is before it.
+ *
+ * All steps but the last have no effects; finish does all of them, in order, and looks again wherever an earlier command of
  * the window may have changed what the earlier steps saw. So the answers equal those of one-by-one execution. Each run
  * looks its filter up after it has arrived: a DEL or RENAME that was answered before is seen.
  *
@@ -30,16 +34,18 @@
 #include <stdint.h>
 
 #include "bloom_batch.h"
+#include "hit_share.h"
 #include "registry.h"
 #include "resp_parse.h"
 #include "resp_repeat.h"
 
 #define WINDOW_RUN    BLOOM_BATCH /* items of a run at most */
-#define WINDOW_RUNS   32          /* under way at once at most; a power of two */
-#define WINDOW_ITEMS  128         /* likewise, items of all runs */
-#define WINDOW_LOOK   4
-#define WINDOW_PROBE  4
-#define WINDOW_FINISH 24
+#define WINDOW_RUNS    64          /* under way at once at most; a power of two */
+#define WINDOW_ITEMS   256         /* likewise, items of all runs */
+#define WINDOW_AT_ONCE 16          /* items of a run on a small filter that need no others to keep the processor busy */
+#define WINDOW_LOOK    4
+#define WINDOW_PROBE   4
+#define WINDOW_FETCH   24
 
 struct conn;
 struct worker;
@@ -55,7 +61,8 @@ struct window_run {
     struct entry *entry;          /* as seen by the probe step, may be NULL */
     uint8_t kind;
     uint8_t n;                    /* items, at least 1 */
-    bool in_cache;                /* nothing was prefetched for its items: finish need not wait */
+    unsigned wait;                /* so many items are probed behind it before it is finished */
+    bool staged;                  /* it is to be narrowed */
     struct slice items[WINDOW_RUN];
     struct bloom_batch batch;     /* valid if entry has a filter */
 };
@@ -75,9 +82,11 @@ struct window_last {
 };
 
 struct window {
-    uint64_t pushed, looked, probed, finished; /* runs that have taken the step, since it was empty */
-    uint64_t items_pushed, items_probed, items_finished; /* items of the runs that have */
+    uint64_t pushed, started, looked, probed, narrowed, finished; /* runs that have taken the step, since it was empty */
+    uint64_t items_pushed, items_started, items_probed, items_finished; /* items of the runs that have */
     uint64_t hot_hash;                         /* of the name that was looked up last; 0: none */
+    bool hot_in_cache;                         /* its filter is small */
+    struct hit_share hot_hits;                 /* of queries of it */
     struct window_last last[WINDOW_KINDS];
     uint64_t started_ns;                       /* when the first of `since` was taken in (timing.h) */
     uint64_t since[WINDOW_KINDS];              /* commands of each kind taken in since the last flush */

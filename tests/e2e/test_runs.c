@@ -252,6 +252,40 @@ DAEMON_TEST(the_daemon, runs, on_large_and_small_filters_keep_their_order)
     free(s.expected.data);
 }
 
+/* What is fetched of such a filter depends on how many of the latest queries were hits. By runs, and one by one. */
+DAEMON_TEST(the_daemon, runs, on_a_large_filter_follow_hits_and_misses)
+{
+    static struct stream s;
+    struct rng rng;
+    daemon_start(&the_daemon, small);
+    rng_init(&rng, 14);
+    s = (struct stream){.number = 9};
+    wire_open(&s.wire, the_daemon.port);
+    cr_assert_str_eq(wire_ask(&s.wire, "BF.RESERVE f:0090 0.0000001 20000000"), "+OK");
+    s.filters[0].exists = true;
+    for (unsigned phase = 0; phase < 40; phase++) {
+        unsigned from = phase % 3 == 0 ? ITEMS / 2 : 0, among = phase % 3 == 2 ? ITEMS : ITEMS / 2, sent = 0;
+        for (unsigned i = 0; i < 300; i++) { /* misses; hits, once they have been added; both */
+            unsigned item = from + (unsigned)rng_below(&rng, among);
+            bool adds = item < ITEMS / 2 && rng_below(&rng, 8) == 0;
+            add_request(&s, adds ? "BF.ADD" : "BF.EXISTS", 0, item);
+            if (adds)
+                expect_add(&s, &s.filters[0], item);
+            else
+                expect_bool(&s, s.filters[0].has[item]);
+            if (i < 299 && rng_below(&rng, phase % 2 ? 2 : 100))
+                continue;
+            cr_assert(wire_send(&s.wire, s.sent.data + sent, s.sent.len - sent));
+            sent = (unsigned)s.sent.len;
+        }
+        read_expected(&s, "phases");
+        s.sent.len = s.expected.len = 0;
+    }
+    wire_close(&s.wire);
+    free(s.sent.data);
+    free(s.expected.data);
+}
+
 /* The first part has been read when the other connection, of the same worker, has its answer. */
 DAEMON_TEST(the_daemon, runs, cut_at_every_byte)
 {

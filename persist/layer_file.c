@@ -330,6 +330,27 @@ static int read_file(struct layer_io *io, const char *path, const struct bloom_l
     return rc;
 }
 
+static int check_digest(uint64_t found, uint64_t xxh3, struct errbuf *err)
+{
+    if (found == xxh3)
+        return LAYER_OK;
+    errbuf_set(err, "checksum is %016llx, the MANIFEST says %016llx: the file has been changed or damaged",
+               (unsigned long long)found, (unsigned long long)xxh3);
+    return LAYER_UNUSABLE;
+}
+
+int layer_decode(const unsigned char *bytes, const struct bloom_layer_view *layer, uint64_t xxh3, struct errbuf *err)
+{
+    size_t size = (size_t)filterdb_bytes(layer->shape.nwords);
+    int rc = check_header(bytes, size, &layer->shape, err);
+
+    if (rc == LAYER_OK)
+        rc = check_digest(XXH3_64bits(bytes, size), xxh3, err);
+    if (rc == LAYER_OK)
+        place_words(layer, bytes, 0, FILTERDB_HEADER_BYTES, size);
+    return rc;
+}
+
 int layer_read(struct layer_io *io, const char *path, const struct bloom_layer_view *layer, uint64_t xxh3,
                struct errbuf *err)
 {
@@ -342,12 +363,5 @@ int layer_read(struct layer_io *io, const char *path, const struct bloom_layer_v
         errbuf_set(err, "missing");
     else if (rc < 0)
         errbuf_set(err, "cannot read: %s", strerror(-rc));
-    if (rc != 0)
-        return rc;
-    uint64_t found = XXH3_64bits_digest(io->hash);
-    if (found == xxh3)
-        return 0;
-    errbuf_set(err, "checksum is %016llx, the MANIFEST says %016llx: the file has been changed or damaged",
-               (unsigned long long)found, (unsigned long long)xxh3);
-    return LAYER_UNUSABLE;
+    return rc != 0 ? rc : check_digest(XXH3_64bits_digest(io->hash), xxh3, err);
 }

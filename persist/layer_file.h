@@ -58,4 +58,7 @@ uint64_t layer_digest(struct layer_io *io, const struct bloom_layer_view *layer)
 int layer_read(struct layer_io *io, const char *path, const struct bloom_layer_view *layer, uint64_t xxh3,
                struct errbuf *err);
 
+/* The same from memory: `bytes` are filterdb_bytes(nwords) bytes. 0 or LAYER_UNUSABLE. */
+int layer_decode(const unsigned char *bytes, const struct bloom_layer_view *layer, uint64_t xxh3, struct errbuf *err);
+
 #endif

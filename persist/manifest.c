@@ -54,6 +54,15 @@ void manifest_format_rate(double rate, char out[MANIFEST_RATE_SIZE])
     }
 }
 
+uint64_t manifest_filter_bytes(const struct manifest_filter *filter)
+{
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; i < filter->nlayers; i++)
+        bytes += filterdb_bytes(filter->layers[i].nwords);
+    return bytes;
+}
+
 int manifest_format_header(struct manifest_text *text, const struct manifest_save *save)
 {
     if (manifest_text_reserve(text, LINE_WITHOUT_NAME) != 0)
@@ -77,7 +86,9 @@ int manifest_format_filter(struct manifest_text *text, const struct manifest_fil
     name_encode(filter->name, filter->name_len, text->ptr + text->len);
     text->len += encoded;
     name_dir(filter->name, filter->name_len, filter->id, dir);
-    if (strcmp(dir, filter->dir) != 0)
+    if (filter->pack)
+        append(text, " pack=%" PRIu64 " offset=%" PRIu64, filter->pack, filter->pack_offset);
+    else if (strcmp(dir, filter->dir) != 0)
         append(text, " dir=%s", filter->dir);
     append(text,
            " capacity=%" PRIu64 " error-rate=%s expansion=%" PRIu32 " variant=%s expires-ms=%" PRId64
@@ -92,10 +103,22 @@ int manifest_format_filter(struct manifest_text *text, const struct manifest_fil
     return 0;
 }
 
+static void format_packed_removed(struct manifest_text *text, const struct manifest_removed *removed)
+{
+    append(text, "removed %s id=%" PRIu64 " dir=%.*s pack=%" PRIu64 " offset=%" PRIu64 " bytes=",
+           removed->keep ? "keep" : "delete", removed->id, (int)removed->dir_len, removed->dir, removed->pack,
+           removed->pack_offset);
+    for (unsigned i = 0; i < removed->nlayers; i++)
+        append(text, "%s%" PRIu64, i > 0 ? "," : "", removed->sizes[i]);
+    append(text, "\n");
+}
+
 int manifest_format_removed(struct manifest_text *text, const struct manifest_removed *removed)
 {
     if (manifest_text_reserve(text, removed->dir_len + LINE_WITHOUT_NAME + 24 * (size_t)removed->nlayers) != 0)
         return -ENOMEM;
+    if (removed->pack)
+        return format_packed_removed(text, removed), 0;
     append(text, "removed %s id=%" PRIu64 " dir=%.*s placed=%u shared=%u owner=%" PRIu64 " generations=",
            removed->keep ? "keep" : "delete", removed->id, (int)removed->dir_len, removed->dir, removed->placed,
            removed->shared, removed->owner);

@@ -25,6 +25,9 @@
  * been tampered with cannot make the next number wrap around. */
 #define MANIFEST_MAX_NUMBER (UINT64_C(1) << 62)
 
+/* Of the layers of a filter that is in a pack, as Filter.db files, together. */
+#define MANIFEST_MAX_PACKED 65536
+
 enum manifest_status {
     MANIFEST_OK = 0,
     MANIFEST_DAMAGED = 1, /* the errbuf says what is wrong, and in which line */
@@ -43,6 +46,8 @@ struct manifest_filter {
     const char *name;
     size_t name_len;
     char dir[NAME_DIR_MAX + 1]; /* under filters/; written only when it is not name_dir() of the name and the id */
+    uint64_t pack;        /* number of the pack that its layers are in, one behind the other; 0: files of its own */
+    uint64_t pack_offset; /* of the first layer in the pack */
     struct bloom_params params;
     enum bloom_variant variant;
     int64_t expires_ms;
@@ -62,6 +67,11 @@ struct manifest_removed {
     unsigned placed;  /* of these, files 0 .. placed - 1 have (or had) their final names */
     unsigned shared;  /* final names 0 .. shared - 1 belong to another filter of the same directory now */
     uint64_t owner;   /* newest generation of that other filter's files; 0 when there is none */
+
+    /* Of a filter that was in a pack, instead of the fields from `generations` on: */
+    uint64_t pack; /* 0: it had files of its own */
+    uint64_t pack_offset;
+    uint64_t sizes[BLOOM_MAX_LAYERS]; /* of the layers, as Filter.db files */
 };
 
 /* The line about the save as a whole. */
@@ -71,6 +81,9 @@ struct manifest_save {
     uint64_t log;     /* first segment of the log that is needed beside this; 0: none */
     uint64_t control; /* control records up to this one are reflected */
 };
+
+/* Bytes of all layers as Filter.db files. */
+uint64_t manifest_filter_bytes(const struct manifest_filter *filter);
 
 /* ---- formatting ---------------------------------------------------------------------------------------------------- */
 
@@ -110,6 +123,7 @@ struct manifest_parser {
     /* internal */
     const struct manifest_sink *sink;
     int state;
+    bool packs;      /* there may be any: not in version 2 */
     uint64_t offset; /* of the line being read */
     uint64_t entry_offset;
     unsigned layers_read;
@@ -120,7 +134,7 @@ struct manifest_parser {
     XXH3_state_t *hash;
 };
 
-/* For a whole MANIFEST. 0 or -ENOMEM. */
+/* For a whole MANIFEST, of this version or of version 2. 0 or -ENOMEM. */
 int manifest_parser_init(struct manifest_parser *parser, const struct manifest_sink *sink);
 
 /* For entries out of the middle of a MANIFEST that has been verified as a whole; feeding starts at an entry's offset.

@@ -159,16 +159,30 @@ static int parse_name(struct manifest_parser *parser, struct scan *scan)
     return 0;
 }
 
-/* A directory that is the one of the name is not written: one form only. */
-static void parse_dir(struct manifest_filter *filter, struct scan *scan)
+static bool comes_next(const struct scan *scan, const char *key)
+{
+    return !scan->expected && (size_t)(scan->end - scan->p) >= strlen(key) && memcmp(scan->p, key, strlen(key)) == 0;
+}
+
+static void parse_pack(const struct manifest_parser *parser, struct scan *scan, uint64_t *pack, uint64_t *offset)
+{
+    *pack = scan_number(scan, " pack=", 1, parser->save.generation);
+    *offset = scan_number(scan, " offset=", 0, MANIFEST_MAX_NUMBER);
+}
+
+/* Where the files are. A directory that is the one of the name is not written: one form only. */
+static void parse_place(const struct manifest_parser *parser, struct manifest_filter *filter, struct scan *scan)
 {
     static const char key[] = " dir=";
     char natural[NAME_DIR_MAX + 1];
     size_t len;
 
     name_dir(filter->name, filter->name_len, filter->id, natural);
-    if (scan->expected || (size_t)(scan->end - scan->p) < strlen(key) || memcmp(scan->p, key, strlen(key)) != 0) {
+    filter->pack = filter->pack_offset = 0;
+    if (!comes_next(scan, key)) {
         strcpy(filter->dir, natural);
+        if (parser->packs && comes_next(scan, " pack="))
+            parse_pack(parser, scan, &filter->pack, &filter->pack_offset);
         return;
     }
     const char *word = scan_word(scan, key, &len);
@@ -187,7 +201,7 @@ static int parse_filter(struct manifest_parser *parser, struct scan *scan, struc
     filter->id = scan_number(scan, "filter id=", 1, MANIFEST_MAX_NUMBER);
     if (parse_name(parser, scan) != 0)
         return -ENOMEM;
-    parse_dir(filter, scan);
+    parse_place(parser, filter, scan);
     filter->params.capacity = scan_number(scan, " capacity=", 1, UINT64_MAX);
     filter->params.error_rate = scan_rate(scan, " error-rate=");
     filter->params.expansion = (uint32_t)scan_number(scan, " expansion=", 0, BLOOM_MAX_EXPANSION);
@@ -213,9 +227,48 @@ static int parse_layer(struct manifest_parser *parser, struct scan *scan, struct
         return MANIFEST_DAMAGED;
     if (++parser->layers_read < parser->filter.nlayers)
         return MANIFEST_OK;
+    if (parser->filter.pack && manifest_filter_bytes(&parser->filter) > MANIFEST_MAX_PACKED) {
+        errbuf_set(err, "more than %d bytes of layers in a pack", MANIFEST_MAX_PACKED);
+        return MANIFEST_DAMAGED;
+    }
     parser->state = AT_ENTRY;
     parser->nfilters++;
     return parser->sink->on_filter(parser->sink->ctx, &parser->filter, parser->entry_offset, err);
+}
+
+/* What follows where the filter was in a pack: the layers, as many and as large as there can be there. */
+static void parse_packed_removed(const struct manifest_parser *parser, struct scan *scan,
+                                 struct manifest_removed *removed)
+{
+    uint64_t sum = 0;
+
+    parse_pack(parser, scan, &removed->pack, &removed->pack_offset);
+    for (const char *key = " bytes="; !scan->expected && removed->nlayers < BLOOM_MAX_LAYERS; key = ",") {
+        uint64_t size = scan_number(scan, key, FILTERDB_HEADER_BYTES + 8, MANIFEST_MAX_PACKED);
+        removed->sizes[removed->nlayers++] = size;
+        sum += size;
+        if (scan->p == scan->end)
+            break;
+    }
+    if (!scan->expected && (sum > MANIFEST_MAX_PACKED || !removed->keep))
+        scan->expected = " bytes=";
+}
+
+static void parse_filed_removed(const struct manifest_parser *parser, struct scan *scan,
+                                struct manifest_removed *removed)
+{
+    removed->placed = (unsigned)scan_number(scan, " placed=", 0, BLOOM_MAX_LAYERS);
+    removed->shared = (unsigned)scan_number(scan, " shared=", 0, BLOOM_MAX_LAYERS);
+    removed->owner = scan_number(scan, " owner=", 0, parser->save.generation);
+    for (const char *key = " generations="; !scan->expected && removed->nlayers < BLOOM_MAX_LAYERS; key = ",") {
+        removed->generations[removed->nlayers++] = scan_number(scan, key, 1, parser->save.generation);
+        if (scan->p == scan->end)
+            break;
+    }
+    if (!scan->expected && removed->placed > removed->nlayers)
+        scan->expected = " placed=";
+    if (!scan->expected && (removed->shared > removed->nlayers || (removed->shared > 0) != (removed->owner > 0)))
+        scan->expected = " shared=";
 }
 
 static int parse_removed(struct manifest_parser *parser, struct scan *scan, struct errbuf *err)
@@ -231,18 +284,10 @@ static int parse_removed(struct manifest_parser *parser, struct scan *scan, stru
     removed.dir = scan_word(scan, " dir=", &removed.dir_len);
     if (!scan->expected && !name_dir_valid(removed.dir, removed.dir_len))
         scan->expected = " dir=";
-    removed.placed = (unsigned)scan_number(scan, " placed=", 0, BLOOM_MAX_LAYERS);
-    removed.shared = (unsigned)scan_number(scan, " shared=", 0, BLOOM_MAX_LAYERS);
-    removed.owner = scan_number(scan, " owner=", 0, parser->save.generation);
-    for (const char *key = " generations="; !scan->expected && removed.nlayers < BLOOM_MAX_LAYERS; key = ",") {
-        removed.generations[removed.nlayers++] = scan_number(scan, key, 1, parser->save.generation);
-        if (scan->p == scan->end)
-            break;
-    }
-    if (!scan->expected && removed.placed > removed.nlayers)
-        scan->expected = " placed=";
-    if (!scan->expected && (removed.shared > removed.nlayers || (removed.shared > 0) != (removed.owner > 0)))
-        scan->expected = " shared=";
+    if (parser->packs && comes_next(scan, " pack="))
+        parse_packed_removed(parser, scan, &removed);
+    else
+        parse_filed_removed(parser, scan, &removed);
     if (scan_end(scan, "a removed filter", err) != MANIFEST_OK)
         return MANIFEST_DAMAGED;
     parser->state = AT_REMOVED;
@@ -266,15 +311,16 @@ static int parse_save(struct manifest_parser *parser, struct scan *scan, struct 
 
 static int parse_magic(struct manifest_parser *parser, const char *line, size_t len, struct errbuf *err)
 {
-    static const char magic[] = MANIFEST_MAGIC;
+    static const char magic[] = MANIFEST_MAGIC, magic_2[] = MANIFEST_MAGIC_2;
     const size_t stem = sizeof("bloomery-manifest ") - 1;
 
     parser->state = AT_SAVE;
-    if (len == sizeof(magic) - 1 && memcmp(line, magic, len) == 0)
+    parser->packs = len == sizeof(magic) - 1 && memcmp(line, magic, len) == 0;
+    if (parser->packs || (len == sizeof(magic_2) - 1 && memcmp(line, magic_2, len) == 0))
         return MANIFEST_OK;
     if (len > stem && memcmp(line, magic, stem) == 0)
-        errbuf_set(err, "format version '%.*s' is not the one this program knows (2)", (int)(len - stem < 20 ? len - stem : 20),
-                   line + stem);
+        errbuf_set(err, "format version '%.*s' is not one that this program knows (2 and 3)",
+                   (int)(len - stem < 20 ? len - stem : 20), line + stem);
     else
         errbuf_set(err, "not a MANIFEST: it does not begin with '%s'", magic);
     return MANIFEST_DAMAGED;
@@ -341,6 +387,7 @@ int manifest_parser_init_at(struct manifest_parser *parser, const struct manifes
     memset(parser, 0, sizeof(*parser));
     parser->sink = sink;
     parser->save.generation = MANIFEST_MAX_NUMBER;
+    parser->packs = true;
     manifest_parser_restart(parser, offset);
     return 0;
 }

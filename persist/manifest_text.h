@@ -6,7 +6,8 @@
 
 #include "manifest.h"
 
-#define MANIFEST_MAGIC "bloomery-manifest 2"
+#define MANIFEST_MAGIC     "bloomery-manifest 3"
+#define MANIFEST_MAGIC_2   "bloomery-manifest 2" /* without packs; is still read */
 #define MANIFEST_RATE_SIZE 32
 
 /* The one form of an error rate. */

@@ -127,15 +127,20 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t o
 
     for (unsigned i = 0; i < filter->nlayers; i++)
         store->opened_bytes += filterdb_bytes(filter->layers[i].nwords);
-    entry.dir_hash = index_dir_hash(&store->index, filter->dir);
     entry.facts = index_facts(&store->index, filter->name, filter->name_len, filter->expires_ms);
     index_set_offset(&entry, offset);
+    if (filter->pack && packs_entry(store, filter, &entry) != 0) {
+        errbuf_set(err, "out of memory");
+        return -ENOMEM;
+    }
+    if (!filter->pack)
+        entry.dir_hash = index_dir_hash(&store->index, filter->dir);
     if (index_find_id(&store->index, filter->id) != INDEX_NONE) {
         errbuf_set(err, "a second filter with the id %" PRIu64, filter->id);
         return MANIFEST_DAMAGED;
     }
     uint32_t number = INDEX_NONE;
-    while ((number = index_find_dir(&store->index, entry.dir_hash, number)) != INDEX_NONE) {
+    while (!filter->pack && (number = index_find_dir(&store->index, entry.dir_hash, number)) != INDEX_NONE) {
         int same = entry_is_dir(&opening->reader, &store->index.entries[number], filter->dir, err);
         if (same < 0)
             return same;
@@ -178,6 +183,18 @@ static int check_removed(struct opening *opening, const struct manifest_removed 
     return MANIFEST_DAMAGED;
 }
 
+static int hold_pack(struct store *store, uint64_t number, struct errbuf *err)
+{
+    uint32_t slot;
+    int rc = packs_slot(store, number, &slot);
+
+    if (rc == 0)
+        store->packs.table[slot].held = true;
+    else
+        errbuf_set(err, "out of memory");
+    return rc;
+}
+
 static int on_removed(void *ctx, const struct manifest_removed *removed, uint64_t offset, struct errbuf *err)
 {
     struct opening *opening = ctx;
@@ -187,7 +204,7 @@ static int on_removed(void *ctx, const struct manifest_removed *removed, uint64_
     opening->has_removed = true;
     if (removed->id > opening->max_id)
         opening->max_id = removed->id;
-    return check_removed(opening, removed, err);
+    return removed->pack ? hold_pack(opening->store, removed->pack, err) : check_removed(opening, removed, err);
 }
 
 static int check_numbers(const struct opening *opening, const struct manifest_save *save, struct errbuf *err)
@@ -368,13 +385,16 @@ static int expect_no_note(struct store *store, const char *manifest, struct errb
 static int make_tree(struct store *store, const char *manifest, struct errbuf *err)
 {
     const struct fsops *fs = store->fs;
-    struct path filters, log;
+    struct path filters, packs, log;
     int rc = expect_nothing_in(store, "log", manifest, &log, err);
 
     if (rc == STORE_DAMAGED)
         return rc; /* else whoever reads the log says what is wrong with it */
     rc = expect_no_note(store, manifest, err);
     if (rc != 0)
+        return rc;
+    rc = expect_nothing_in(store, PACK_DIR, manifest, &packs, err);
+    if (rc == STORE_DAMAGED)
         return rc;
     rc = expect_nothing_in(store, "filters", manifest, &filters, err);
     if (rc == STORE_DAMAGED)
@@ -495,6 +515,8 @@ int store_open(const char *dir, const struct store_options *options, struct stor
         return rc;
     }
     remove_drafts(store);
+    packs_count(store);
+    packs_measure(store);
     if (finish_removed(store, &reason) != 0)
         store_report(store, STORE_WARNING, "%s; this will be tried again", reason.text);
     *store_out = store;
@@ -510,6 +532,7 @@ void store_close(struct store *store)
     if (store->lock_fd >= 0)
         store->fs->close(store->fs->ctx, store->lock_fd);
     index_deinit(&store->index);
+    packs_deinit(store);
     manifest_text_deinit(&store->pending);
     id_map_deinit(&store->blocked);
     id_map_deinit(&store->quarantined);

@@ -167,6 +167,7 @@ struct store_source {
     int (*checkpoint)(void *ctx, struct store_checkpoint *checkpoint_out, struct errbuf *err);
     void (*wrote)(void *ctx, uint64_t bytes); /* for every piece handed to the disk; may sleep to pace. NULL: nobody asks */
     void *ctx;
+    uint64_t pack_limit; /* filters of at most so many bytes of Filter.db files (and of 64 KB) go into packs; 0: none */
     uint64_t memory; /* what buffers may take, in bytes; less than STORE_MIN_MEMORY counts as that much */
     bool keep_unlisted;
 };
@@ -175,7 +176,7 @@ struct store_save_summary {
     uint64_t filters;        /* in the new MANIFEST, quarantined ones included */
     uint64_t layers_written;
     uint64_t layers_linked;  /* of renamed filters: same bytes, new name */
-    uint64_t bytes;          /* written to Filter.db files */
+    uint64_t bytes;          /* of the layers written, as Filter.db files */
     uint64_t removed;        /* filters that are gone */
     uint64_t displaced;      /* filters that this save has put into another directory than that of their name, because
                               * something that is not ours is in the way there; each one has been reported */
@@ -184,12 +185,12 @@ struct store_save_summary {
 };
 
 /* Saves. 0: committed; it is on disk. Anything else: it has failed as a whole and the save before it holds; temporary
- * files have been removed, and the next save writes what this one should have written (the source need not remember what
- * was dirty). STORE_IN_DOUBT: the same, but after a crash now the failed save may be found instead.
+ * files have been removed, and the next save writes what this one should have written (the source need not remember
+ * what was dirty). STORE_IN_DOUBT: the same, but after a crash now the failed save may be found instead.
  *
  * Adds may go on: what is saved of a filter contains every item whose add had returned when the filter was yielded. A
- * layer's item count is read after its bits and never below what they hold: it may count items that were added while they
- * were written. Memory, whatever the filters' size: the source's `memory` at the most, and 40 bytes per filter. */
+ * layer's item count is read after its bits and never below what they hold: it may count items that were added while
+ * they were written. Memory, whatever the filters' size: the source's `memory` at the most, and 80 bytes per filter. */
 int store_save(struct store *store, const struct store_source *source, struct store_save_summary *summary_out,
                struct errbuf *err) __attribute__((warn_unused_result));
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "filterdb.h"
 #include "store_internal.h"
 
 /* ---- which filters ----------------------------------------------------------------------------------------------------- */
@@ -97,7 +98,7 @@ static int check_dirs(struct save *save, struct errbuf *err)
         char dir[NAME_DIR_MAX + 1];
         uint32_t other;
 
-        if (entry->flags & INDEX_DROPPED || index_find_dir(next, entry->dir_hash, i) == INDEX_NONE)
+        if (entry->flags & (INDEX_DROPPED | INDEX_PACKED) || index_find_dir(next, entry->dir_hash, i) == INDEX_NONE)
             continue;
         int rc = save_record(save, entry, &filter, err);
         if (rc != 0)
@@ -116,107 +117,32 @@ static int check_dirs(struct save *save, struct errbuf *err)
 
 /* ---- the new MANIFEST --------------------------------------------------------------------------------------------------- */
 
-static int manifest_error(const struct store *store, int rc, struct errbuf *err)
+int save_manifest_error(const struct store *store, int rc, struct errbuf *err)
 {
     errbuf_set(err, "%s/MANIFEST.new: cannot write: %s", store->dir, strerror(-rc));
     return rc;
 }
 
-/* Records are taken over as they are, in runs: from the committed MANIFEST those that have not changed, then from the spool.
- * Both are read once from front to back. */
-struct record_run {
-    struct save *save;
-    int fd;        /* that they are read from */
-    uint64_t from; /* where the run begins there */
-    bool keep;     /* whether its records are in the new MANIFEST */
-    XXH3_state_t *hash; /* of what has been read */
-};
-
-/* The run ends at `to`, where another one begins. */
-static int run_end(struct record_run *run, uint64_t to, bool keep)
+static int append_removed(struct save *save, const struct manifest_removed *removed, struct errbuf *err)
 {
-    int rc = record_copy(&run->save->manifest, run->fd, run->from, to, run->keep, run->hash);
+    int rc = manifest_format_removed(&save->manifest.pending, removed);
 
-    run->from = to;
-    run->keep = keep;
-    return rc;
-}
-
-/* The next record in the file, at `offset`, is that of the entry `number` of `next`; INDEX_NONE: it is not needed. */
-static int run_record(struct record_run *run, uint64_t offset, uint32_t number)
-{
-    bool keep = number != INDEX_NONE;
-    int rc = keep != run->keep ? run_end(run, offset, keep) : 0;
-
-    if (keep)
-        run->save->offsets[number] = record_writer_offset(&run->save->manifest) + (offset - run->from);
-    return rc;
-}
-
-static bool is_carried(const struct save *save, uint32_t number)
-{
-    return number != INDEX_NONE && !(save->next.entries[number].flags & INDEX_SPOOLED);
-}
-
-/* To the end, so that it is known whether it still is what was verified. */
-static int write_carried(struct save *save, XXH3_state_t *hash, struct errbuf *err)
-{
-    const struct store *store = save->store;
-    struct record_run run = {.save = save, .fd = store->manifest_fd, .hash = hash};
-    int rc = 0;
-
-    for (size_t i = 0; i < store->index.count && rc == 0; i++) {
-        const struct index_entry *entry = &store->index.entries[i];
-        uint32_t number = index_find_id(&save->next, entry->id);
-        rc = run_record(&run, index_offset(entry), is_carried(save, number) ? number : INDEX_NONE);
-    }
+    save->nremoved++;
     if (rc == 0)
-        rc = run_end(&run, store->removed_from, false);
-    if (rc == 0)
-        rc = run_end(&run, store->removed_to, false);
+        rc = record_written(&save->manifest);
+    return rc == 0 ? 0 : save_manifest_error(save->store, rc, err);
+}
+
+/* The pack stays until the filter has been taken out of it. */
+static int write_packed_removed(struct save *save, const struct manifest_removed *removed, struct errbuf *err)
+{
+    uint32_t slot;
+    int rc = packs_slot(save->store, removed->pack, &slot);
+
     if (rc != 0)
-        return manifest_error(store, rc, err);
-    if (XXH3_64bits_digest(hash) == store->digest)
-        return 0;
-    errbuf_set(err, "%s/MANIFEST: has changed since it was verified", store->dir);
-    return -EIO;
-}
-
-static int write_spooled(struct save *save, XXH3_state_t *hash, struct errbuf *err)
-{
-    struct record_run run = {.save = save, .fd = save->spool_fd, .hash = hash};
-    int rc = record_writer_flush(&save->spool);
-
-    for (uint32_t i = 0; i < save->next.count && rc == 0; i++) {
-        const struct index_entry *entry = &save->next.entries[i];
-        if (entry->flags & INDEX_SPOOLED)
-            rc = run_record(&run, index_offset(entry), entry->flags & INDEX_DROPPED ? INDEX_NONE : i);
-    }
-    if (rc == 0)
-        rc = run_end(&run, record_writer_offset(&save->spool), false);
-    if (rc != 0)
-        return manifest_error(save->store, rc, err);
-    if (XXH3_64bits_digest(hash) == record_writer_digest(&save->spool))
-        return 0;
-    errbuf_set(err, "%s/MANIFEST.spool: has changed since it was written", save->store->dir);
-    return -EIO;
-}
-
-static int write_filters(struct save *save, struct errbuf *err)
-{
-    XXH3_state_t *hash = XXH3_createState();
-    int rc = hash ? 0 : manifest_error(save->store, -ENOMEM, err);
-
-    if (rc == 0) {
-        XXH3_64bits_reset(hash);
-        rc = write_carried(save, hash, err);
-    }
-    if (rc == 0) {
-        XXH3_64bits_reset(hash);
-        rc = write_spooled(save, hash, err);
-    }
-    XXH3_freeState(hash);
-    return rc;
+        return save_manifest_error(save->store, rc, err);
+    save->store->packs.table[slot].held = true;
+    return append_removed(save, removed, err);
 }
 
 /* Adds a line, in which who has the directory now is filled in. */
@@ -226,6 +152,8 @@ static int write_removed(struct save *save, struct manifest_removed *removed, st
     char dir[NAME_DIR_MAX + 1];
     uint32_t owner;
 
+    if (removed->pack)
+        return write_packed_removed(save, removed, err);
     memcpy(dir, removed->dir, removed->dir_len);
     dir[removed->dir_len] = '\0';
     int rc = find_owner(save, index_dir_hash(&save->next, dir), dir, INDEX_NONE, &owner, err);
@@ -244,11 +172,7 @@ static int write_removed(struct save *save, struct manifest_removed *removed, st
         return rc;
     if (!removed->keep && removed->placed == removed->nlayers && removed->shared == removed->nlayers)
         return 0;
-    save->nremoved++;
-    rc = manifest_format_removed(&save->manifest.pending, removed);
-    if (rc == 0)
-        rc = record_written(&save->manifest);
-    return rc == 0 ? 0 : manifest_error(save->store, rc, err);
+    return append_removed(save, removed, err);
 }
 
 /* How many layers of the filter have their names. */
@@ -276,6 +200,10 @@ static void describe_files(struct manifest_removed *removed, const struct manife
     removed->dir_len = strlen(dir);
     removed->nlayers = filter->nlayers;
     removed->placed = filter->nlayers;
+    removed->pack = filter->pack;
+    removed->pack_offset = filter->pack_offset;
+    for (unsigned i = 0; i < filter->nlayers; i++)
+        removed->sizes[i] = filterdb_bytes(filter->layers[i].nwords);
     for (unsigned i = 0; i < filter->nlayers; i++)
         removed->generations[i] = filter->layers[i].generation;
 }
@@ -306,8 +234,10 @@ static int remove_entries(struct save *save, struct errbuf *err)
         const struct index_entry *next = number != INDEX_NONE ? &save->next.entries[number] : NULL;
 
         save->summary->removed += !next;
-        /* The usual case, without reading the record: the same files in the same place. */
-        if (next && !(next->flags & INDEX_WRITTEN))
+        /* The usual case, without reading the record: the same files in the same place, or none. */
+        if (next && !(next->flags & (INDEX_WRITTEN | INDEX_PACKED)))
+            continue;
+        if (entry->flags & INDEX_PACKED && !(entry->flags & INDEX_FORGOTTEN))
             continue;
         int rc = remove_entry(save, entry, err);
         if (rc != 0)
@@ -395,17 +325,17 @@ static int write_manifest(struct save *save, struct errbuf *err)
             save->max_id = save->next.entries[i].id;
     }
     if (index_reserve(&save->store->index, save->summary->filters) != 0)
-        return manifest_error(save->store, -ENOMEM, err);
+        return save_manifest_error(save->store, -ENOMEM, err);
     fill_header(save);
     int rc = manifest_format_header(&save->manifest.pending, &save->header);
     if (rc == 0)
         rc = record_written(&save->manifest);
     if (rc != 0)
-        return manifest_error(save->store, rc, err);
-    rc = write_filters(save, err);
+        return save_manifest_error(save->store, rc, err);
+    rc = save_write_filters(save, err);
     save->manifest_removed_from = record_writer_offset(&save->manifest);
     if (rc == 0 && save->manifest_removed_from > INDEX_MAX_OFFSET)
-        rc = manifest_error(save->store, -EFBIG, err);
+        rc = save_manifest_error(save->store, -EFBIG, err);
     if (rc == 0)
         rc = remove_entries(save, err);
     if (rc == 0)
@@ -421,7 +351,7 @@ static int write_manifest(struct save *save, struct errbuf *err)
         rc = record_writer_flush(&save->manifest);
     if (rc == 0)
         rc = save->fs->sync(save->fs->ctx, save->manifest.fd);
-    return rc == 0 ? 0 : manifest_error(save->store, rc, err);
+    return rc == 0 ? 0 : save_manifest_error(save->store, rc, err);
 }
 
 /* ---- the moment itself ---------------------------------------------------------------------------------------------------- */
@@ -468,7 +398,7 @@ int save_end_doubt(struct store *store, struct errbuf *err)
         rc = fs->sync(fs->ctx, fd);
     if (fd >= 0)
         fs->close(fs->ctx, fd);
-    rc = rc == 0 ? publish(store, draft.text, err) : manifest_error(store, rc, err);
+    rc = rc == 0 ? publish(store, draft.text, err) : save_manifest_error(store, rc, err);
     if (rc != 0)
         return STORE_IN_DOUBT;
     store->leftovers = true;
@@ -489,31 +419,6 @@ static void forget(struct store *store)
     pthread_mutex_unlock(&store->mutex);
 }
 
-/* The index in the order of the new MANIFEST: in the place of the old one, where there is room. */
-static void adopt_index(struct save *save)
-{
-    struct store_index *index = &save->store->index;
-    size_t kept = 0;
-
-    index_unmap(index);
-    for (size_t i = 0; i < index->count; i++) {
-        uint32_t number = index_find_id(&save->next, index->entries[i].id);
-        if (!is_carried(save, number))
-            continue;
-        index->entries[kept] = save->next.entries[number];
-        index_set_offset(&index->entries[kept++], save->offsets[number]);
-    }
-    for (size_t i = 0; i < save->next.count; i++) {
-        const struct index_entry *entry = &save->next.entries[i];
-        if ((entry->flags & (INDEX_SPOOLED | INDEX_DROPPED)) != INDEX_SPOOLED)
-            continue;
-        index->entries[kept] = *entry;
-        index_set_offset(&index->entries[kept++], save->offsets[i]);
-    }
-    index->count = kept;
-    atomic_store(&save->store->count, kept);
-}
-
 static void adopt(struct save *save)
 {
     struct store *store = save->store;
@@ -526,7 +431,8 @@ static void adopt(struct save *save)
     store->digest = save->manifest_digest;
     atomic_store(&store->next_id, save->header.next_id);
     forget(store);
-    adopt_index(save);
+    save_adopt_index(save);
+    packs_adopt(store);
 }
 
 /* ---- afterwards ----------------------------------------------------------------------------------------------------------- */
@@ -572,8 +478,9 @@ static void finish_save(struct save *save)
         written_end(store, is_taken, is_saved, store);
     index_unmap(&store->index);
     for (size_t i = 0; i < store->index.count; i++)
-        store->index.entries[i].flags &= INDEX_QUARANTINED | INDEX_UNPLACED;
-    save->summary->unfinished = !removed || store->npending > 0 || store->nunplaced > 0;
+        store->index.entries[i].flags &= INDEX_QUARANTINED | INDEX_UNPLACED | INDEX_PACKED;
+    bool swept = packs_sweep(store);
+    save->summary->unfinished = !swept || !removed || store->npending > 0 || store->nunplaced > 0;
 }
 
 int save_commit(struct save *save, struct errbuf *err)
@@ -589,16 +496,18 @@ int save_commit(struct save *save, struct errbuf *err)
         rc = carry_others(save, err);
     if (rc == 0)
         rc = check_dirs(save, err);
+    if (rc == 0)
+        rc = packs_finish(save, err);
     if (rc == 0 && save->sync_all && (rc = fs->sync_all(fs->ctx, store->lock_fd)) != 0)
         errbuf_set(err, "%s: cannot sync: %s", store->dir, strerror(-rc));
     if (rc != 0)
         return rc;
     rc = fs_open_new(fs, draft.text, FS_READ | FS_WRITE, &fd);
     if (rc != 0)
-        return manifest_error(store, rc, err);
+        return save_manifest_error(store, rc, err);
     save->offsets = calloc(save->next.count + 1, sizeof(*save->offsets));
     if (!save->offsets || record_writer_init(&save->manifest, fs, fd) != 0)
-        rc = manifest_error(store, -ENOMEM, err);
+        rc = save_manifest_error(store, -ENOMEM, err);
     if (rc == 0)
         rc = write_manifest(save, err);
     if (rc == 0)

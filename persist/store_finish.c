@@ -98,26 +98,36 @@ static void keep_layer(struct finishing *finishing, const struct manifest_remove
         keep_file(finishing, removed, dir, &path);
 }
 
-static void keep_files(struct finishing *finishing, const struct manifest_removed *removed, const char *dir)
+/* False: something is in the way. */
+static bool make_quarantine_dir(struct finishing *finishing, const struct manifest_removed *removed, const char *dir,
+                                struct path *path_out)
 {
     struct store *store = finishing->store;
     const struct fsops *fs = store->fs;
-    struct path quarantine, path;
+    struct path quarantine;
 
-    if (path_root(store, &quarantine, "quarantine", NULL) != 0 || quarantine_path(store, &path, removed, dir, "") != 0) {
+    if (path_root(store, &quarantine, "quarantine", NULL) != 0 ||
+        quarantine_path(store, path_out, removed, dir, "") != 0) {
         note(finishing, -ENAMETOOLONG, dir);
-        return;
+        return false;
     }
     make_dir(finishing, quarantine.text);
-    make_dir(finishing, path.text);
+    make_dir(finishing, path_out->text);
     /* The place must be on disk before anything moves there. */
     note(finishing, fs->sync_dir(fs->ctx, store->dir), store->dir);
     note(finishing, fs->sync_dir(fs->ctx, quarantine.text), quarantine.text);
-    if (finishing->rc != 0)
+    return finishing->rc == 0;
+}
+
+static void keep_files(struct finishing *finishing, const struct manifest_removed *removed, const char *dir)
+{
+    struct path path;
+
+    if (!make_quarantine_dir(finishing, removed, dir, &path))
         return;
     for (unsigned layer = 0; layer < removed->nlayers; layer++)
         keep_layer(finishing, removed, dir, layer);
-    note(finishing, fs->sync_dir(fs->ctx, path.text), path.text);
+    note(finishing, finishing->store->fs->sync_dir(finishing->store->fs->ctx, path.text), path.text);
 }
 
 static void delete_file(struct finishing *finishing, const struct path *path)
@@ -141,6 +151,55 @@ static void delete_files(struct finishing *finishing, const struct manifest_remo
     }
 }
 
+/* What is there of a layer in a pack, damaged as it may be. */
+static void unpack_layer(struct finishing *finishing, const struct manifest_removed *removed, const char *dir,
+                         unsigned layer, struct pack_reader *reader, uint64_t offset)
+{
+    const struct fsops *fs = finishing->store->fs;
+    const unsigned char *bytes;
+    struct errbuf reason;
+    struct path to;
+    char file[32];
+    size_t have;
+    int fd = -1;
+    int rc = pack_read(reader, removed->pack, offset, removed->sizes[layer], &bytes, &have, &reason);
+
+    if (rc == PACK_MISSING)
+        return;
+    if (rc < 0) {
+        note(finishing, rc, path_pack(finishing->store, &to, removed->pack, NULL) == 0 ? to.text : dir);
+        return;
+    }
+    snprintf(file, sizeof(file), "%u-Filter.db", layer);
+    rc = quarantine_path(finishing->store, &to, removed, dir, file);
+    if (rc == 0)
+        rc = fs->open(fs->ctx, to.text, FS_WRITE | FS_CREATE | FS_TRUNCATE, &fd);
+    if (rc == 0)
+        rc = fs_write_all(fs, fd, bytes, have, 0);
+    if (rc == 0)
+        rc = fs->sync(fs->ctx, fd);
+    if (fd >= 0)
+        fs->close(fs->ctx, fd);
+    note(finishing, rc, to.text);
+}
+
+static void unpack_files(struct finishing *finishing, const struct manifest_removed *removed, const char *dir)
+{
+    uint64_t offset = removed->pack_offset;
+    struct pack_reader reader;
+    struct path path;
+
+    if (!make_quarantine_dir(finishing, removed, dir, &path))
+        return;
+    pack_reader_init(&reader, finishing->store->fs, finishing->store->dir);
+    for (unsigned layer = 0; layer < removed->nlayers; layer++) {
+        unpack_layer(finishing, removed, dir, layer, &reader, offset);
+        offset += removed->sizes[layer];
+    }
+    pack_reader_deinit(&reader);
+    note(finishing, finishing->store->fs->sync_dir(finishing->store->fs->ctx, path.text), path.text);
+}
+
 static void finish_line(struct finishing *finishing, const struct manifest_removed *removed)
 {
     struct store *store = finishing->store;
@@ -150,6 +209,10 @@ static void finish_line(struct finishing *finishing, const struct manifest_remov
 
     memcpy(dir, removed->dir, removed->dir_len);
     dir[removed->dir_len] = '\0';
+    if (removed->pack) {
+        unpack_files(finishing, removed, dir);
+        return;
+    }
     if (removed->keep)
         keep_files(finishing, removed, dir);
     else
@@ -284,6 +347,8 @@ static void adopt_failed(struct finishing *finishing)
                      (unsigned long long)store->npending, finishing->first.text);
     else
         write_note(store);
+    if (store->npending == 0)
+        packs_let_go(store);
 }
 
 /* Carries out lines of the committed MANIFEST: those in the file, or those in `text`. */
@@ -324,6 +389,7 @@ int finish_removed(struct store *store, struct errbuf *err)
         manifest_text_deinit(&store->pending);
         id_map_deinit(&store->blocked);
         store->npending = 0;
+        packs_let_go(store);
         return 0;
     }
     store->redo_removed = true;

@@ -54,7 +54,8 @@ static int map_slots(struct store_index *index, size_t nslots)
     index->nslots = nslots;
     for (size_t i = 0; i < index->count; i++) {
         put(index, by_id, id_slot(index, index->entries[i].id), (uint32_t)i);
-        put(index, by_dir, dir_slot(index, index->entries[i].dir_hash), (uint32_t)i);
+        if (!(index->entries[i].flags & INDEX_PACKED))
+            put(index, by_dir, dir_slot(index, index->entries[i].dir_hash), (uint32_t)i);
     }
     return 0;
 }
@@ -111,7 +112,8 @@ int index_add(struct store_index *index, const struct index_entry *entry)
         if (before != INDEX_NONE)
             index->entries[before].flags |= INDEX_DROPPED;
         put(index, index->by_id, id_slot(index, entry->id), (uint32_t)index->count);
-        put(index, index->by_dir, dir_slot(index, entry->dir_hash), (uint32_t)index->count);
+        if (!(entry->flags & INDEX_PACKED))
+            put(index, index->by_dir, dir_slot(index, entry->dir_hash), (uint32_t)index->count);
     }
     index->entries[index->count++] = *entry;
     return 0;

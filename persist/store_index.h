@@ -22,11 +22,18 @@ enum index_flags {
     INDEX_SPOOLED = 8,     /* of a save under way: the record is in the spool, not in the MANIFEST */
     INDEX_WRITTEN = 16,    /* of a save under way: files have been written under temporary names */
     INDEX_DROPPED = 32,    /* of a save under way: superseded by a later entry */
+    INDEX_PACKED = 256,    /* its layers are in a pack; it has no directory */
 };
 
 struct index_entry {
     uint64_t id;
-    uint64_t dir_hash; /* of the directory's name */
+    union {
+        uint64_t dir_hash;  /* of the directory's name */
+        struct {            /* INDEX_PACKED */
+            uint32_t slot;  /* of the pack, in the store's table */
+            uint32_t bytes; /* of the record in it */
+        } packed;
+    };
     uint64_t facts;    /* index_facts() of the name and the expiry */
     uint32_t offset_low;
     uint8_t offset_high;

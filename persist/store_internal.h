@@ -1,9 +1,10 @@
 /* store_internal: what the parts of the store share. Internal to persist.
  *
- * store.c opens and closes; store_load.c loads; store_inventory.c compares what is in the directories with what should be;
- * store_place.c writes the files of one filter under temporary names; store_write.c does it for single filters outside of
- * saves; store_save.c walks the source of a save; store_commit.c composes the new MANIFEST and makes it valid;
- * store_finish.c does what is left to do once a MANIFEST is valid, after a save as after a crash. */
+ * store.c opens and closes; store_load.c loads; store_inventory.c compares what is in the directories with what should
+ * be; store_pack.c keeps the table of packs; store_place.c writes the files of one filter under temporary names;
+ * store_write.c does it for single filters outside of saves; store_save.c walks the source of a save; store_commit.c
+ * composes the new MANIFEST (store_records.c: its records of filters) and makes it valid; store_finish.c does what is
+ * left to do once a MANIFEST is valid, after a save as after a crash. */
 #ifndef BLOOMERY_STORE_INTERNAL_H
 #define BLOOMERY_STORE_INTERNAL_H
 
@@ -15,8 +16,27 @@
 #include "manifest.h"
 #include "manifest_file.h"
 #include "name_code.h"
+#include "pack.h"
 #include "store.h"
 #include "store_index.h"
+
+/* A pack that the committed MANIFEST, or the save under way, needs. */
+struct pack_use {
+    uint64_t number; /* 0: this slot is free */
+    uint64_t size;   /* of the file */
+    uint64_t live;   /* bytes of records that the committed MANIFEST needs */
+    bool held;       /* a line about a removed filter has yet to take something out of it */
+    bool moving;     /* the save under way writes elsewhere what is needed of it */
+    bool stuck;      /* a save could not: quarantined filters are in it */
+    bool fresh;      /* the save under way has made it */
+};
+
+struct packs {
+    struct pack_use *table;
+    size_t count, size;
+    struct id_map slots; /* by number: slot + 1, as a pointer */
+    bool has_dir;        /* for certain, on disk */
+};
 
 struct store {
     uint64_t opened_bytes;
@@ -31,6 +51,7 @@ struct store {
     struct store_index index; /* of the committed MANIFEST, in the order of its records */
     struct manifest_save save; /* of the committed MANIFEST */
     uint64_t digest;           /* of its lines but the last */
+    struct packs packs;
     uint64_t removed_from;    /* the range of the lines about removed filters in the committed MANIFEST */
     uint64_t removed_to;
     struct manifest_text pending; /* lines about removed filters that could not be carried out */
@@ -107,6 +128,48 @@ int place_sync(struct store *store, const char *dir, bool parent, struct errbuf 
 /* Deletes what of the layers is under temporary names of their newest generation, and the directory if it is empty then.
  * False when something may be left. */
 bool place_discard(struct store *store, const struct manifest_filter *filter);
+
+/* ---- packs (store_pack.c)
+ * --------------------------------------------------------------------------------------------- */
+
+struct save;
+
+int path_pack(const struct store *store, struct path *path, uint64_t number, struct errbuf *err);
+
+/* The slot of the pack, a new one if need be. 0 or -ENOMEM. */
+int packs_slot(struct store *store, uint64_t number, uint32_t *slot_out);
+void packs_deinit(struct store *store);
+
+/* Makes the entry that of a filter in a pack. 0 or -ENOMEM. */
+int packs_entry(struct store *store, const struct manifest_filter *filter, struct index_entry *entry);
+
+void packs_count(struct store *store);   /* what of each pack is needed, from the index */
+void packs_measure(struct store *store); /* how large each one is, from the disk */
+void packs_let_go(struct store *store);  /* nothing is to be taken out of a pack any more */
+
+/* At the beginning of a save: which packs it rewrites. 0 or -ENOMEM. */
+int packs_choose(struct store *store);
+bool packs_is_moving(const struct store *store, const struct index_entry *entry);
+
+/* Whether the filter is small enough for a pack: with how many layers (it may grow at any moment), or 0. */
+unsigned packs_have_room(const struct save *save, const struct bloom_filter *filter);
+
+/* Writes the filter's layers, as many as the record says, to the pack of the save. 0 or -errno. */
+int packs_write(struct save *save, const struct bloom_filter *filter, struct manifest_filter *record,
+                struct errbuf *err);
+
+/* Before the MANIFEST: what was written is on disk. 0 or -errno. */
+int packs_finish(struct save *save, struct errbuf *err);
+
+/* Afterwards, one of these: takes the packs of a committed save over, or forgets those of one that failed, with their
+ * files unless the save is in doubt. */
+void packs_adopt(struct store *store);
+void packs_abandon(struct store *store, bool in_doubt);
+
+bool packs_sweep(struct store *store); /* deletes packs that nothing needs; false if one could not be */
+
+/* Packs that are not known: they go. What is no pack is foreign. 0 or -errno. */
+int packs_strays(struct store *store, bool report, struct store_load_summary *counts, struct errbuf *err);
 
 /* ---- single filters (store_write.c) ----------------------------------------------------------------------------------- */
 
@@ -207,6 +270,8 @@ struct save {
     struct record_writer spool;     /* records of the filters that this save has changed */
     int spool_fd;
     struct layer_io io;
+    struct pack_writer pack;
+    uint32_t pack_slot; /* of the open one */
     struct store_checkpoint checkpoint;
     uint64_t max_id;
     struct target *target; /* room for one filter on its way to disk */
@@ -241,6 +306,17 @@ void save_discard_entry(struct save *save, const struct index_entry *entry);
 
 /* Everything has been walked and written: makes it the committed save. 0, STORE_IN_DOUBT, or -errno. */
 int save_commit(struct save *save, struct errbuf *err);
+
+/* "MANIFEST.new cannot be written": returns `rc`. */
+int save_manifest_error(const struct store *store, int rc, struct errbuf *err);
+
+/* Writes the records of `next` to the new MANIFEST (store_records.c): first, from the committed one, what has not
+ * changed, then those of the spool. 0 or -errno. */
+int save_write_filters(struct save *save, struct errbuf *err);
+
+/* Once it is committed: the index in the order of the new MANIFEST takes the place of the old one, where room has been
+ * made. */
+void save_adopt_index(struct save *save);
 
 /* After STORE_IN_DOUBT: makes the committed MANIFEST the one on disk for certain. 0 or STORE_IN_DOUBT. */
 int save_end_doubt(struct store *store, struct errbuf *err);

@@ -180,6 +180,8 @@ static int clean_filters(struct store *store, const struct spared *spared, struc
     for (size_t i = 0; i < store->index.count && rc == 0; i++) {
         struct inventory inventory = {.store = store, .spared = spared};
 
+        if (store->index.entries[i].flags & INDEX_PACKED)
+            continue;
         rc = record_read(&reader, index_offset(&store->index.entries[i]), &inventory.filter, err);
         if (rc != 0)
             break;
@@ -207,6 +209,8 @@ int inventory_clean(struct store *store, struct errbuf *err)
     rc = clean_filters(store, &spared, err);
     if (rc == 0)
         rc = inventory_strays(store, &spared, false, &counts, err);
+    if (rc == 0)
+        rc = packs_strays(store, false, &counts, err);
     if (rc == 0)
         store->leftovers = false;
 out:

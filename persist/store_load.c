@@ -1,12 +1,15 @@
-/* Loading: the entries of the index are dealt out to threads one by one; each filter is loaded by one thread. */
+/* Loading: the entries of the index are dealt out to threads in runs; each filter is loaded by one thread. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "filterdb.h"
 #include "store_internal.h"
 
-#define LOAD_MEMORY LAYER_IO_MAX_MEMORY /* per thread */
+#define LOAD_MEMORY  LAYER_IO_MAX_MEMORY /* per thread */
+#define LOAD_AT_ONCE 256                 /* filters that a thread takes, and */
+#define LOAD_SHARES  64                  /* no more than this part of what is left */
 
 struct loading {
     struct store *store;
@@ -23,6 +26,7 @@ struct load_thread {
     struct loading *loading;
     struct record_reader reader;
     struct layer_io io;
+    struct pack_reader packs;
     struct store_load_summary counts;
     pthread_t id;
     bool started;
@@ -48,6 +52,23 @@ struct loadee {
     struct inventory inventory;
 };
 
+/* Layers are one behind the other. */
+static int read_packed_layer(struct loadee *loadee, const struct bloom_layer_view *view, unsigned i, uint64_t offset,
+                             struct errbuf *err)
+{
+    const struct manifest_filter *filter = loadee->filter;
+    const unsigned char *bytes;
+    size_t size = (size_t)filterdb_bytes(view->shape.nwords);
+    int rc = pack_read(&loadee->thread->packs, filter->pack, offset, size, &bytes, NULL, err);
+
+    if (rc != 0)
+        return rc;
+    rc = layer_decode(bytes, view, filter->layers[i].xxh3, err);
+    if (rc != 0)
+        errbuf_prefix(err, PACK_DIR "/%" PRIu64 ".pack: layer %u, at byte %" PRIu64, filter->pack, i, offset);
+    return rc;
+}
+
 static int read_layer(struct loadee *loadee, const struct bloom_layer_view *view, unsigned i, bool temporary,
                       struct errbuf *err)
 {
@@ -70,6 +91,7 @@ static int read_layers(struct loadee *loadee, struct bloom_filter *bloom, struct
 {
     struct load_thread *thread = loadee->thread;
     const struct manifest_filter *filter = loadee->filter;
+    uint64_t offset = filter->pack_offset; /* if it is in a pack */
 
     for (unsigned i = 0; i < filter->nlayers; i++) {
         const struct manifest_layer *layer = &filter->layers[i];
@@ -86,7 +108,9 @@ static int read_layers(struct loadee *loadee, struct bloom_filter *bloom, struct
         }
         bloom_filter_expect_fill(bloom);
         bloom_filter_layer(bloom, i, &view);
-        rc = read_layer(loadee, &view, i, temporary, err);
+        rc = filter->pack ? read_packed_layer(loadee, &view, i, offset, err)
+                          : read_layer(loadee, &view, i, temporary, err);
+        offset += filterdb_bytes(layer->nwords);
         /* An operator who repairs puts the right file where the name says. */
         if (rc != 0 && temporary) {
             memset((void *)view.words, 0, 8 * view.shape.nwords);
@@ -142,7 +166,7 @@ static int load_into(struct loadee *loadee, struct bloom_class *class, struct er
         loader->discard(loader->ctx, filter, user);
         return rc;
     }
-    if (loadee->entry)
+    if (loadee->entry && !loadee->filter->pack)
         tidy_up(loadee);
     loader->loaded(loader->ctx, &loadee->info, filter, user);
     loadee->thread->counts.filters++;
@@ -154,7 +178,7 @@ static int try_filter(struct loadee *loadee, struct errbuf *err)
     const struct manifest_filter *filter = loadee->filter;
     struct bloom_shape shape = {filter->layers[0].nwords, filter->layers[0].k, (uint8_t)filter->variant};
     struct bloom_class *class = NULL;
-    int rc = loadee->entry ? inventory_take(&loadee->inventory, err) : 0;
+    int rc = loadee->entry && !filter->pack ? inventory_take(&loadee->inventory, err) : 0;
 
     loadee->thread->counts.foreign += loadee->inventory.foreign;
     if (rc != 0)
@@ -198,7 +222,7 @@ static int give_up(struct loadee *loadee, enum store_fate fate)
     uint64_t id = loadee->info.id;
     int rc = 0;
 
-    if (loadee->entry) {
+    if (loadee->entry && !loadee->filter->pack) {
         struct errbuf ignored;
         if (inventory_take(&loadee->inventory, &ignored) == 0)
             loadee->thread->counts.leftovers += inventory_remove_leftovers(&loadee->inventory);
@@ -284,40 +308,64 @@ static int sweep_dirs(struct load_thread *thread, struct errbuf *err)
         errbuf_set(err, "out of memory");
     else
         rc = inventory_strays(store, &loading->spared, true, &thread->counts, err);
+    rc = rc == -ENOENT ? 0 : rc; /* without the directory every filter in it is quarantined, which says more */
+    if (rc == 0)
+        rc = packs_strays(store, true, &thread->counts, err);
     index_unmap(&store->index);
-    /* Without the directory every filter has been quarantined already, which says more. */
-    return rc == -ENOENT ? 0 : rc;
+    return rc;
 }
 
 /* ---- threads ------------------------------------------------------------------------------------------------------- */
 
+static int load_number(struct load_thread *thread, size_t i, struct errbuf *err)
+{
+    struct store_index *index = &thread->loading->store->index;
+    const struct id_map *written = &thread->loading->store->written; /* nobody writes meanwhile */
+
+    if (i < index->count)
+        return load_entry(thread, &index->entries[i], err);
+    struct written *one = written->slots[i - index->count].value;
+    return one ? load_written(thread, one, err) : 0;
+}
+
+/* Neighbours, whose records and packs are read together; fewer towards the end, so that all threads end together. */
+static bool take_numbers(struct loading *loading, size_t *from_out, size_t *to_out)
+{
+    size_t total = loading->store->index.count + loading->store->written.nslots;
+    size_t from = atomic_load(&loading->next), n;
+
+    do {
+        if (from >= total || atomic_load(&loading->rc) != 0)
+            return false;
+        n = (total - from) / LOAD_SHARES;
+        n = n < 1 ? 1 : n < LOAD_AT_ONCE ? n : LOAD_AT_ONCE;
+    } while (!atomic_compare_exchange_weak(&loading->next, &from, from + n));
+    *from_out = from;
+    *to_out = from + n;
+    return true;
+}
+
 static void *run_thread(void *arg)
 {
     struct load_thread *thread = arg;
-    struct loading *loading = thread->loading;
-    struct store_index *index = &loading->store->index;
-    const struct id_map *written = &loading->store->written; /* nobody writes meanwhile */
     struct errbuf err;
+    size_t i, to;
 
-    for (;;) {
-        size_t i = atomic_fetch_add(&loading->next, 1);
-        if (i >= index->count + written->nslots || atomic_load(&loading->rc) != 0)
-            return NULL;
-        memset(&err, 0, sizeof(err));
-        struct written *one = i < index->count ? NULL : written->slots[i - index->count].value;
-        int rc = 0;
-        if (i < index->count)
-            rc = load_entry(thread, &index->entries[i], &err);
-        else if (one)
-            rc = load_written(thread, one, &err);
-        if (rc != 0)
-            fail(loading, rc, &err);
+    while (take_numbers(thread->loading, &i, &to)) {
+        for (; i < to; i++) {
+            memset(&err, 0, sizeof(err));
+            int rc = load_number(thread, i, &err);
+            if (rc != 0)
+                fail(thread->loading, rc, &err);
+        }
     }
+    return NULL;
 }
 
 static int thread_init(struct load_thread *thread, struct loading *loading)
 {
     thread->loading = loading;
+    pack_reader_init(&thread->packs, loading->store->fs, loading->store->dir);
     int rc = record_reader_init(&thread->reader, loading->store->fs, loading->store->manifest_fd);
 
     return rc != 0 ? rc : layer_io_init(&thread->io, loading->store->fs, LOAD_MEMORY);
@@ -386,6 +434,7 @@ out:
         add_counts(&summary, &threads[i].counts);
         record_reader_deinit(&threads[i].reader);
         layer_io_deinit(&threads[i].io);
+        pack_reader_deinit(&threads[i].packs);
     }
     if (summary_out)
         *summary_out = summary;

@@ -10,7 +10,7 @@
 #include "check.h"
 #include "store_internal.h"
 
-#define OTHER_BUFFERS ((uint64_t)1 << 20) /* of the records, and of what is read and written of them at once */
+#define OTHER_BUFFERS ((uint64_t)1 << 20) /* of the pack, the records, and what is read and written of them at once */
 
 int save_record(struct save *save, const struct index_entry *entry, const struct manifest_filter **filter_out,
                 struct errbuf *err)
@@ -59,7 +59,7 @@ int save_carry(struct save *save, const struct index_entry *committed, struct er
 {
     struct index_entry entry = *committed;
 
-    entry.flags &= INDEX_QUARANTINED | INDEX_UNPLACED;
+    entry.flags &= INDEX_QUARANTINED | INDEX_UNPLACED | INDEX_PACKED;
     return add_entry(save, &entry, err);
 }
 
@@ -68,10 +68,13 @@ int save_spool(struct save *save, const struct manifest_filter *filter, unsigned
     struct index_entry entry = {
         .id = filter->id, .nlayers = (uint8_t)filter->nlayers, .flags = (uint16_t)(INDEX_SPOOLED | flags)};
 
-    entry.dir_hash = index_dir_hash(&save->next, filter->dir);
+    if (!filter->pack)
+        entry.dir_hash = index_dir_hash(&save->next, filter->dir);
     entry.facts = index_facts(&save->next, filter->name, filter->name_len, filter->expires_ms);
     index_set_offset(&entry, record_writer_offset(&save->spool));
     int rc = record_writer_offset(&save->spool) < INDEX_MAX_OFFSET ? 0 : -EFBIG;
+    if (rc == 0 && filter->pack)
+        rc = packs_entry(save->store, filter, &entry);
     if (rc == 0)
         rc = manifest_format_filter(&save->spool.pending, filter);
     if (rc == 0)
@@ -205,7 +208,8 @@ static bool layer_unchanged(struct save *save, const struct target *target, unsi
     const struct manifest_filter *before = &target->before;
     struct bloom_layer_view view;
 
-    if (!target->before_is_final || i + 1 >= before->nlayers || strcmp(before->dir, target->record.dir) != 0)
+    if (!target->before_is_final || before->pack || i + 1 >= before->nlayers ||
+        strcmp(before->dir, target->record.dir) != 0)
         return false;
     bloom_filter_layer(target->item->filter, i, &view);
     return before->layers[i].k == view.shape.k && before->layers[i].nwords == view.shape.nwords &&
@@ -321,6 +325,7 @@ static void fill_record(struct target *target, const struct store_item *item)
     record->id = item->id;
     record->name = item->name;
     record->name_len = item->name_len;
+    record->pack = 0;
     record->params = *bloom_filter_params(item->filter);
     record->expires_ms = item->expires_ms;
 }
@@ -335,10 +340,25 @@ static int respool(struct save *save, struct target *target, unsigned flags, str
     return save_spool(save, &target->record, flags, err);
 }
 
+/* What the MANIFEST has of the filter does not matter. */
+static int pack_item(struct save *save, struct target *target, unsigned nlayers, struct errbuf *err)
+{
+    struct manifest_filter *record = &target->record;
+
+    fill_record(target, target->item);
+    record->nlayers = nlayers;
+    name_dir(record->name, record->name_len, record->id, record->dir);
+    int rc = packs_write(save, target->item->filter, record, err);
+    return rc != 0 ? rc : save_spool(save, record, 0, err);
+}
+
 static int write_item(struct save *save, struct target *target, bool clean, struct errbuf *err)
 {
+    unsigned packed = clean ? 0 : packs_have_room(save, target->item->filter);
     int rc = -1;
 
+    if (packed > 0)
+        return pack_item(save, target, packed, err);
     fill_record(target, target->item);
     if (clean)
         rc = put_somewhere(save, target, true, err);
@@ -353,21 +373,25 @@ static int save_committed(struct save *save, struct target *target, struct index
     const struct store_item *item = target->item;
     const struct manifest_filter *filter;
     /* Stale also when it was yielded before in this walk, as dirty. */
-    bool clean = !item->dirty && !(committed->flags & INDEX_STALE);
+    bool clean = !item->dirty && !(committed->flags & INDEX_STALE) && !packs_is_moving(save->store, committed);
 
     /* As most are; and their records, if they were read in the order of the walk, would be anywhere in the file. */
     if (clean && !(committed->flags & INDEX_UNPLACED) &&
         committed->facts == index_facts(&save->store->index, item->name, item->name_len, item->expires_ms))
         return save_carry(save, committed, err);
+    unsigned packed = clean ? 0 : packs_have_room(save, item->filter);
+    if (packed > 0)
+        return pack_item(save, target, packed, err);
     int rc = record_read(&save->committed, index_offset(committed), &filter, err);
     if (rc == 0)
         rc = set_before(target, filter, !(committed->flags & INDEX_UNPLACED), err);
     if (rc != 0)
         return rc;
     target->avoid_dir = !target->before_is_final;
-    if (!clean || !target->same_name || !target->before_is_final)
+    if (!clean || !target->before_is_final || (!target->same_name && !target->before.pack))
         return write_item(save, target, clean, err);
-    return target->before.expires_ms == item->expires_ms ? save_carry(save, committed, err) : respool(save, target, 0, err);
+    return target->same_name && target->before.expires_ms == item->expires_ms ? save_carry(save, committed, err)
+                                                                              : respool(save, target, 0, err);
 }
 
 /* A filter that store_write() has written. */
@@ -385,8 +409,10 @@ static int save_written(struct save *save, struct target *target, struct written
     if (rc != 0)
         return rc;
     written->stale = written->stale || item->dirty;
-    if (written->stale || !target->same_name)
-        return write_item(save, target, !written->stale, err);
+    if (written->stale || packs_have_room(save, item->filter) > 0)
+        return write_item(save, target, false, err);
+    if (!target->same_name)
+        return write_item(save, target, true, err);
     rc = claim_dir(save, target, target->before.dir, target->before.nlayers, &unused, err);
     if (rc == 0)
         return respool(save, target, INDEX_WRITTEN | INDEX_TAKEN, err);
@@ -506,6 +532,7 @@ static int save_init(struct save *save, struct errbuf *err)
     uint64_t memory = save->source->memory > STORE_MIN_MEMORY ? save->source->memory : STORE_MIN_MEMORY;
     int rc = open_spool(save, err);
 
+    pack_writer_init(&save->pack, save->fs);
     if (rc != 0)
         return rc;
     save->checkpoint = (struct store_checkpoint){store->save.log, store->save.control};
@@ -521,13 +548,15 @@ static int save_init(struct save *save, struct errbuf *err)
     if (rc == 0)
         rc = layer_io_init(&save->io, save->fs, memory - OTHER_BUFFERS);
     if (rc == 0)
+        rc = packs_choose(store);
+    if (rc == 0)
         rc = index_map(&store->index);
     if (rc == 0)
         rc = index_map(&save->next);
     if (rc != 0)
         errbuf_set(err, "out of memory");
-    save->io.wrote = save->source->wrote;
-    save->io.wrote_ctx = save->source->ctx;
+    save->io.wrote = save->pack.wrote = save->source->wrote;
+    save->io.wrote_ctx = save->pack.wrote_ctx = save->source->ctx;
     return rc;
 }
 
@@ -539,6 +568,7 @@ static void save_deinit(struct save *save)
     record_reader_deinit(&save->spooled);
     record_writer_deinit(&save->spool);
     layer_io_deinit(&save->io);
+    pack_writer_deinit(&save->pack);
     index_deinit(&save->next);
     index_unmap(&save->store->index);
     if (save->target)
@@ -597,6 +627,8 @@ int store_save(struct store *store, const struct store_source *source, struct st
                 save_discard_entry(&save, &save.next.entries[i]);
         }
         save_deinit(&save);
+        if (rc != 0)
+            packs_abandon(store, rc == STORE_IN_DOUBT);
     }
     if (summary_out)
         *summary_out = summary;

@@ -28,7 +28,8 @@ int parsed_record_init(struct parsed_record *parsed, const char *text, size_t le
         rc = manifest_parser_feed(&parsed->parser, text, len, err);
     if (rc == -ENOMEM)
         errbuf_set(err, "out of memory");
-    if (rc == 0 && (!parsed->filter || parsed->parser.line.len > 0 || parsed->parser.nfilters != 1)) {
+    if (rc == 0 &&
+        (!parsed->filter || parsed->filter->pack || parsed->parser.line.len > 0 || parsed->parser.nfilters != 1)) {
         errbuf_set(err, "not the record of one filter");
         rc = MANIFEST_DAMAGED;
     }

@@ -13,6 +13,7 @@
 #include "fsops.h"
 #include "log_reader.h"
 #include "manifest.h"
+#include "pack.h"
 #include "tool.h"
 
 #define COMMAND     "check"
@@ -22,6 +23,7 @@ struct check {
     const char *datadir;
     const struct fsops *fs;
     unsigned char *piece;
+    struct pack_reader packs;
     struct manifest_save save;
     uint64_t filters, layers, items, bytes;
     uint64_t damaged; /* files */
@@ -93,10 +95,42 @@ static bool layer_is_whole(struct check *check, const struct manifest_filter *fi
     return false;
 }
 
+static bool packed_layer_is_whole(struct check *check, const struct manifest_filter *filter, unsigned i,
+                                  uint64_t offset, char *why, size_t size)
+{
+    const struct manifest_layer *layer = &filter->layers[i];
+    size_t len = (size_t)filterdb_bytes(layer->nwords);
+    const unsigned char *bytes;
+    struct errbuf err = {{0}};
+
+    if (pack_read(&check->packs, filter->pack, offset, len, &bytes, NULL, &err) != 0) {
+        snprintf(why, size, "%s", err.text);
+        return false;
+    }
+    uint64_t xxh3 = XXH3_64bits(bytes, len);
+    if (xxh3 == layer->xxh3)
+        return true;
+    snprintf(why, size,
+             PACK_DIR "/%" PRIu64 ".pack: layer %u, at byte %" PRIu64 ": its checksum is %016" PRIx64
+                      " instead of %016" PRIx64,
+             filter->pack, i, offset, xxh3, layer->xxh3);
+    return false;
+}
+
+/* The name as in the MANIFEST, cut when it is long. */
+static void print_name(const struct manifest_filter *filter, char *out, size_t size)
+{
+    size_t len = filter->name_len < size / 3 - 2 ? filter->name_len : size / 3 - 2;
+
+    name_encode(filter->name, len, out);
+    strcpy(out + name_encoded_len(filter->name, len), len < filter->name_len ? "..." : "");
+}
+
 static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
 {
     struct check *check = ctx;
-    char why[4400];
+    uint64_t offset_in_pack = filter->pack_offset;
+    char why[4400], name[256];
 
     (void)offset, (void)err;
     check->filters++;
@@ -104,10 +138,14 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t o
         check->layers++;
         check->items += filter->layers[i].items;
         check->bytes += filterdb_bytes(filter->layers[i].nwords);
-        if (layer_is_whole(check, filter, i, why, sizeof(why)))
+        bool whole = filter->pack ? packed_layer_is_whole(check, filter, i, offset_in_pack, why, sizeof(why))
+                                  : layer_is_whole(check, filter, i, why, sizeof(why));
+        offset_in_pack += filterdb_bytes(filter->layers[i].nwords);
+        if (whole)
             continue;
         check->damaged++;
-        complain("damaged: filter %" PRIu64 ": %s", filter->id, why);
+        print_name(filter, name, sizeof(name));
+        complain("damaged: filter '%s', id %" PRIu64 ": %s", name, filter->id, why);
     }
     return 0;
 }
@@ -122,27 +160,10 @@ static int on_removed(void *ctx, const struct manifest_removed *removed, uint64_
 static int check_manifest(struct check *check)
 {
     const struct manifest_sink sink = {.on_filter = on_filter, .on_removed = on_removed, .ctx = check};
-    struct manifest_parser parser;
     struct errbuf err = {{0}};
-    char path[4096], piece[65536];
-    size_t n = 1;
-    int rc = manifest_parser_init(&parser, &sink);
 
-    snprintf(path, sizeof(path), "%s/MANIFEST", check->datadir);
-    FILE *file = fopen(path, "rb");
-    if (rc != 0 || !file) {
-        complain("%s: %s", path, strerror(rc ? -rc : errno));
-        return TOOL_FAILED;
-    }
-    while (rc == 0 && (n = fread(piece, 1, sizeof(piece), file)) > 0)
-        rc = manifest_parser_feed(&parser, piece, n, &err);
-    if (rc == 0)
-        rc = manifest_parser_finish(&parser, &err);
-    check->save = parser.save;
-    fclose(file);
-    manifest_parser_deinit(&parser);
-    if (rc != 0) {
-        complain("damaged: %s: %s", path, err.text);
+    if (tool_read_manifest(check->datadir, &sink, &check->save, &err) != 0) {
+        complain("%s", err.text);
         return TOOL_FAILED;
     }
     printf("MANIFEST: save %" PRIu64 ", %" PRIu64 " filters, %" PRIu64 " layers, %" PRIu64 " items, %" PRIu64 " bytes\n",
@@ -213,25 +234,6 @@ static int check_log(struct check *check)
 
 /* ---- the whole ------------------------------------------------------------------------------------------------------ */
 
-/* The lock file is only looked for: making one would change the directory. */
-static int lock(struct check *check, int *fd_out)
-{
-    struct fs_stat st;
-    char path[4096];
-    pid_t owner = 0;
-
-    *fd_out = -1;
-    snprintf(path, sizeof(path), "%s/LOCK", check->datadir);
-    if (check->fs->stat(check->fs->ctx, path, &st) != 0)
-        return TOOL_OK;
-    int rc = check->fs->lock(check->fs->ctx, path, fd_out, &owner);
-    if (rc == -EWOULDBLOCK)
-        return tool_failed(COMMAND, "%s is in use by process %ld; stop the daemon first", check->datadir, (long)owner);
-    if (rc != 0)
-        return tool_failed(COMMAND, "%s: %s", path, strerror(-rc));
-    return TOOL_OK;
-}
-
 int tool_check(int argc, char **argv)
 {
     struct tool_option options[] = {{.name = NULL}};
@@ -241,14 +243,16 @@ int tool_check(int argc, char **argv)
 
     if (status != TOOL_OK)
         return status;
-    status = lock(&check, &fd);
+    status = tool_lock(COMMAND, check.datadir, &fd);
     if (status != TOOL_OK)
         return status;
     check.piece = malloc(PIECE_BYTES);
+    pack_reader_init(&check.packs, check.fs, check.datadir);
     status = check.piece ? check_manifest(&check) : tool_failed(COMMAND, "%s", strerror(ENOMEM));
     if (check_log(&check) != TOOL_OK)
         status = TOOL_FAILED;
     free(check.piece);
+    pack_reader_deinit(&check.packs);
     if (fd >= 0)
         check.fs->close(check.fs->ctx, fd);
     printf(status == TOOL_OK ? "whole\n" : "not whole\n");

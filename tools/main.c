@@ -22,6 +22,24 @@ static const struct tool_command commands[] = {
         .run = tool_import,
     },
     {
+        .name = "export",
+        .arguments = "DATADIR NAME DIRECTORY",
+        .summary = "Takes a filter out of a data directory as Filter.db files.",
+        .help = "The daemon must not be running on DATADIR. Writes DIRECTORY/<layout>-<layer>-big-Filter.db for each layer as the\n"
+                "last save has it, whether it has a file of its own there or is in a pack; what is in the log is not in it. The\n"
+                "bytes are compared with their checksums; files that are there are not replaced.\n",
+        .run = tool_export,
+    },
+    {
+        .name = "unpack",
+        .arguments = "PACK DIRECTORY",
+        .summary = "Takes all filters out of a pack, without its MANIFEST.",
+        .help = "For when the MANIFEST is lost: a pack says by itself which filters are in it. Makes DIRECTORY and writes\n"
+                "DIRECTORY/<name>-<id>/<layout>-<layer>-big-Filter.db for every record that is whole. Without the MANIFEST nothing\n"
+                "says which records have been superseded: of two packs, the one with the higher number is newer.\n",
+        .run = tool_unpack,
+    },
+    {
         .name = "check",
         .arguments = "DATADIR",
         .summary = "Verifies a data directory: MANIFEST, files, log. Changes nothing.",

@@ -9,6 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "errbuf.h"
+#include "manifest.h"
+
 enum tool_exit {
     TOOL_OK = 0,
     TOOL_FAILED = 1, /* it was understood and could not be done */
@@ -41,8 +44,18 @@ int tool_arguments(int argc, char **argv, struct tool_option *options, const cha
 bool tool_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out);
 bool tool_parse_double(const char *text, double *out);
 
+/* Locks a data directory while a subcommand looks into it; -1 in `fd_out` when it has no lock file. TOOL_OK, or
+ * TOOL_FAILED after a message: a daemon has it. */
+int tool_lock(const char *command, const char *datadir, int *fd_out);
+
+/* Feeds the MANIFEST to the sink. TOOL_OK, or TOOL_FAILED with the reason in `err`. `save_out` may be NULL. */
+int tool_read_manifest(const char *datadir, const struct manifest_sink *sink, struct manifest_save *save_out,
+                       struct errbuf *err);
+
 int tool_import(int argc, char **argv);
 int tool_check(int argc, char **argv);
+int tool_export(int argc, char **argv);
+int tool_unpack(int argc, char **argv);
 int tool_bench(int argc, char **argv);
 
 #endif

@@ -154,7 +154,7 @@ static struct store *open_store(const char *dir)
 static void save(struct store *store, struct source *source, size_t stride, const char *name, double amount,
                  const char *unit)
 {
-    struct store_source functions = {.next = on_next, .release = on_release, .ctx = source};
+    struct store_source functions = {.next = on_next, .release = on_release, .ctx = source, .pack_limit = 16384};
     struct errbuf err = {{0}};
     double start = now();
 

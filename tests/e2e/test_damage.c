@@ -136,16 +136,16 @@ DAEMON_TEST(daemon_under_test, damage, the_tool_says_what_is_damaged)
     unsigned char *bytes = file_read(BAD, &len);
     file_flip_bit(BAD, 8 * 20 + 2);
     cr_assert_eq(check_tool(&daemon_under_test, &output), 1, "%s", output);
-    cr_assert(strstr(output, "damaged: filter 2: ") && strstr(output, "its checksum is ") &&
+    cr_assert(strstr(output, "damaged: filter 'bad', id 2: ") && strstr(output, "its checksum is ") &&
                   strstr(output, "files: 1 whole, 1 damaged or missing") && strstr(output, "not whole\n"),
               "%s", output);
     file_write(BAD, bytes, len - 8);
     cr_assert_eq(check_tool(&daemon_under_test, &output), 1, "%s", output);
-    cr_assert(strstr(output, "damaged: filter 2: ") && strstr(output, " bytes instead of "), "%s", output);
+    cr_assert(strstr(output, "damaged: filter 'bad', id 2: ") && strstr(output, " bytes instead of "), "%s", output);
     cr_assert(file_is(BAD, bytes, len - 8));
     cr_assert_eq(unlink(BAD), 0);
     cr_assert_eq(check_tool(&daemon_under_test, &output), 1, "%s", output);
-    cr_assert(strstr(output, "damaged: filter 2: ") && strstr(output, "No such file"), "%s", output);
+    cr_assert(strstr(output, "damaged: filter 'bad', id 2: ") && strstr(output, "No such file"), "%s", output);
     file_write(BAD, bytes, len);
     cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s", output);
     free(bytes);

@@ -1,5 +1,6 @@
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,18 +67,38 @@ static struct manifest_text sample(void)
                                          .params = {.capacity = UINT64_MAX, .error_rate = 0x1.fffffffffffffp-1},
                                          .nlayers = 1,
                                          .layers = {{.nwords = 1, .xxh3 = UINT64_MAX, .generation = 1, .k = 1}}};
+    struct manifest_filter packed = {
+        .id = 18,
+        .name = "packed",
+        .name_len = 6,
+        .dir = "packed",
+        .pack = 8,
+        .pack_offset = 45,
+        .params = {.capacity = 100, .error_rate = 0.01},
+        .nlayers = 2,
+        .layers = {{.nwords = 15, .generation = 8, .k = 7}, {.nwords = 8175, .generation = 8, .k = 8}}};
     struct manifest_removed removed = {
         .keep = true, .id = 5, .dir = "x%2Fy", .dir_len = 5, .nlayers = 64, .placed = 63, .shared = 2, .owner = 9};
+    struct manifest_removed unpacked = {.keep = true,
+                                        .id = 7,
+                                        .dir = "z",
+                                        .dir_len = 1,
+                                        .pack = 9,
+                                        .nlayers = 2,
+                                        .pack_offset = MANIFEST_MAX_NUMBER,
+                                        .sizes = {16, 65520}};
 
     for (int i = 0; i < 64; i++)
         removed.generations[i] = (uint64_t)i % 9 + 1;
     cr_assert_eq(manifest_format_header(&text, &header), 0);
     cr_assert_eq(manifest_format_filter(&text, &filter), 0);
     cr_assert_eq(manifest_format_filter(&text, &empty_name), 0);
+    cr_assert_eq(manifest_format_filter(&text, &packed), 0);
     cr_assert_eq(manifest_format_removed(&text, &removed), 0);
     removed = (struct manifest_removed){.id = 6, .dir = "y", .dir_len = 1, .nlayers = 1, .placed = 1, .generations = {9}};
     cr_assert_eq(manifest_format_removed(&text, &removed), 0);
-    cr_assert_eq(manifest_format_end(&text, 2, 2, XXH3_64bits(text.ptr, text.len)), 0);
+    cr_assert_eq(manifest_format_removed(&text, &unpacked), 0);
+    cr_assert_eq(manifest_format_end(&text, 3, 3, XXH3_64bits(text.ptr, text.len)), 0);
     return text;
 }
 
@@ -102,7 +123,7 @@ Test(manifest, the_text_is_as_documented)
 {
     struct manifest_text text = sample();
     static const char expected[] =
-        "bloomery-manifest 2\n"
+        "bloomery-manifest 3\n"
         "save generation=9 next-id=4611686018427387904 log=3 control=4611686018427387904\n"
         "filter id=17 name=%00%2F%FFa. dir=%~17-3 capacity=1000 error-rate=0.01 expansion=2 variant=me "
         "expires-ms=9223372036854775807 layers=2\n"
@@ -111,10 +132,16 @@ Test(manifest, the_text_is_as_documented)
         "filter id=4611686018427387904 name= capacity=18446744073709551615 error-rate=0.9999999999999999 expansion=0 "
         "variant=na expires-ms=0 layers=1\n"
         "layer k=1 words=1 items=0 xxh3=ffffffffffffffff generation=1\n"
-        "removed keep id=5 dir=x%2Fy placed=63 shared=2 owner=9 generations=1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,"
+        "filter id=18 name=packed pack=8 offset=45 capacity=100 error-rate=0.01 expansion=0 variant=na expires-ms=0 "
+        "layers=2\n"
+        "layer k=7 words=15 items=0 xxh3=0000000000000000 generation=8\n"
+        "layer k=8 words=8175 items=0 xxh3=0000000000000000 generation=8\n"
+        "removed keep id=5 dir=x%2Fy placed=63 shared=2 owner=9 "
+        "generations=1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,"
         "6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1\n"
         "removed delete id=6 dir=y placed=1 shared=0 owner=0 generations=9\n"
-        "end filters=2 removed=2 xxh3=";
+        "removed keep id=7 dir=z pack=9 offset=4611686018427387904 bytes=16,65520\n"
+        "end filters=3 removed=3 xxh3=";
 
     cr_assert_eq(text.len, sizeof(expected) - 1 + 17);
     cr_assert_eq(memcmp(text.ptr, expected, sizeof(expected) - 1), 0, "%.*s", (int)text.len, text.ptr);
@@ -132,7 +159,7 @@ Test(manifest, what_is_read_and_written_again_is_the_same_bytes_in_pieces_of_any
 
         cr_assert_eq(manifest_format_header(&copy.text, &header), 0);
         cr_assert_eq(parse(text.ptr, text.len, piece, &sink, &err), MANIFEST_OK, "%s", err.text);
-        cr_assert_eq(manifest_format_end(&copy.text, 2, 2, XXH3_64bits(copy.text.ptr, copy.text.len)), 0);
+        cr_assert_eq(manifest_format_end(&copy.text, 3, 3, XXH3_64bits(copy.text.ptr, copy.text.len)), 0);
         cr_assert(copy.text.len == text.len && memcmp(copy.text.ptr, text.ptr, text.len) == 0, "piece %zu", piece);
         manifest_text_deinit(&copy.text);
     }
@@ -245,6 +272,21 @@ static const struct {
     {"dir=x%2Fy", "dir="},
     {"shared=2", "shared=65"},
     {"layer k=7", "layer  k=7"},
+    {"pack=8", "pack=0"},
+    {"pack=8", "pack=10"}, /* above the generation of the save */
+    {"pack=8", "pack=08"},
+    {" pack=8", " dir=x pack=8"},
+    {"offset=45", "offset=045"},
+    {"offset=45", "offset="},
+    {"offset=45", "offset=4611686018427387905"},
+    {" offset=45", ""},
+    {"words=8175", "words=8176"}, /* more than a pack takes of a filter */
+    {"pack=9", "pack=10"},
+    {"bytes=16,65520", "bytes=16,65528"},
+    {"bytes=16,65520", "bytes=8,65520"},
+    {"bytes=16,65520", "bytes="},
+    {"bytes=16,65520", "bytes=16,"},
+    {"removed keep id=7", "removed delete id=7"},
     {"save ", "Save "},
     {"\nlayer k=1 ", "\n\nlayer k=1 "},
     {"\nlayer k=1 ", "\r\nlayer k=1 "},
@@ -268,12 +310,36 @@ Test(manifest, values_out_of_range_and_other_spellings_are_refused)
         memcpy(changed.ptr + before, wrong_lines[i].to, strlen(wrong_lines[i].to));
         memcpy(changed.ptr + before + strlen(wrong_lines[i].to), at + skip, body - before - skip);
         changed.len = body - skip + strlen(wrong_lines[i].to);
-        cr_assert_eq(manifest_format_end(&changed, 2, 2, XXH3_64bits(changed.ptr, changed.len)), 0);
+        cr_assert_eq(manifest_format_end(&changed, 3, 3, XXH3_64bits(changed.ptr, changed.len)), 0);
         cr_assert_eq(parse(changed.ptr, changed.len, 64, &ignore, &err), MANIFEST_DAMAGED, "%s", wrong_lines[i].to);
         cr_assert(!strstr(err.text, "checksum"), "%s: %s", wrong_lines[i].to, err.text);
         manifest_text_deinit(&changed);
     }
     manifest_text_deinit(&text);
+}
+
+/* Version 2 is read on, and knows no packs. */
+Test(manifest, version_2_is_read_if_it_has_no_packs)
+{
+    static const char *const lines[] = {
+        "filter id=1 name=a capacity=100 error-rate=0.01 expansion=0 variant=na expires-ms=0 layers=1\n",
+        "filter id=1 name=a pack=1 offset=16 capacity=100 error-rate=0.01 expansion=0 variant=na expires-ms=0 "
+        "layers=1\n"};
+
+    for (int version = 1; version <= 4; version++) {
+        for (int packed = 0; packed < 2; packed++) {
+            struct manifest_text text = {.ptr = malloc(1024), .size = 1024};
+            bool right = version == 3 || (version == 2 && !packed);
+            text.len = (size_t)snprintf(text.ptr, text.size,
+                                        "bloomery-manifest %d\nsave generation=1 next-id=2 log=0 control=0\n%s"
+                                        "layer k=1 words=1 items=0 xxh3=0000000000000000 generation=1\n",
+                                        version, lines[packed]);
+            cr_assert_eq(manifest_format_end(&text, 1, 0, XXH3_64bits(text.ptr, text.len)), 0);
+            cr_assert_eq(parse(text.ptr, text.len, 64, &ignore, NULL), right ? MANIFEST_OK : MANIFEST_DAMAGED,
+                         "version %d, line %d", version, packed);
+            manifest_text_deinit(&text);
+        }
+    }
 }
 
 static int keep_rate(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)

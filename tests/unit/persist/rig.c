@@ -5,6 +5,8 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "pack.h"
+
 static void demand(bool ok, const char *what)
 {
     if (ok)
@@ -117,6 +119,50 @@ void rig_fill(struct rig_filter *filter, uint64_t from, uint64_t n)
 bool rig_has(const struct rig_filter *filter, uint64_t item)
 {
     return bloom_filter_query(filter->filter, murmur3_hash(&item, sizeof(item)));
+}
+
+struct search {
+    const struct fsops *fs;
+    const char *dir;
+    const char *name;
+    struct rig_place found;
+};
+
+static int visit_pack(void *ctx, const char *file)
+{
+    struct search *search = ctx;
+    const struct fsops *fs = search->fs;
+    struct pack_record record;
+    char path[512];
+    uint64_t size;
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/packs/%s", search->dir, file);
+    demand(fs->open(fs->ctx, path, FS_READ, &fd) == 0 && fs->size(fs->ctx, fd, &size) == 0, "no pack");
+    unsigned char *bytes = malloc((size_t)size);
+    demand(bytes && fs_read_all(fs, fd, bytes, (size_t)size, 0) == 0, "a pack cannot be read");
+    fs->close(fs->ctx, fd);
+    for (size_t at = PACK_HEADER_BYTES, len = 0; at < size; at += len) {
+        demand(pack_record_parse(bytes + at, (size_t)size - at, &record, &len) == PACK_RECORD, "not a record");
+        if (record.name_len != strlen(search->name) || memcmp(record.name, search->name, record.name_len) != 0 ||
+            pack_number(file) < search->found.number)
+            continue;
+        search->found.number = pack_number(file);
+        search->found.offset = (uint64_t)(record.layers[0] - bytes);
+        strcpy(search->found.path, path);
+    }
+    free(bytes);
+    return 0;
+}
+
+struct rig_place rig_packed(const struct fsops *fs, const char *dir, const char *name)
+{
+    struct search search = {.fs = fs ? fs : fsops_posix(), .dir = dir, .name = name};
+    char path[512];
+
+    snprintf(path, sizeof(path), "%s/packs", dir);
+    demand(search.fs->list(search.fs->ctx, path, visit_pack, &search) == 0 && search.found.number, "not in a pack");
+    return search.found;
 }
 
 static uint64_t filter_digest(const struct rig_filter *filter)
@@ -300,6 +346,7 @@ int rig_save(struct rig *rig, struct store *store, struct store_save_summary *su
                                   .next_id = on_next_id,
                                   .checkpoint = on_checkpoint,
                                   .ctx = rig,
+                                  .pack_limit = rig->pack_limit,
                                   .keep_unlisted = rig->keep_unlisted};
     size_t before = rig->released;
 

@@ -29,6 +29,7 @@ struct rig {
     uint64_t next_id;
     struct store_checkpoint checkpoint; /* of the next save */
     int checkpoint_rc;
+    uint64_t pack_limit; /* of saves; 0: every filter has files of its own */
     enum store_fate (*resolve)(struct rig *rig, struct store_filter *info); /* NULL: all are kept */
     void (*replay)(struct rig *rig, struct store *store);                   /* between open and load; NULL: nothing */
     struct store_load_summary loaded;
@@ -57,6 +58,14 @@ void rig_remove(struct rig *rig, const char *name);
 void rig_rename(struct rig *rig, const char *from, const char *to);
 void rig_fill(struct rig_filter *filter, uint64_t from, uint64_t n); /* items from, from + 1, ...; marks it dirty */
 bool rig_has(const struct rig_filter *filter, uint64_t item);
+
+/* Where the first layer of a filter is that is in a pack: of its newest record. */
+struct rig_place {
+    char path[512];
+    uint64_t number;
+    uint64_t offset;
+};
+struct rig_place rig_packed(const struct fsops *fs, const char *dir, const char *name);
 
 /* Of all filters that are not quarantined: id, name, parameters, layers, counts, bits, expiry. */
 uint64_t rig_digest(const struct rig *rig);

@@ -23,6 +23,7 @@ struct held {
 
 static struct held held[8];
 static size_t nheld, at;
+static uint64_t pack_limit; /* of saves */
 static struct store_record record;
 static char dir[TMPDIR_SIZE];
 
@@ -164,7 +165,8 @@ static int write_one(struct store *store, const struct held *one, struct store_r
 
 static int save(struct store *store, struct errbuf *err)
 {
-    struct store_source source = {.next = on_next, .release = on_release, .checkpoint = on_checkpoint};
+    struct store_source source = {
+        .next = on_next, .release = on_release, .checkpoint = on_checkpoint, .pack_limit = pack_limit};
 
     at = 0;
     return store_save(store, &source, NULL, err);
@@ -206,7 +208,7 @@ static void make_base(void)
     fill(add(pool, 1, "a", &scaling), 0, 100);
     fill(add(pool, 2, "b", &small), 0, 50);
     at = 0;
-    struct store_source source = {.next = on_next, .release = on_release};
+    struct store_source source = {.next = on_next, .release = on_release, .pack_limit = pack_limit};
     cr_assert_eq(store_save(store, &source, NULL, &err), 0, "%s", err.text);
     fill(add(pool, 3, "w", &scaling), 500, 60);
     cr_assert_eq(write_one(store, find("w"), &record, &err), 0, "%s", err.text);
@@ -258,7 +260,7 @@ static void check(bool saved, size_t n)
     bloom_pool_destroy(pool);
 }
 
-Test(store_alloc, a_failed_allocation_harms_nothing, .timeout = 300)
+static void fail_each_allocation(void)
 {
     static struct held outsider = {.id = 77, .name = "x"};
     size_t failures = 0;
@@ -289,4 +291,16 @@ Test(store_alloc, a_failed_allocation_harms_nothing, .timeout = 300)
     }
     cr_assert_gt(failures, 30, "only %zu allocations of a start and a save", failures);
     free(record.text);
+    record.text = NULL;
+}
+
+Test(store_alloc, a_failed_allocation_harms_nothing, .timeout = 300)
+{
+    fail_each_allocation();
+}
+
+Test(store_alloc, a_failed_allocation_harms_nothing_in_packs, .timeout = 300)
+{
+    pack_limit = 65536;
+    fail_each_allocation();
 }

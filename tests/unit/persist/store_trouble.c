@@ -360,7 +360,7 @@ Test(store_trouble, saves_that_fail_at_their_last_step_do_not_pile_up)
 static void write_manifest(const char *body, unsigned nfilters, unsigned nremoved)
 {
     char text[4096];
-    int len = snprintf(text, sizeof(text), "bloomery-manifest 2\n%s", body);
+    int len = snprintf(text, sizeof(text), "bloomery-manifest 3\n%s", body);
     uint64_t hash = XXH3_64bits(text, (size_t)len);
 
     len += snprintf(text + len, sizeof(text) - (size_t)len, "end filters=%u removed=%u xxh3=%016llx\n", nfilters, nremoved,

@@ -1,0 +1,331 @@
+/* Numbers are little-endian. The file begins with
+ *
+ *     8  "BLOOMPCK"
+ *     4  version, 1
+ *     4  0
+ *
+ * and goes on with records:
+ *
+ *     8  XXH3-64 of the rest of the record
+ *     4  "BPR\x01"
+ *     2  length of the name
+ *     1  layers
+ *     1  variant: 0 na, 1 me, 2 ka
+ *     8  id
+ *        the name
+ *        the layers, each as a Filter.db file */
+#include "pack.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "check.h"
+#include "filterdb.h"
+
+static const unsigned char file_header[PACK_HEADER_BYTES] = "BLOOMPCK\x01";
+static const unsigned char record_magic[4] = {'B', 'P', 'R', 1};
+
+/* What is read when a record is asked for that does not follow the one before. */
+#define LEAP_BYTES 4096
+
+void pack_name(uint64_t number, char out[PACK_NAME_SIZE])
+{
+    snprintf(out, PACK_NAME_SIZE, "%" PRIu64 ".pack", number);
+}
+
+uint64_t pack_number(const char *name)
+{
+    char again[PACK_NAME_SIZE];
+
+    if (name[0] < '1' || name[0] > '9' || strlen(name) >= PACK_NAME_SIZE)
+        return 0;
+    uint64_t number = strtoull(name, NULL, 10);
+    pack_name(number, again);
+    return strcmp(name, again) == 0 ? number : 0;
+}
+
+/* ---- writing -------------------------------------------------------------------------------------------------------
+ */
+
+void pack_writer_init(struct pack_writer *writer, const struct fsops *fs)
+{
+    *writer = (struct pack_writer){.fs = fs, .fd = -1};
+}
+
+void pack_writer_deinit(struct pack_writer *writer)
+{
+    if (writer->fd >= 0)
+        writer->fs->close(writer->fs->ctx, writer->fd);
+    writer->fd = -1;
+    free(writer->buf);
+    writer->buf = NULL;
+}
+
+int pack_writer_open(struct pack_writer *writer, const char *path)
+{
+    const struct fsops *fs = writer->fs;
+    const unsigned flags = FS_WRITE | FS_CREATE | FS_EXCLUSIVE;
+
+    if (!writer->buf && !(writer->buf = malloc(PACK_BUFFER_BYTES)))
+        return -ENOMEM;
+    int rc = fs->open(fs->ctx, path, flags, &writer->fd);
+    if (rc == -EEXIST) {
+        rc = fs->unlink(fs->ctx, path);
+        if (rc == 0)
+            rc = fs->open(fs->ctx, path, flags, &writer->fd);
+    }
+    if (rc != 0) {
+        writer->fd = -1;
+        return rc;
+    }
+    memcpy(writer->buf, file_header, sizeof(file_header));
+    writer->len = sizeof(file_header);
+    writer->flushed = 0;
+    return 0;
+}
+
+static int flush(struct pack_writer *writer)
+{
+    int rc = fs_write_all(writer->fs, writer->fd, writer->buf, writer->len, writer->flushed);
+
+    if (rc != 0)
+        return rc;
+    if (writer->wrote)
+        writer->wrote(writer->wrote_ctx, writer->len);
+    writer->flushed += writer->len;
+    writer->len = 0;
+    return 0;
+}
+
+static void put_layer(unsigned char *out, const struct bloom_filter *filter, unsigned i, struct manifest_filter *record)
+{
+    struct manifest_layer *layer = &record->layers[i];
+    struct bloom_layer_view view;
+
+    bloom_filter_layer(filter, i, &view);
+    filterdb_encode_header(&view.shape, out);
+    filterdb_encode_words((enum bloom_variant)view.shape.variant, view.words, view.shape.nwords,
+                          out + FILTERDB_HEADER_BYTES);
+    record->variant = (enum bloom_variant)view.shape.variant;
+    layer->nwords = view.shape.nwords;
+    layer->k = view.shape.k;
+    layer->xxh3 = XXH3_64bits(out, filterdb_bytes(view.shape.nwords));
+    /* After the bits, for the reason that place_layer() has. */
+    bloom_filter_layer(filter, i, &view);
+    layer->items = view.items;
+}
+
+static void put_number(unsigned char *out, uint64_t value, unsigned bytes)
+{
+    for (unsigned i = 0; i < bytes; i++)
+        out[i] = (unsigned char)(value >> 8 * i);
+}
+
+static uint64_t get_number(const unsigned char *in, unsigned bytes)
+{
+    uint64_t value = 0;
+
+    for (unsigned i = 0; i < bytes; i++)
+        value |= (uint64_t)in[i] << 8 * i;
+    return value;
+}
+
+int pack_append(struct pack_writer *writer, const struct bloom_filter *filter, struct manifest_filter *record)
+{
+    struct bloom_layer_view view;
+    uint64_t images = 0;
+
+    for (unsigned i = 0; i < record->nlayers; i++) {
+        bloom_filter_layer(filter, i, &view);
+        images += filterdb_bytes(view.shape.nwords);
+    }
+    CHECK(images <= MANIFEST_MAX_PACKED && record->name_len <= MANIFEST_MAX_NAME);
+    size_t bytes = (size_t)pack_record_bytes(record->name_len, images);
+    int rc = writer->len + bytes > PACK_BUFFER_BYTES ? flush(writer) : 0;
+    if (rc != 0)
+        return rc;
+
+    unsigned char *start = writer->buf + writer->len, *at = start + PACK_RECORD_HEADER_BYTES;
+    memcpy(start + 8, record_magic, sizeof(record_magic));
+    put_number(start + 12, record->name_len, 2);
+    start[14] = (unsigned char)record->nlayers;
+    put_number(start + 16, record->id, 8);
+    memcpy(at, record->name, record->name_len);
+    at += record->name_len;
+    record->pack_offset = pack_writer_size(writer) + (uint64_t)(at - start);
+    for (unsigned i = 0; i < record->nlayers; i++) {
+        put_layer(at, filter, i, record);
+        at += filterdb_bytes(record->layers[i].nwords);
+    }
+    start[15] = (unsigned char)record->variant;
+    put_number(start, XXH3_64bits(start + 8, bytes - 8), 8);
+    writer->len += bytes;
+    return 0;
+}
+
+int pack_writer_close(struct pack_writer *writer)
+{
+    const struct fsops *fs = writer->fs;
+    int rc = flush(writer);
+
+    if (rc == 0)
+        rc = fs->sync(fs->ctx, writer->fd);
+    int close_rc = fs->close(fs->ctx, writer->fd);
+    writer->fd = -1;
+    return rc != 0 ? rc : close_rc;
+}
+
+/* ---- reading -------------------------------------------------------------------------------------------------------
+ */
+
+void pack_reader_init(struct pack_reader *reader, const struct fsops *fs, const char *dir)
+{
+    *reader = (struct pack_reader){.fs = fs, .dir = dir};
+}
+
+static void drop_window(struct pack_reader *reader, struct pack_window *window)
+{
+    if (window->number)
+        reader->fs->close(reader->fs->ctx, window->fd);
+    window->number = 0;
+    window->len = 0;
+}
+
+void pack_reader_deinit(struct pack_reader *reader)
+{
+    for (unsigned i = 0; i < PACK_WINDOWS; i++) {
+        drop_window(reader, &reader->windows[i]);
+        free(reader->windows[i].buf);
+        reader->windows[i].buf = NULL;
+    }
+}
+
+static int open_window(struct pack_reader *reader, struct pack_window *window, uint64_t number)
+{
+    const struct fsops *fs = reader->fs;
+    char name[PACK_NAME_SIZE], path[4096];
+
+    drop_window(reader, window);
+    if (!window->buf && !(window->buf = malloc(PACK_WINDOW_BYTES)))
+        return -ENOMEM;
+    pack_name(number, name);
+    int len = snprintf(path, sizeof(path), "%s/" PACK_DIR "/%s", reader->dir, name);
+    if (len < 0 || (size_t)len >= sizeof(path))
+        return -ENAMETOOLONG;
+    int rc = fs->open(fs->ctx, path, FS_READ, &window->fd);
+    if (rc == 0)
+        window->number = number;
+    return rc;
+}
+
+/* The window of the pack, or the one that has not been used for the longest time. */
+static int find_window(struct pack_reader *reader, uint64_t number, struct pack_window **window_out)
+{
+    struct pack_window *oldest = &reader->windows[0];
+    int rc = 0;
+
+    for (unsigned i = 0; i < PACK_WINDOWS && oldest->number != number; i++) {
+        struct pack_window *window = &reader->windows[i];
+        if (window->number == number || window->used < oldest->used)
+            oldest = window;
+    }
+    if (oldest->number != number)
+        rc = open_window(reader, oldest, number);
+    oldest->used = ++reader->calls;
+    *window_out = oldest;
+    return rc;
+}
+
+static int fill_window(struct pack_reader *reader, struct pack_window *window, uint64_t offset, size_t need)
+{
+    /* A leap fetches no more than it has to: the next one may lead anywhere. */
+    uint64_t end = window->offset + window->len;
+    bool follows = window->len > 0 && offset >= window->offset && offset <= end + PACK_WINDOW_BYTES;
+    size_t len = follows || offset < PACK_WINDOW_BYTES ? PACK_WINDOW_BYTES : need > LEAP_BYTES ? need : LEAP_BYTES;
+    size_t n = 1;
+    int rc = 0;
+
+    window->offset = offset;
+    for (window->len = 0; rc == 0 && n > 0 && window->len < need; window->len += rc == 0 ? n : 0)
+        rc = reader->fs->pread(reader->fs->ctx, window->fd, window->buf + window->len, len - window->len,
+                               offset + window->len, &n);
+    return rc;
+}
+
+int pack_read(struct pack_reader *reader, uint64_t number, uint64_t offset, size_t len, const unsigned char **bytes_out,
+              size_t *have_out, struct errbuf *err)
+{
+    struct pack_window *window;
+    int rc = find_window(reader, number, &window);
+
+    CHECK(len <= MANIFEST_MAX_PACKED);
+    if (rc == 0 && (offset < window->offset || offset - window->offset > window->len ||
+                    window->len - (offset - window->offset) < len))
+        rc = fill_window(reader, window, offset, len);
+    if (rc != 0) {
+        drop_window(reader, window);
+        errbuf_set(err, PACK_DIR "/%" PRIu64 ".pack: %s%s", number,
+                   rc == -ENOENT ? "missing" : "cannot read: ", rc == -ENOENT ? "" : strerror(-rc));
+        return rc == -ENOENT ? PACK_MISSING : rc;
+    }
+    size_t have = window->len - (size_t)(offset - window->offset);
+    *bytes_out = window->buf + (offset - window->offset);
+    if (have_out)
+        *have_out = have < len ? have : len;
+    if (have >= len)
+        return 0;
+    errbuf_set(err, PACK_DIR "/%" PRIu64 ".pack: ends before byte %" PRIu64, number, offset + len);
+    return PACK_SHORT;
+}
+
+/* ---- without a MANIFEST --------------------------------------------------------------------------------------------
+ */
+
+static int parse_layers(const unsigned char *at, const unsigned char *end, struct pack_record *record)
+{
+    for (unsigned i = 0; i < record->nlayers; i++) {
+        if ((size_t)(end - at) < FILTERDB_HEADER_BYTES)
+            return PACK_INCOMPLETE;
+        uint64_t nwords = (uint64_t)at[4] << 24 | (uint64_t)at[5] << 16 | (uint64_t)at[6] << 8 | at[7];
+        uint64_t size = filterdb_bytes(nwords);
+        if (nwords == 0 || size > MANIFEST_MAX_PACKED)
+            return PACK_NO_RECORD;
+        if ((size_t)(end - at) < size)
+            return PACK_INCOMPLETE;
+        record->layers[i] = at;
+        record->sizes[i] = (size_t)size;
+        at += size;
+    }
+    return PACK_RECORD;
+}
+
+int pack_record_parse(const unsigned char *bytes, size_t len, struct pack_record *record_out, size_t *len_out)
+{
+    struct pack_record record = {0};
+
+    if (len < PACK_RECORD_HEADER_BYTES)
+        return PACK_INCOMPLETE;
+    record.name_len = (size_t)get_number(bytes + 12, 2);
+    record.nlayers = bytes[14];
+    record.variant = (enum bloom_variant)bytes[15];
+    record.id = get_number(bytes + 16, 8);
+    record.name = (const char *)bytes + PACK_RECORD_HEADER_BYTES;
+    if (memcmp(bytes + 8, record_magic, sizeof(record_magic)) != 0 || record.nlayers < 1 ||
+        record.nlayers > BLOOM_MAX_LAYERS || bytes[15] > BLOOM_KA || record.id == 0)
+        return PACK_NO_RECORD;
+    if (len < PACK_RECORD_HEADER_BYTES + record.name_len)
+        return PACK_INCOMPLETE;
+    int rc = parse_layers(bytes + PACK_RECORD_HEADER_BYTES + record.name_len, bytes + len, &record);
+    if (rc != PACK_RECORD)
+        return rc;
+    unsigned last = record.nlayers - 1;
+    *len_out = (size_t)(record.layers[last] + record.sizes[last] - bytes);
+    if (get_number(bytes, 8) != XXH3_64bits(bytes + 8, *len_out - 8))
+        return PACK_NO_RECORD;
+    *record_out = record;
+    return PACK_RECORD;
+}

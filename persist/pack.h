@@ -1,0 +1,131 @@
+/* pack: many small filters in one file, each as the exact bytes of its Filter.db files (docs/FORMAT.md, section 14).
+ * Internal to persist and the tool.
+ *
+ * A pack is written once, from front to back, and never changed: its number is used once in the life of a directory.
+ * Where a filter is in it, and with which checksum, is in the MANIFEST. What each record begins with (id, name, its own
+ * checksum) is for the day on which the MANIFEST is lost.
+ *
+ * Lifetime: caller's storage, init to deinit. Thread: one per object. */
+#ifndef BLOOMERY_PACK_H
+#define BLOOMERY_PACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bloom_filter.h"
+#include "errbuf.h"
+#include "fsops.h"
+#include "manifest.h"
+
+#define PACK_DIR                 "packs"
+#define PACK_HEADER_BYTES        16
+#define PACK_RECORD_HEADER_BYTES 24
+#define PACK_FULL_BYTES          (64u << 20)  /* a pack that has reached this size takes no more */
+#define PACK_BUFFER_BYTES        (256u << 10) /* what is written at once */
+#define PACK_WINDOW_BYTES        (128u << 10) /* what is read at once, from front to back */
+#define PACK_WINDOWS             8            /* packs that one reader reads at the same time */
+
+_Static_assert(PACK_RECORD_HEADER_BYTES + MANIFEST_MAX_NAME + MANIFEST_MAX_PACKED <= PACK_BUFFER_BYTES,
+               "a record is whole");
+_Static_assert(MANIFEST_MAX_PACKED <= PACK_WINDOW_BYTES, "a filter is whole");
+
+/* Of the record of a filter whose layers take `images` bytes. */
+static inline uint64_t pack_record_bytes(size_t name_len, uint64_t images)
+{
+    return PACK_RECORD_HEADER_BYTES + name_len + images;
+}
+
+/* "<number>.pack" and back; 0 for what is no such name. */
+#define PACK_NAME_SIZE 32
+void pack_name(uint64_t number, char out[PACK_NAME_SIZE]);
+uint64_t pack_number(const char *name);
+
+/* ---- writing -------------------------------------------------------------------------------------------------------
+ */
+
+struct pack_writer {
+    const struct fsops *fs;
+    void (*wrote)(void *ctx, uint64_t bytes); /* bytes have been handed to the disk; may be NULL */
+    void *wrote_ctx;
+    unsigned char *buf; /* PACK_BUFFER_BYTES; NULL until the first pack */
+    size_t len;         /* of what is in it */
+    uint64_t flushed;   /* bytes before that */
+    int fd;             /* -1: none is open */
+};
+
+void pack_writer_init(struct pack_writer *writer, const struct fsops *fs);
+void pack_writer_deinit(struct pack_writer *writer); /* closes, without writing the rest */
+
+/* Makes the file and begins to write to it. A leftover in its place is removed first. 0 or -errno. */
+int pack_writer_open(struct pack_writer *writer, const char *path);
+
+static inline uint64_t pack_writer_size(const struct pack_writer *writer)
+{
+    return writer->flushed + writer->len;
+}
+
+/* Appends a filter of at most MANIFEST_MAX_PACKED bytes, whose id and name are in the record, and fills in the record's
+ * variant, layers (but for their generations) and offset. Others may add to the filter meanwhile; counts are read after
+ * the bits. 0 or -errno. */
+int pack_append(struct pack_writer *writer, const struct bloom_filter *filter, struct manifest_filter *record);
+
+/* Writes the rest, syncs, closes. 0 or -errno; closed in either case. */
+int pack_writer_close(struct pack_writer *writer);
+
+/* ---- reading -------------------------------------------------------------------------------------------------------
+ */
+
+enum pack_status {
+    PACK_OK = 0,
+    PACK_MISSING = 1, /* there is no such file */
+    PACK_SHORT = 2,   /* it ends before */
+};
+
+struct pack_window {
+    uint64_t number; /* 0: none */
+    int fd;
+    uint64_t used; /* when, in calls of pack_read() */
+    uint64_t offset;
+    size_t len;
+    unsigned char *buf; /* PACK_WINDOW_BYTES, NULL until used */
+};
+
+/* Keeps a window of each of the packs that it read from last: filters that are read in the order of their packs, or of
+ * several packs in turns, cost one system call per window. */
+struct pack_reader {
+    const struct fsops *fs;
+    const char *dir; /* the data directory; borrowed */
+    uint64_t calls;
+    struct pack_window windows[PACK_WINDOWS];
+};
+
+void pack_reader_init(struct pack_reader *reader, const struct fsops *fs, const char *dir);
+void pack_reader_deinit(struct pack_reader *reader);
+
+/* `len` bytes, at most MANIFEST_MAX_PACKED, valid until the next call. 0, PACK_MISSING, PACK_SHORT (`have_out`, may be
+ * NULL: how many there are at `bytes_out`), or -errno. The errbuf names the file when it is not 0. */
+int pack_read(struct pack_reader *reader, uint64_t number, uint64_t offset, size_t len, const unsigned char **bytes_out,
+              size_t *have_out, struct errbuf *err);
+
+/* A record as it is in a pack, found without a MANIFEST. */
+struct pack_record {
+    uint64_t id;
+    const char *name;
+    size_t name_len;
+    enum bloom_variant variant;
+    unsigned nlayers;
+    const unsigned char *layers[BLOOM_MAX_LAYERS];
+    size_t sizes[BLOOM_MAX_LAYERS];
+};
+
+enum pack_scan_status {
+    PACK_RECORD = 0,
+    PACK_INCOMPLETE = 1, /* more bytes are needed */
+    PACK_NO_RECORD = 2,  /* no whole record begins here */
+};
+
+/* The record at the beginning of the bytes, which stay the caller's; its length in `len_out`. */
+int pack_record_parse(const unsigned char *bytes, size_t len, struct pack_record *record_out, size_t *len_out);
+
+#endif

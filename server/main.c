@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "descriptors.h"
@@ -120,7 +121,11 @@ static int run(struct server *server)
     log_notice(&server->log, "bloomeryd %s, process %ld, data in %s", BLOOMERY_VERSION, (long)getpid(), config->dir);
 
     struct store_options options = {.report = load_report, .report_ctx = server};
-    status = store_open(config->dir, &options, &server->store, &err);
+    errbuf_set(&err, "the system gives no random bytes");
+    status =
+        getrandom(&options.hash_seed, sizeof(options.hash_seed), 0) == (ssize_t)sizeof(options.hash_seed) ? 0 : -EIO;
+    if (status == 0)
+        status = store_open(config->dir, &options, &server->store, &err);
     if (status)
         status = complain("cannot start", err.text);
     else

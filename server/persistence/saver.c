@@ -100,12 +100,13 @@ static uint64_t rate_limit(struct server *server)
     return rate;
 }
 
-static uint64_t memory_limit(struct server *server)
+/* Settings that hold for one save. */
+static void take_settings(struct server *server, struct store_source *source)
 {
     server_config_lock(server);
-    uint64_t memory = server_config(server)->save_memory;
+    source->memory = server_config(server)->save_memory;
+    source->pack_limit = server_config(server)->save_pack_limit;
     server_config_unlock(server);
-    return memory;
 }
 
 /* After each piece: waits until as much may have been written. A new rate holds from the next look on. */
@@ -173,8 +174,8 @@ static int save_files(struct saver *saver, struct store_save_summary *summary, s
         .checkpoint = source_checkpoint,
         .wrote = source_wrote,
         .ctx = saver,
-        .memory = memory_limit(server),
     };
+    take_settings(server, &source);
     saver->paced_rate = 0;
     int status = begin_segment(saver, err);
     if (status)

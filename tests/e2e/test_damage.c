@@ -1,4 +1,4 @@
-/* Data directories that are damaged, in use by another, or hold what is not the daemon's. What a start makes of every
+/* Data directories that are damaged, in use by another, or hold what is not the daemon's; every filter has files. What a start makes of every
  * state of one is in test_directory.c. */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -20,8 +20,8 @@ static struct daemon daemon_under_test;
 
 static void start(void)
 {
-    const char *const without_log[] = {"--appendonly", "no", NULL};
-    daemon_start(&daemon_under_test, without_log);
+    const char *const args[] = {"--appendonly", "no", "--save-pack-limit", "0", NULL};
+    daemon_start(&daemon_under_test, args);
 }
 
 static void stop(void)

@@ -62,6 +62,21 @@ static void change_second_layer(void)
     file_change_byte(AT("filters/two/1-Filter.db"), -1);
 }
 
+static void change_packed(void)
+{
+    daemon_damage_packed(&daemon_under_test, "one", 20);
+}
+
+static void change_packed_header(void)
+{
+    daemon_damage_packed(&daemon_under_test, "one", 3);
+}
+
+static void change_record_header(void)
+{
+    daemon_damage_packed(&daemon_under_test, "one", -1);
+}
+
 static void tear_log(void)
 {
     file_truncate(AT("log/00000006.log"), file_end(AT("log/00000006.log")) - 5);
@@ -107,10 +122,13 @@ struct row {
     const char *left;            /* a test of the shell that holds afterwards; "": none */
     const char *setting, *value; /* one more; NULL: none */
     bool unprivileged;
+    bool packed; /* "one" and "two" are in a pack; else they have files */
 };
 
 #define ACCEPT   .setting = "--aof-load-damaged", .value = "yes"
 #define AS_SAVED "one=4 two=30 three=0"
+#define NONE     "one=! two=! three=3"
+#define PACKED   .packed = true
 
 #define ROW(name_, make_, command_, outcome_, says_, serves_, left_, ...)                                         \
     {                                                                                                             \
@@ -193,6 +211,34 @@ static const struct row rows[] = {
         "test -s filters/notes && test -s filters/one/notes && test -d 'filters/x y'"),
     ROW("filters a file", NULL, "rm -r filters && echo > filters", REFUSES, "filters", "", "test -s filters"),
 
+    /* Packs. */
+    ROW("packed, as kill -9 has left it", NULL, "", STARTS, "ready", ALL, "ls packs/*.pack", PACKED),
+    ROW("pack missing", NULL, "rm packs/*", STARTS, ".pack: missing", NONE, "", PACKED),
+    ROW("all packs missing", NULL, "rm -r packs", STARTS, ".pack: missing", NONE, "", PACKED),
+    ROW("pack empty", NULL, "for f in packs/*; do : > $f; done", STARTS, "ends before byte", NONE, "", PACKED),
+    ROW("pack cut", NULL, "truncate -s 100 packs/*", STARTS, "ends before byte", NONE, "", PACKED),
+    ROW("pack longer", NULL, "for f in packs/*; do echo more >> $f; done", STARTS, "ready", ALL, "", PACKED),
+    ROW("pack with a changed bit in a filter", change_packed, "", STARTS, "checksum", "one=! two=30 three=3", "",
+        PACKED),
+    ROW("pack with another hash count", change_packed_header, "", STARTS, "hash count", "one=! two=30 three=3", "",
+        PACKED),
+    ROW("pack with a changed name, which nobody looks at", change_record_header, "", STARTS, "ready", ALL, "", PACKED),
+    ROW("a filter of a pack in quarantine, answering maybe", change_packed, "", STARTS, "checksum",
+        "one=! two=30 three=3", "", PACKED, .setting = "--quarantined-filters", .value = "maybe"),
+    ROW("pack a directory", NULL, "p=$(ls packs) && rm packs/$p && mkdir packs/$p", STARTS, "Is a directory", NONE,
+        "test -d packs/*.pack", PACKED),
+    ROW("pack not to be read", NULL, "chmod 0 packs/*", STARTS, "Permission denied", NONE, "", PACKED,
+        .unprivileged = true),
+    ROW("packs a file", NULL, "rm -r packs && echo > packs", STARTS, "packs is not a directory", NONE, "test -s packs",
+        PACKED),
+    ROW("pack of a save that did not end", NULL, "cp packs/*.pack packs/999.pack", STARTS, "ready", ALL,
+        "test ! -e packs/999.pack", PACKED),
+    ROW("foreign files among the packs", NULL, "echo a > packs/notes; echo b > packs/01.pack", STARTS, "notes", ALL,
+        "test -s packs/notes && test -s packs/01.pack", PACKED),
+    ROW("all but the packs missing", NULL, "rm -r MANIFEST* filters log", REFUSES, "packs is not empty", "",
+        "ls packs/*.pack", PACKED),
+    ROW("packed, without its directory of files", NULL, "rm -r filters", STARTS, "ready", ALL, "", PACKED),
+
     /* The log. */
     ROW("log missing", NULL, "rm -r log", REFUSES, "is not there", "", "test ! -e log"),
     ROW("log missing, accepted", NULL, "rm -r log", STARTS, "the loss is accepted", AS_SAVED, "", ACCEPT),
@@ -248,11 +294,12 @@ static const struct row rows[] = {
 
 /* ---- the test ------------------------------------------------------------------------------------------------- */
 
-static const char *const always[] = {"--appendfsync", "always", "--threads", "1", NULL};
-
 /* The directory that the rows begin with, beside the data directory. */
-static void make_template(void)
+static void make_template(bool packed)
 {
+    const char *const always[] = {"--appendfsync",       "always", "--threads", "1", "--save-pack-limit",
+                                  packed ? "16kb" : "0", NULL};
+
     daemon_start(&daemon_under_test, always);
     redisContext *client = client_open(daemon_under_test.port);
     expect(client, "+OK", "BF.RESERVE one 0.0000001 100");
@@ -270,7 +317,7 @@ static void make_template(void)
     }
     redisFree(client);
     daemon_kill(&daemon_under_test);
-    shell("chmod 755 .. && cp -a . ../template");
+    shell(packed ? "chmod 755 .. && mv ../data ../packed" : "chmod 755 .. && cp -a . ../template");
 }
 
 /* "one=5 two=30 three=2": what is there, of each filter the count, if its items are. */
@@ -306,8 +353,8 @@ static void set_up(const struct row *row)
     char command[1024];
 
     snprintf(command, sizeof(command),
-             "cd %.255s && chmod -R u+rwX data 2>/dev/null; rm -rf data elsewhere; cp -a template data",
-             daemon_under_test.dir);
+             "cd %.255s && chmod -R u+rwX data 2>/dev/null; rm -rf data elsewhere; cp -a %s data",
+             daemon_under_test.dir, row->packed ? "packed" : "template");
     cr_assert_eq(system(command), 0);
     if (row->unprivileged && getuid() == 0)
         shell("chown -R 65534:65534 .");
@@ -357,7 +404,8 @@ static void play(const struct row *row)
 
 Test(directory, every_state_it_can_be_found_in, .fini = discard, .timeout = 600)
 {
-    make_template();
+    make_template(true);
+    make_template(false);
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
         play(&rows[i]);
 }
@@ -368,7 +416,7 @@ Test(directory, a_log_that_becomes_read_only_refuses_writes_until_it_is_writable
 {
     const char *const args[] = {"--appendfsync", "always", NULL};
 
-    make_template();
+    make_template(false);
     if (getuid() == 0)
         shell("chown -R 65534:65534 .");
     shell("chmod 555 log");

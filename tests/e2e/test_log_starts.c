@@ -35,11 +35,17 @@ TestSuite(log_starts, .fini = stop, .timeout = 300);
 #define AT(name) (tmp_path(daemon_under_test.data, "%s", name).text)
 
 /* As client_after_kill(), with a byte of the file changed in between. */
-static redisContext *restart_damaged(redisContext *client, const char *name, const char *const *args)
+static redisContext *restart_damaged(redisContext *client, const char *name, bool packed, const char *const *args)
 {
+    char file[64];
+
     redisFree(client);
     daemon_kill(&daemon_under_test);
-    file_change_byte(AT(name), 8);
+    snprintf(file, sizeof(file), "filters/%s/0-Filter.db", name);
+    if (packed)
+        daemon_damage_packed(&daemon_under_test, name, 8);
+    else
+        file_change_byte(AT(file), 8);
     daemon_start(&daemon_under_test, args);
     return client_open(PORT);
 }
@@ -50,6 +56,7 @@ DAEMON_TEST(daemon_under_test, log_starts, counts_given_anew_are_not_counted_twi
 {
     daemon_start(&daemon_under_test, always);
     redisContext *client = client_open(PORT);
+    expect(client, "+OK", "CONFIG SET save-pack-limit 0");
     expect(client, ":1", "BF.ADD kept x");
     expect(client, ":1", "BF.ADD f 0");
     expect(client, "+OK", "SAVE");
@@ -75,7 +82,7 @@ DAEMON_TEST(daemon_under_test, log_starts, counts_given_anew_are_not_counted_twi
     }
 
     /* The one that was damaged gets back what came after it was saved. */
-    client = restart_damaged(client, "filters/kept/0-Filter.db", accepting);
+    client = restart_damaged(client, "kept", false, accepting);
     expect(client, "[:1,:1]", "BF.MEXISTS kept x y");
     expect(client, ":2", "BF.CARD kept");
     expect(client, ":42", "BF.CARD f");
@@ -97,20 +104,23 @@ DAEMON_TEST(daemon_under_test, log_starts, files_of_filters_in_quarantine_are_ne
     static const char *const ways[] = {"DEL bad", "RENAME good bad", "COPY good bad REPLACE", "PEXPIRE bad 0", "FLUSHALL"};
     daemon_start(&daemon_under_test, always);
     redisContext *client = client_open(PORT);
-    for (unsigned i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+    for (unsigned i = 0; i < 2 * sizeof(ways) / sizeof(ways[0]); i++) {
+        const char *way = ways[i / 2];
+        bool packed = i % 2;
         char count[400];
+        expect(client, "+OK", "CONFIG SET save-pack-limit %s", packed ? "16kb" : "0");
         expect(client, "+OK", "FLUSHALL");
         expect(client, ":1", "BF.ADD good x");
         expect(client, ":1", "BF.ADD bad x");
         expect(client, "+OK", "SAVE");
-        client = restart_damaged(client, "filters/bad/0-Filter.db", always);
+        client = restart_damaged(client, "bad", packed, always);
         cr_assert(strncmp(client_ask(client, "BF.EXISTS bad x"), "-ERR", 4) == 0);
-        cr_assert(client_ask(client, ways[i])[0] != '-', "%s", ways[i]);
+        cr_assert(client_ask(client, way)[0] != '-', "%s", way);
         client = client_after_kill(client, &daemon_under_test, always);
-        cr_assert(client_ask(client, "BF.EXISTS bad x")[0] != '-', "%s", ways[i]);
+        cr_assert(client_ask(client, "BF.EXISTS bad x")[0] != '-', "%s", way);
         expect(client, "+OK", "SAVE");
         cr_assert_eq(program_run(count, sizeof(count), "ls %s/quarantine/bad-*/0-Filter.db | wc -l", daemon_under_test.data), 0);
-        cr_assert_eq(strtoul(count, NULL, 10), i + 1, "%s: %s", ways[i], count);
+        cr_assert_eq(strtoul(count, NULL, 10), i + 1, "%s: %s", way, count);
     }
     redisFree(client);
 }

@@ -18,7 +18,9 @@ static struct daemon daemon_under_test;
 
 static void start(void)
 {
-    daemon_start(&daemon_under_test, NULL);
+    static const char *const args[] = {"--save-pack-limit", "0", NULL}; /* files are compared */
+
+    daemon_start(&daemon_under_test, args);
 }
 
 static void stop(void)

@@ -424,3 +424,41 @@ int daemon_run(const char *const *args, const char *input, const char **output_o
     unlink(path);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
+
+/* ---- packs ----------------------------------------------------------------------------------------------------------
+ */
+
+/* What a record begins with ends with the id, whose upper bytes are zero here, and the name. */
+static long find_in_pack(const char *path, const char *name)
+{
+    size_t name_len = strlen(name), len;
+    unsigned char *bytes = file_read(path, &len);
+    char text[80] = {0};
+
+    memcpy(text + 6, name, name_len);
+    unsigned char *found = memmem(bytes, len, text, 6 + name_len);
+    long at = found ? (long)(found - bytes) + 6 + (long)name_len : -1;
+    free(bytes);
+    return at;
+}
+
+void daemon_damage_packed(const struct daemon *daemon, const char *name, long at)
+{
+    char command[512], path[512] = "";
+    long offset = -1;
+
+    snprintf(command, sizeof(command), "ls -v %s/packs/*.pack", daemon->data);
+    FILE *list = popen(command, "r");
+    cr_assert_not_null(list);
+    for (char line[512]; fgets(line, sizeof(line), list);) {
+        line[strcspn(line, "\n")] = '\0';
+        long found = find_in_pack(line, name);
+        if (found < 0)
+            continue;
+        offset = found;
+        strcpy(path, line);
+    }
+    pclose(list);
+    cr_assert_geq(offset, 0, "no pack has '%s'", name);
+    file_flip_bit(path, (size_t)(8 * (offset + at)));
+}

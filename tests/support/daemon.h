@@ -83,6 +83,10 @@ const char *daemon_output(const struct daemon *daemon);
 /* Waits until the log of the current start has the text. */
 void daemon_wait_output(const struct daemon *daemon, const char *text);
 
+/* Flips a bit of the byte `at` of a filter's first layer in the newest pack that has it; before it, if `at` is
+ * negative. */
+void daemon_damage_packed(const struct daemon *daemon, const char *name, long at);
+
 /* Runs `bloomeryd <args>` to its end, with `input` (NULL for none) on its standard input. Returns the exit status and
  * what it wrote to stdout and stderr together, valid until the next call. */
 int daemon_run(const char *const *args, const char *input, const char **output_out);

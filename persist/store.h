@@ -190,7 +190,7 @@ struct store_save_summary {
  *
  * Adds may go on: what is saved of a filter contains every item whose add had returned when the filter was yielded. A
  * layer's item count is read after its bits and never below what they hold: it may count items that were added while
- * they were written. Memory, whatever the filters' size: the source's `memory` at the most, and 80 bytes per filter. */
+ * they were written. Memory, whatever the filters' size: the source's `memory` at the most, and 100 bytes per filter. */
 int store_save(struct store *store, const struct store_source *source, struct store_save_summary *summary_out,
                struct errbuf *err) __attribute__((warn_unused_result));
 

@@ -9,14 +9,19 @@
 
 /* ---- which filters ----------------------------------------------------------------------------------------------------- */
 
-static void take_forgotten(struct store *store)
+/* Not one that was yielded before it was given up: it is in this save, and its files are; the next one leaves it out. */
+static void take_forgotten(struct save *save)
 {
+    struct store *store = save->store;
+
     pthread_mutex_lock(&store->mutex);
     for (size_t i = 0; i < store->forgotten.nslots; i++) {
         uint64_t id = store->forgotten.slots[i].id;
         uint32_t number = id != 0 ? index_find_id(&store->index, id) : INDEX_NONE;
         struct written *written = id != 0 ? id_map_get(&store->written, id) : NULL;
 
+        if (id != 0 && index_find_id(&save->next, id) != INDEX_NONE)
+            continue;
         if (number != INDEX_NONE)
             store->index.entries[number].flags |= INDEX_FORGOTTEN;
         else if (written)
@@ -491,7 +496,7 @@ int save_commit(struct save *save, struct errbuf *err)
     int fd = -1;
     int rc = path_root(store, &draft, "MANIFEST.new", err);
 
-    take_forgotten(store);
+    take_forgotten(save);
     if (rc == 0)
         rc = carry_others(save, err);
     if (rc == 0)

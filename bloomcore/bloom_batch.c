@@ -248,7 +248,7 @@ static uint32_t locate(const struct bloom_batch *batch, const struct bloom_layer
 }
 
 /* Adds those of the `absent` items, in order, that have a place in the newest layer, under the filter's lock: what
- * bloom_layer_add() does for one. Returns those that it has not got to. A function of its own, so that what it needs for each
+ * bloom_filter_add_absent() does for one. Returns those that it has not got to. A function of its own, so that what it needs for each
  * item stays in registers. */
 static __attribute__((noinline)) uint32_t add_all_absent(struct bloom_layer *newest, const struct bloom_batch *batch,
                                                          const struct missing *missing, uint32_t absent,

@@ -344,9 +344,12 @@ enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom
             bit = own_bit;
             layer = newest;
         }
-        answer = bloom_layer_add(newest, hash, bit, journal);
-        if (__builtin_expect(twin != NULL, 0) && answer == BLOOM_ADDED)
-            bloom_twins_pass_on(twin, filter, hash, journal);
+        answer = bloom_layer_place(newest, hash, bit, journal);
+        if (answer == BLOOM_ADDED) {
+            if (__builtin_expect(twin != NULL, 0))
+                bloom_twins_pass_on(twin, filter, hash, journal);
+            bloom_set_bits(bloom_layer_words(newest), bit, newest->geometry->k);
+        }
         bloom_locks_give(&locks);
 
         if (answer != BLOOM_FULL || class->params.expansion == 0)

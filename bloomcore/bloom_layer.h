@@ -184,10 +184,11 @@ static inline bool bloom_layer_test_below(const struct bloom_layer *layer, struc
     return false;
 }
 
-/* Adds an item to the newest layer, under the filter's lock. BLOOM_FULL: there is no place. */
-static inline enum bloom_add bloom_layer_add(struct bloom_layer *newest, struct bloom_hash hash,
-                                             const uint64_t bit[BLOOM_PROBE_BITS],
-                                             const struct bloom_journal *journal)
+/* Gives an item a place in the newest layer, under the filter's lock; after BLOOM_ADDED its bits are to be set.
+ * BLOOM_FULL: there is no place. */
+static inline enum bloom_add bloom_layer_place(struct bloom_layer *newest, struct bloom_hash hash,
+                                               const uint64_t bit[BLOOM_PROBE_BITS],
+                                               const struct bloom_journal *journal)
 {
     uint64_t ordinal;
 
@@ -198,7 +199,6 @@ static inline enum bloom_add bloom_layer_add(struct bloom_layer *newest, struct 
         return BLOOM_FULL;
     if (journal)
         journal->ops->add(journal->ctx, journal->id, hash, newest->geometry->index, ordinal);
-    bloom_set_bits(bloom_layer_words(newest), bit, newest->geometry->k);
     return BLOOM_ADDED;
 }
 
@@ -250,8 +250,9 @@ static inline void bloom_locks_give(const struct bloom_locks *locks)
     bloom_lock_give(locks->first);
 }
 
-/* Takes to the other filter of the pair an item that has just been added to this one. Under the locks of the add, whose
- * journal (may be NULL) is told of the younger one's part too. */
+/* Takes to the other filter of the pair an item that has just got its place in this one, before its bits are set here: who
+ * finds them here may look there next. Under the locks of the add, whose journal (may be NULL) is told of the younger one's
+ * part too. */
 void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_filter *filter, struct bloom_hash hash,
                          const struct bloom_journal *journal);
 

@@ -55,8 +55,8 @@ int bloom_filter_count_union(struct bloom_filter *dst, const struct bloom_union 
  * The younger one may grow meanwhile. If it cannot take another item by count (its layer is full and it may not or
  * cannot grow), the bits of the few adds of that moment are set all the same: an item that was acknowledged is present.
  *
- * `added` (may be NULL) is called after an add to the older one has changed the younger one; any thread, holding the
- * locks of both: it must be quick. bloom_twins_begin() returns false when too many filters have twins at this moment, or one
+ * `added` (may be NULL) is called after an add to the older one has changed the younger one, before it can be seen in the
+ * older one; any thread, holding the locks of both: it must be quick. bloom_twins_begin() returns false when too many filters have twins at this moment, or one
  * of these has: try later. */
 struct bloom_twins {
     struct bloom_filter *older;

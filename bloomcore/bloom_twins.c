@@ -5,6 +5,9 @@
  * so has the second. Hence of two adders of one item, one on either side, the later one finds the bits in the filter it was
  * sent to, and answers PRESENT.
  *
+ * An add sets its bits in the other filter, and has them noted for it, before those in its own: whoever finds an item in the
+ * older one, and so was told of it, finds it in the younger one when that is published the next moment.
+ *
  * What goes to the other filter is written by atomic operations: until the younger one is published, bits are ORed into it,
  * and its counts are raised, by whoever merges, without its lock. Afterwards all writers to either hold the younger one's
  * lock; those who do not know of the twins are long gone from the older one.

@@ -198,6 +198,57 @@ Test(bloom_merge, twins_share_their_adds)
     filter_free(other);
 }
 
+struct passing {
+    struct bloom_filter *older, *younger;
+    unsigned noted[2]; /* for the older one, for the younger one */
+    unsigned changed;
+};
+
+static void on_record(void *ctx, uint64_t id, struct bloom_hash hash, unsigned layer, uint64_t ordinal)
+{
+    struct passing *p = ctx;
+
+    (void)layer;
+    (void)ordinal;
+    cr_assert_not(bloom_filter_query(p->older, hash), "seen in the older one before the record for filter %d", (int)id);
+    cr_assert(id != 2 || !bloom_filter_query(p->younger, hash));
+    p->noted[id - 1]++;
+}
+
+static int on_growth(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape, struct errbuf *err)
+{
+    (void)ctx, (void)id, (void)layer, (void)shape, (void)err;
+    return BLOOM_OK;
+}
+
+static void on_change(void *ctx)
+{
+    struct passing *p = ctx;
+
+    cr_assert(has(p->younger, p->changed, p->changed + 1));
+    cr_assert_not(has(p->older, p->changed, p->changed + 1), "seen in the older one first");
+    p->changed++;
+}
+
+/* Somebody else who finds an item in the older one answers that it is there. Then it must be in the younger one, which may be
+ * published the next moment, and the log must have it for that. */
+Test(bloom_merge, an_item_is_in_the_younger_twin_before_it_is_seen_in_the_older_one)
+{
+    static const struct bloom_journal_ops ops = {on_record, on_growth};
+    struct bloom_filter *older = filter_new(100, 1e-9, 2), *younger = filter_new(100, 1e-9, 2);
+    struct passing passing = {.older = older, .younger = younger};
+    struct bloom_journal journal = {&ops, &passing, 1};
+
+    cr_assert(bloom_twins_begin(pool, &(struct bloom_twins){older, younger, on_change, &passing, 2}));
+    for (uint64_t n = 0; n < 500; n++)
+        cr_assert_eq(bloom_filter_add_journaled(older, item(n), &journal, NULL), BLOOM_ADDED);
+    bloom_twins_end(pool, older);
+    cr_assert(has(older, 0, 500) && has(younger, 0, 500));
+    cr_assert(passing.changed == 500 && passing.noted[0] == 500 && passing.noted[1] == 500);
+    filter_free(older);
+    filter_free(younger);
+}
+
 /* A younger one that cannot count another item has it all the same. */
 struct one_add {
     struct bloom_filter *filter;

@@ -45,8 +45,9 @@ void bf_query_one(struct bf_call *call, struct slice item);
 void bf_add_one(struct bf_call *call, struct slice item);
 
 /* The same for the n items, or items `from` to n - 1, of a batch that was started on the filter of call->entry, each with a
- * reply of its own. Of queries, how many items were found. An add that is refused is the last: returns the index behind the last item that was replied to, and
- * *error_at_out is what buf_len() was before the error; SIZE_MAX: there was none. */
+ * reply of its own. Of queries, returns how many items were found. An add that is refused is the last: returns the index
+ * behind the last item that was replied to, and *error_at_out is what buf_len() was before the error; SIZE_MAX: there was
+ * none. */
 unsigned bf_query_batch(struct bf_call *call, struct bloom_filter *filter, const struct bloom_batch *batch, size_t n);
 size_t bf_add_batch(struct bf_call *call, struct bloom_filter *filter, struct bloom_batch *batch, size_t from, size_t n,
                     size_t *error_at_out);

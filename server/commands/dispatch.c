@@ -298,8 +298,9 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
     return false;
 }
 
-/* Whether a BF.EXISTS or BF.ADD of this connection passes all checks and may go through the window. The window needs room
- * in the log for all adds that it may hold; with a twin each is noted twice. */
+/* Whether a BF.EXISTS or BF.ADD of this connection passes all checks and may go through the window. The log needs
+ * room for all adds that the window may hold, and those of the run that is taken in now, as room for it may be made by
+ * finishing others; with a twin each is noted twice. */
 static bool window_takes(struct conn *conn, enum window_kind kind)
 {
     const struct worker *worker = conn->worker;
@@ -307,7 +308,7 @@ static bool window_takes(struct conn *conn, enum window_kind kind)
         return false;
     if (kind == WINDOW_QUERY)
         return !worker->no_window_query;
-    return !worker->no_window_add && (!worker->ring || ring_reserve(worker->ring, 2 * (WINDOW_ITEMS + 1)) == 0);
+    return !worker->no_window_add && (!worker->ring || ring_reserve(worker->ring, 2 * (WINDOW_ITEMS + WINDOW_RUN)) == 0);
 }
 
 /* The two commands that the window takes are most of the traffic, so they are recognised before the table is asked: eight

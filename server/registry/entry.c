@@ -49,9 +49,9 @@ const char *entry_quarantine_reason(struct entry *entry)
 }
 
 /* The saver clears the flag and then reads bits; an add sets bits and then reads the flag. One of them sees the other: the
- * saver the bits, or the add the cleared flag, which it sets again. No change is forgotten. The add's accesses are
- * sequentially consistent; the saver's loads of bits are relaxed, and on ARM could be done before its clearing is visible,
- * if it were not for the fence (here, and in registry_walk_next()). */
+ * saver the bits, or the add the cleared flag, which it sets again. No change is forgotten. Both
+ * accesses to bits are relaxed: hence a fence after the add's (bloom_lock_give()) and one before the saver's (here, and in
+ * registry_walk_next()). */
 void entry_mark_dirty(struct entry *entry)
 {
     if (!(atomic_load(&entry->state) & ENTRY_DIRTY))

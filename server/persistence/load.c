@@ -218,6 +218,16 @@ static int replay_log(struct load *load)
     return status;
 }
 
+/* 0: there has been no log, so that a save without one says so. One of which nothing is left is not that: the save that accepts
+ * the loss has to begin a segment, or the next start misses the same ones again. */
+static uint64_t oldest_segment(const struct load *load)
+{
+    const struct log_reader_summary *read = &load->log_summary;
+    if (load->checkpoint.log)
+        return load->checkpoint.log;
+    return read->first_segment ? read->first_segment : read->next_segment - 1;
+}
+
 static int start_log(struct load *load)
 {
     const struct log_reader_summary *read = &load->log_summary;
@@ -226,7 +236,7 @@ static int start_log(struct load *load)
         .next_segment = read->next_segment,
         .next_sequence = read->next_sequence,
         .next_control = read->next_control > load->checkpoint.control ? read->next_control : load->checkpoint.control + 1,
-        .oldest_segment = load->checkpoint.log ? load->checkpoint.log : read->first_segment,
+        .oldest_segment = oldest_segment(load),
         .log_bytes = read->bytes,
         .log = load->log,
         .tail = read->tail,

@@ -96,6 +96,47 @@ DAEMON_TEST(daemon_under_test, log_starts, counts_given_anew_are_not_counted_twi
     redisFree(client);
 }
 
+/* A copy's file is known from the log alone and is the newest there is when the next process starts: what had been added to the
+ * copy before that is not in the file's count. */
+DAEMON_TEST(daemon_under_test, log_starts, adds_to_a_copy_are_counted_however_many_starts_follow)
+{
+    daemon_start(&daemon_under_test, always);
+    redisContext *client = client_open(PORT);
+    expect(client, ":1", "BF.ADD f 0");
+    expect(client, ":1", "COPY f copy");
+    for (int i = 1; i <= 20; i++)
+        expect(client, ":1", "BF.ADD copy %d", i);
+    for (int again = 1; again <= 3; again++) {
+        client = client_after_kill(client, &daemon_under_test, always);
+        expect(client, ":1", "BF.ADD copy more:%d", again);
+        cr_assert_eq(client_number(client, "BF.CARD copy"), 21 + again);
+    }
+    redisFree(client);
+}
+
+/* ---- losses --------------------------------------------------------------------------------------------------------- */
+
+/* Before the first save nothing but MANIFEST.log says that there was a log; and with appendonly off nothing else is written. */
+DAEMON_TEST(daemon_under_test, log_starts, a_lost_log_is_accepted_once_also_with_appendonly_off)
+{
+    const char *const off[] = {"--appendonly", "no", NULL};
+    const char *const accepting_off[] = {"--appendonly", "no", "--aof-load-damaged", "yes", NULL};
+    daemon_start(&daemon_under_test, always);
+    redisContext *client = client_open(PORT);
+    expect(client, ":1", "BF.ADD f x");
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+    tmpdir_remove(AT("log"));
+    cr_assert(!daemon_try(&daemon_under_test, off));
+    cr_assert(strstr(daemon_output(&daemon_under_test), "00000001.log is damaged"));
+    daemon_start(&daemon_under_test, accepting_off);
+    daemon_wait_output(&daemon_under_test, "saved 0 filters");
+    daemon_kill(&daemon_under_test);
+    daemon_start(&daemon_under_test, off);
+    daemon_kill(&daemon_under_test);
+    daemon_start(&daemon_under_test, always);
+}
+
 /* ---- quarantine ----------------------------------------------------------------------------------------------------- */
 
 /* Whatever takes a filter in quarantine away: a start that knows of it from the log alone keeps its files. */

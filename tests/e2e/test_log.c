@@ -357,6 +357,69 @@ DAEMON_TEST(daemon_under_test, log_daemon, changes_wait_for_a_slow_disk)
     free(names[1]);
 }
 
+#if !DAEMON_SANITIZED /* they have an allocator of their own */
+static void send_now(redisContext *client)
+{
+    for (int done = 0; !done;)
+        cr_assert_eq(redisBufferWrite(client, &done), REDIS_OK);
+}
+
+/* BF.MADD f <first> <first + 1> ..., and a PING behind it. */
+static void send_madd(redisContext *client, int first, int n)
+{
+    char *command = malloc(64 + (size_t)n * 16);
+    size_t len = (size_t)sprintf(command, "*%d\r\n$7\r\nBF.MADD\r\n$1\r\nf\r\n", n + 2);
+    for (int i = 0; i < n; i++)
+        len += (size_t)sprintf(command + len, "$8\r\n%08d\r\n", first + i);
+    redisAppendFormattedCommand(client, command, len);
+    redisAppendCommand(client, "PING");
+    send_now(client);
+    free(command);
+}
+
+/* No memory for the records of a BF.MADD, of which some slices have been run: it is answered with the error alone, what it has
+ * added stays and is logged, and the connection's next command is the next command. */
+DAEMON_TEST(daemon_under_test, log_daemon, no_memory_for_records_ends_a_command_between_its_slices)
+{
+    enum { BEFORE = 4000, ITEMS = 60000, RING_CHUNK = 65536 };
+    const char *const args[] = {"--appendfsync", "always", "--threads", "1", NULL};
+    disk_attach();
+    daemon_start(&daemon_under_test, args);
+    redisContext *client = client_open(PORT), *other = client_open(PORT);
+    expect(client, "+OK", "BF.RESERVE f 0.0000001 100000");
+    send_madd(client, ITEMS, BEFORE); /* so that there is room for a slice */
+    client_skip(client, 2);
+
+    /* The log thread takes nothing away, and no more room can be had. */
+    atomic_store(&disk->hold_syncs, 1);
+    redisAppendCommand(other, "BF.ADD f x");
+    send_now(other);
+    while (!atomic_load(&disk->syncs_held))
+        usleep(1000);
+    atomic_store(&disk->no_memory, RING_CHUNK);
+    send_madd(client, 0, ITEMS);
+    while (!atomic_load(&disk->memory_refused))
+        usleep(1000);
+    disk_mend();
+    cr_assert_str_eq(client_reply(client), "-OOM out of memory for the log");
+    cr_assert_str_eq(client_reply(client), "+PONG");
+    cr_assert_str_eq(client_reply(other), ":1");
+    int added = (int)client_number(client, "BF.CARD f") - BEFORE - 1;
+    cr_assert(added > 0 && added < ITEMS, "%d", added);
+    expect(client, "[:1,:0]", "WAITAOF 1 0 0"); /* an error promises nothing */
+
+    client = client_after_kill(client, &daemon_under_test, NULL);
+    cr_assert_eq(client_number(client, "BF.CARD f"), BEFORE + 1 + added);
+    for (int i = 0; i < ITEMS; i += abs(i - added) < 100 ? 1 : 97)
+        cr_assert_eq(client_number(client, "BF.EXISTS f %08d", i), i < added, "item %d of %d", i, added);
+    send_madd(client, 0, ITEMS);
+    client_skip(client, 2);
+    cr_assert_eq(client_number(client, "BF.CARD f"), BEFORE + 1 + ITEMS);
+    redisFree(other);
+    redisFree(client);
+}
+#endif
+
 /* Without a log a failing save is what refuses writes. */
 DAEMON_TEST(daemon_under_test, log_daemon, without_a_log_a_failing_save_refuses_writes)
 {

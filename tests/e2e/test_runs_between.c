@@ -8,6 +8,7 @@
 
 #include "daemon.h"
 #include "rng.h"
+#include "tmpdir.h"
 #include "wire.h"
 
 static struct daemon the_daemon;
@@ -80,6 +81,14 @@ static void start(const char *option, const char *value)
 {
     const char *const args[] = {"--threads", "1", "--bf-error-rate", "0.0000001", option, value, NULL};
     daemon_start(&the_daemon, args);
+}
+
+static void expect_info(struct wire *wire, const char *section, const char *line)
+{
+    char command[64];
+    snprintf(command, sizeof(command), "INFO %s", section);
+    const char *info = wire_ask(wire, command);
+    cr_assert(strstr(info, line), "no '%s' in %s", line, info);
 }
 
 DAEMON_TEST(the_daemon, runs_between, nobody_borrows_the_authentication_of_another_connection)
@@ -167,6 +176,91 @@ DAEMON_TEST(the_daemon, runs_between, the_end_of_a_connection)
         cr_assert_str_eq(wire_ask(&wire, "BF.CARD f"), ":40");
         wire_close(&wire);
     }
+}
+
+/* Replies that pass reply-buffer-limit in the middle of a run end its connection; others' runs go on. */
+DAEMON_TEST(the_daemon, runs_between, too_many_replies_end_their_connection_only)
+{
+    static const char full[] = "-ERR non scaling filter is full";
+    struct wire wire = {0}, other = {0};
+    struct text text = {0};
+    start(NULL, NULL);
+    wire_open(&other, the_daemon.port);
+    cr_assert_str_eq(wire_ask(&other, "CONFIG SET reply-buffer-high-water 16kb reply-buffer-limit 16kb"), "+OK");
+    cr_assert_str_eq(wire_ask(&other, "BF.RESERVE full 0.0000001 1 NONSCALING"), "+OK");
+    cr_assert_str_eq(wire_ask(&other, "BF.ADD full x"), ":1");
+    for (unsigned round = 1; round <= 8; round++) {
+        char line[80];
+        wire_open(&wire, the_daemon.port);
+        for (unsigned i = 0; i < 40; i++)
+            add_run(&text, "BF.ADD", "full", 10, 60);
+        send_all(&wire, &text);
+        add_run(&text, "BF.ADD", "f", 10, 60);
+        add_run(&text, "BF.EXISTS", "f", 10, 60);
+        send_all(&other, &text);
+        expect(&other, round == 1 ? ":1" : ":0", 60);
+        expect(&other, ":1", 60);
+        const char *reply = wire_text(&wire);
+        for (unsigned i = 0; i < 2400 && strcmp(reply, full) == 0; i++)
+            reply = wire_text(&wire);
+        cr_assert_str_eq(reply, "(closed)");
+        wire_close(&wire);
+        snprintf(line, sizeof(line), "client_output_buffer_limit_disconnections:%u\\x0d", round);
+        expect_info(&other, "stats", line);
+    }
+    wire_close(&other);
+}
+
+/* A run of each kind on a filter in quarantine, between runs on a good one: with errors, with "maybe", and when it is gone. */
+DAEMON_TEST(the_daemon, runs_between, a_filter_in_quarantine)
+{
+    struct wire wire = {0};
+    struct text text = {0};
+    char error[1000];
+    start("--save-pack-limit", "0");
+    wire_open(&wire, the_daemon.port);
+    cr_assert_str_eq(wire_ask(&wire, "BF.ADD good x"), ":1");
+    cr_assert_str_eq(wire_ask(&wire, "BF.ADD bad x"), ":1");
+    cr_assert_str_eq(wire_ask(&wire, "SAVE"), "+OK");
+    wire_close(&wire);
+    daemon_kill(&the_daemon);
+    file_change_byte(tmp_path(the_daemon.data, "filters/bad/0-Filter.db").text, 8);
+    daemon_restart(&the_daemon);
+    wire_open(&wire, the_daemon.port);
+    snprintf(error, sizeof(error), "%s", wire_ask(&wire, "BF.MEXISTS bad x"));
+    cr_assert(strstr(error, "quarantined"), "%s", error);
+    for (unsigned maybe = 0; maybe < 2; maybe++) {
+        add_run(&text, "BF.EXISTS", "good", 10, 40);
+        add_run(&text, "BF.EXISTS", "bad", 10, 40);
+        add_run(&text, "BF.ADD", "bad", 10, 40);
+        add_run(&text, "BF.ADD", "good", 10, 40);
+        add_run(&text, "BF.EXISTS", "bad", 10, 1);
+        add_run(&text, "BF.EXISTS", "good", 10, 40);
+        add(&text, "CONFIG SET quarantined-filters maybe\r\n");
+        send_all(&wire, &text);
+        expect(&wire, maybe ? ":1" : ":0", 40);
+        expect(&wire, maybe ? ":1" : error, 40);
+        expect(&wire, error, 40);
+        expect(&wire, maybe ? ":0" : ":1", 40);
+        expect(&wire, maybe ? ":1" : error, 1);
+        expect(&wire, ":1", 40);
+        expect(&wire, "+OK", 1);
+    }
+    const char *info = wire_ask(&wire, "INFO commandstats");
+    cr_assert(strstr(info, "cmdstat_bf.add:calls=160,") && strstr(info, "failed_calls=80"), "%s", info);
+    cr_assert(strstr(info, "cmdstat_bf.exists:calls=242,") && strstr(info, "failed_calls=41"), "%s", info);
+    expect_info(&wire, "stats", "keyspace_hits:243\\x0d");
+    add_run(&text, "BF.EXISTS", "bad", 10, 40);
+    add(&text, "DEL bad\r\n");
+    add_run(&text, "BF.EXISTS", "bad", 10, 40);
+    add_run(&text, "BF.ADD", "bad", 10, 40);
+    add_run(&text, "BF.EXISTS", "bad", 10, 40);
+    send_all(&wire, &text);
+    expect(&wire, ":1", 40);
+    expect(&wire, ":1", 1);
+    expect(&wire, ":0", 40);
+    expect(&wire, ":1", 80);
+    wire_close(&wire);
 }
 
 /* ---- what a command looks like ----------------------------------------------------------------------------------- */
@@ -262,14 +356,6 @@ DAEMON_TEST(the_daemon, runs_between, items_and_names_that_look_like_requests)
 }
 
 /* ---- who counts and watches -------------------------------------------------------------------------------------- */
-
-static void expect_info(struct wire *wire, const char *section, const char *line)
-{
-    char command[64];
-    snprintf(command, sizeof(command), "INFO %s", section);
-    const char *info = wire_ask(wire, command);
-    cr_assert(strstr(info, line), "no '%s' in %s", line, info);
-}
 
 /* A filter that is full in the middle of a run, and one that is not there, in each way to say so. */
 DAEMON_TEST(the_daemon, runs_between, counters_count_commands)

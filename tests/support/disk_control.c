@@ -51,6 +51,7 @@ void disk_mend(void)
     atomic_store(&disk->hold_reads, 0);
     atomic_store(&disk->read_ms, 0);
     atomic_store(&disk->fail_in, 0);
+    atomic_store(&disk->no_memory, 0);
 }
 
 void disk_fail(long in, enum disk_fault fault, int error)

@@ -83,6 +83,23 @@ int clock_gettime(clockid_t clock, struct timespec *now)
     return status;
 }
 
+/* ---- memory ---------------------------------------------------------------------------------------------------------
+ */
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+extern void *__libc_malloc(size_t size); /* the search for it would allocate */
+
+void *malloc(size_t size)
+{
+    if (size && size == atomic_load(&disk->no_memory)) {
+        atomic_fetch_add(&disk->memory_refused, 1);
+        errno = ENOMEM;
+        return NULL;
+    }
+    return __libc_malloc(size);
+}
+#endif
+
 /* ---- faults ---------------------------------------------------------------------------------------------------------
  */
 
@@ -314,6 +331,8 @@ static int sync_file(const char *what, enum disk_op kind, int fd, int (*real)(in
     record((struct disk_record){.kind = kind, .fd = fd, .failed = error && to_do != DISK_LATE, .time_ns = began}, NULL,
            0);
     pthread_mutex_unlock(&lock);
+    if (kind == DISK_SYNC && is_log(fd) && atomic_load(&disk->hold_syncs))
+        atomic_fetch_add(&disk->syncs_held, 1);
     while (kind == DISK_SYNC && is_log(fd) && atomic_load(&disk->hold_syncs))
         wait_ms(5);
     if (kind == DISK_SYNC)

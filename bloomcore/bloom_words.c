@@ -76,8 +76,7 @@ void bloom_maps_deinit(struct bloom_maps *maps)
     pthread_mutex_destroy(&maps->lock);
 }
 
-/* ---- the ring, under the lock
- * ------------------------------------------------------------------------------------------ */
+/* ---- the ring, under the lock ------------------------------------------------------------------------------------ */
 
 static void ring_add(struct bloom_maps *maps, struct bloom_map *map)
 {
@@ -117,8 +116,7 @@ static void leave_ring(struct bloom_maps *maps, struct bloom_map *map)
     pthread_mutex_unlock(&maps->lock);
 }
 
-/* ---- words
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- words ------------------------------------------------------------------------------------------------------- */
 
 static size_t mapped_length(uint64_t nwords)
 {
@@ -206,8 +204,7 @@ void bloom_words_fill(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t
     madvise((void *)words, map_of(words)->len, MADV_HUGEPAGE);
 }
 
-/* ---- settling, without the lock
- * ------------------------------------------------------------------------------------------ */
+/* ---- settling, without the lock ---------------------------------------------------------------------------------- */
 
 static bool is_in_use(struct bloom_map *map)
 {

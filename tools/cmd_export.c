@@ -20,8 +20,7 @@
 #define UNPACK      "unpack"
 #define PIECE_BYTES (1u << 20)
 
-/* ---- files that are written
- * ------------------------------------------------------------------------------------------- */
+/* ---- files that are written -------------------------------------------------------------------------------------- */
 
 /* Named so that import knows the layout, and Cassandra's tools the version. */
 static void target_name(char *out, size_t size, const char *dir, enum bloom_variant variant, unsigned layer)
@@ -60,8 +59,7 @@ static int write_file(const char *path, bool replace, const unsigned char *bytes
     return rc != 0 ? rc : finish(path, fd, fs_write_all(fsops_posix(), fd, bytes, len, 0));
 }
 
-/* ---- export
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- export ------------------------------------------------------------------------------------------------------ */
 
 struct export
 {
@@ -213,8 +211,7 @@ int tool_export(int argc, char **argv)
     return status;
 }
 
-/* ---- unpack
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- unpack ------------------------------------------------------------------------------------------------------ */
 
 struct unpack {
     const char *pack, *target;

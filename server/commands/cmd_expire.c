@@ -5,8 +5,7 @@
 #include "handlers.h"
 #include "server.h"
 
-/* ---- setting a time
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- setting a time ---------------------------------------------------------------------------------------------- */
 
 static bool read_conditions(struct command_ctx *ctx, unsigned *conditions_out)
 {
@@ -96,8 +95,7 @@ void cmd_persist(struct command_ctx *ctx)
     reply_integer(ctx->reply, registry_persist(ctx->server->registry, command_arg(ctx, 1)) == REGISTRY_OK);
 }
 
-/* ---- asking for it
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- asking for it ----------------------------------------------------------------------------------------------- */
 
 /* The nearest second, as Redis rounds. */
 static int64_t to_seconds(int64_t ms)

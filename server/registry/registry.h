@@ -78,8 +78,7 @@ void registry_on_forget(struct registry *registry, void (*forget)(void *ctx, uin
 
 struct bloom_pool *registry_pool(const struct registry *registry);
 
-/* ---- look-up, in three steps so that many can overlap
- * ------------------------------------------------------------------ */
+/* ---- look-up, in three steps so that many can overlap ------------------------------------------------------------ */
 
 uint64_t registry_hash(const struct registry *registry, struct slice name);
 void registry_prefetch(const struct registry *registry, uint64_t hash);       /* the slot */
@@ -109,8 +108,7 @@ uint64_t registry_slab_bytes(const struct registry *registry); /* memory of smal
 uint64_t
 registry_index_bytes(const struct registry *registry); /* memory of the table of names; names and entries not counted */
 
-/* ---- changes
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- changes ----------------------------------------------------------------------------------------------------- */
 
 enum registry_status {
     REGISTRY_OK = 0,
@@ -170,8 +168,7 @@ int registry_rename(struct registry *registry, struct slice from, struct slice t
  * Takes about 0.1 us per filter: not on a loop. */
 int registry_clear(struct registry *registry, size_t *removed_out);
 
-/* ---- expiry
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- expiry ------------------------------------------------------------------------------------------------------ */
 
 #define REGISTRY_EXPIRE_NX 1u /* only if it has no time yet */
 #define REGISTRY_EXPIRE_XX 2u /* only if it has one */
@@ -209,8 +206,7 @@ void registry_expiry(struct registry *registry, struct registry_expiry *expiry_o
  * registry. */
 void registry_set_clock(struct registry *registry, int64_t (*now_ms)(void));
 
-/* ---- scanning
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- scanning ---------------------------------------------------------------------------------------------------- */
 
 /* Calls `visit` for the names from `cursor` on (0: the beginning) until at least `count` have been met, and returns the
  * cursor to go on with, 0 at the end. A filter that exists throughout a whole sweep is visited exactly once, whatever
@@ -226,8 +222,7 @@ bool registry_random(const struct registry *registry, uint64_t *random, struct s
 /* Keeps old stamps from looking fresh again: to be called every 12 days or more often. Goes through all filters. */
 void registry_age(const struct registry *registry, int64_t now_ms);
 
-/* ---- numbers
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 uint64_t registry_next_id(const struct registry *registry); /* the id that the next filter will get */
 void registry_set_next_id(struct registry *registry, uint64_t id);

@@ -53,8 +53,7 @@ void registry_reclaim_table(struct registry *r, struct table *table)
     reclaimer_defer(r->env.reclaimer, table_reclaim, table);
 }
 
-/* ---- names and their holders
- * ------------------------------------------------------------------------------------------- */
+/* ---- names and their holders ------------------------------------------------------------------------------------- */
 
 shard_t *registry_shard(struct registry *r, uint64_t hash)
 {
@@ -104,8 +103,7 @@ void registry_remove(struct registry *r, uint64_t hash, _Atomic uint64_t *slot, 
     registry_drop(r, holder);
 }
 
-/* ---- creating
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- creating ---------------------------------------------------------------------------------------------------- */
 
 /* Inserts a new entry under its name. REGISTRY_OK, REGISTRY_EXISTS (the entry is not used) or -ENOMEM. */
 static int registry_insert(struct registry *r, struct entry *entry, uint64_t id, struct entry **entry_out)
@@ -180,8 +178,7 @@ int registry_create_quarantined(struct registry *r, struct slice name, uint64_t 
     return status;
 }
 
-/* ---- deleting and renaming
- * --------------------------------------------------------------------------------------------- */
+/* ---- deleting and renaming --------------------------------------------------------------------------------------- */
 
 int registry_delete(struct registry *r, struct slice name)
 {

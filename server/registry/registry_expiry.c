@@ -9,8 +9,7 @@
 #define WAIT_MAX_MS (60 * 60 * 1000)
 #define HELD_MS     10 /* how often to look whether a clock that is held goes on */
 
-/* ---- the clock
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- the clock --------------------------------------------------------------------------------------------------- */
 
 static int64_t clock_ms(clockid_t clock)
 {
@@ -58,8 +57,7 @@ void registry_set_clock(struct registry *r, int64_t (*now_ms)(void))
     r->now_ms = now_ms;
 }
 
-/* ---- the heap
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- the heap ---------------------------------------------------------------------------------------------------- */
 
 struct entry *registry_alias(struct registry *r, struct slice name, struct entry *owner)
 {
@@ -104,8 +102,7 @@ void registry_expiry(struct registry *r, struct registry_expiry *expiry_out)
     *expiry_out = (struct registry_expiry){.count = count, .avg_ttl_ms = left > 0 ? left : 0};
 }
 
-/* ---- setting a time
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- setting a time ---------------------------------------------------------------------------------------------- */
 
 static bool conditions_met(unsigned conditions, int64_t current_ms, int64_t expires_ms)
 {
@@ -184,8 +181,7 @@ int registry_persist(struct registry *r, struct slice name)
     return status;
 }
 
-/* ---- removing what is due
- * ---------------------------------------------------------------------------------------------- */
+/* ---- removing what is due ---------------------------------------------------------------------------------------- */
 
 static int64_t monotonic_ns(void)
 {

@@ -50,8 +50,7 @@ struct registry {
     shard_t shards[SHARD_COUNT];
 };
 
-/* ---- the clock: registry_expiry.c
- * ------------------------------------------------------------------------------------- */
+/* ---- the clock: registry_expiry.c -------------------------------------------------------------------------------- */
 
 /* What has expired is decided by two clocks. Readers use the coarse one, which costs a few nanoseconds and may be some
  * milliseconds behind; changes use the exact one. So what a change has found to be expired may have been there for a
@@ -65,8 +64,7 @@ static inline bool registry_is_over(const struct registry *r, const struct entry
     return entry_kind(holder) == ENTRY_ALIAS && registry_time_is_over(r, entry_alias(holder));
 }
 
-/* ---- changes, under the mutex
- * ------------------------------------------------------------------------------------------ */
+/* ---- changes, under the mutex ------------------------------------------------------------------------------------ */
 
 shard_t *registry_shard(struct registry *r, uint64_t hash);
 
@@ -95,8 +93,7 @@ static inline void registry_tell(struct registry *r, const struct registry_effec
         r->on_effect(r->on_effect_ctx, effect);
 }
 
-/* ---- the heap, under the mutex: registry_expiry.c
- * ---------------------------------------------------------------------- */
+/* ---- the heap, under the mutex: registry_expiry.c ---------------------------------------------------------------- */
 
 bool registry_reserve_expiry(struct registry *r); /* false: no memory */
 void registry_put_expiry(struct registry *r, struct entry *alias,
@@ -106,8 +103,7 @@ void registry_note_due(struct registry *r);   /* the heap has changed */
 /* An alias for the owner under the name. NULL: no memory. */
 struct entry *registry_alias(struct registry *r, struct slice name, struct entry *owner);
 
-/* ---- the walk
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- the walk ---------------------------------------------------------------------------------------------------- */
 
 /* Called for every change, under the mutex, so that a walk that has passed the place learns of it. */
 void walk_note_added(struct registry *r, uint64_t hash, struct entry *holder);

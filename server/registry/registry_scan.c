@@ -79,8 +79,7 @@ uint64_t registry_scan(const struct registry *r, uint64_t cursor, size_t count,
     return 0;
 }
 
-/* ---- one at random
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- one at random ----------------------------------------------------------------------------------------------- */
 
 #define RANDOM_ATTEMPTS  1000 /* a few microseconds */
 #define RANDOM_MIN_COUNT 64   /* with fewer filters most shards are empty */
@@ -120,8 +119,7 @@ bool registry_random(const struct registry *r, uint64_t *random, struct slice *n
     return false;
 }
 
-/* ---- ageing
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- ageing ------------------------------------------------------------------------------------------------------ */
 
 #define AGE_MAX UINT16_C(0x8000)
 

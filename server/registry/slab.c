@@ -55,8 +55,7 @@ void slab_destroy(struct slab *slab)
     free(slab);
 }
 
-/* ---- pages, under the lock
- * ------------------------------------------------------------------------------------------- */
+/* ---- pages, under the lock --------------------------------------------------------------------------------------- */
 
 static char *map_region(void)
 {
@@ -123,8 +122,7 @@ static bool page_is_full(const struct page *page)
     return !page->free && page->fresh + page->size > PAGE;
 }
 
-/* ---- objects
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- objects ----------------------------------------------------------------------------------------------------- */
 
 static void *take_place(struct page *page)
 {

@@ -51,8 +51,7 @@ static void per_filter(const char *name, size_t before, unsigned n)
     figure(name, ((double)(heap_bytes() - before) - (double)bits - (double)names) / n, "bytes");
 }
 
-/* ---- queries of one item each, of filters at random, as they come from clients
- * ----------------------------------------------------------------- */
+/* ---- queries of one item each, of filters at random, as they come from clients ----------------------------------- */
 
 #define QUERIES 1000000u
 #define BATCH   32u

@@ -64,8 +64,7 @@ static const struct parameters choices[] = {
 };
 #define NCHOICES (sizeof(choices) / sizeof(choices[0]))
 
-/* ---- commands and replies
- * ------------------------------------------------------------------------------------------------ */
+/* ---- commands and replies ---------------------------------------------------------------------------------------- */
 
 struct command {
     char text[MAX_ARGS][32];
@@ -109,8 +108,7 @@ static void note(struct model *model, const struct command *command)
         len += snprintf(text + len, 64 - (size_t)len, " %s", command->text[i]);
 }
 
-/* ---- planning: from random numbers alone
- * ------------------------------------------------------------------------------------ */
+/* ---- planning: from random numbers alone ------------------------------------------------------------------------- */
 
 static enum kind plan_kind(struct model *model, unsigned nkinds)
 {
@@ -212,8 +210,7 @@ static void format(struct model *model, const struct op *op, struct command *com
         put(command, "item:%u", op->items[i]);
 }
 
-/* ---- what a reply says, and what it makes of the model
- * --------------------------------------------------------------------------- */
+/* ---- what a reply says, and what it makes of the model ----------------------------------------------------------- */
 
 static void make(struct model_filter *filter, const struct parameters *p)
 {
@@ -398,8 +395,7 @@ static void check(struct model *model, const struct op *op, const redisReply *re
     }
 }
 
-/* ---- commands that are more than one
- * ---------------------------------------------------------------------------------------------- */
+/* ---- commands that are more than one ----------------------------------------------------------------------------- */
 
 static void run_expire_soon(struct model *model, redisContext *client, const struct op *op)
 {

@@ -40,8 +40,7 @@ static void run_clients(void *(*fn)(void *))
         pthread_join(threads[i], NULL);
 }
 
-/* ---- one winner per item
- * --------------------------------------------------------------------------------------------- */
+/* ---- one winner per item ----------------------------------------------------------------------------------------- */
 
 #define ITEMS    6000
 #define PIPELINE 50
@@ -102,8 +101,7 @@ DAEMON_TEST(daemon_under_test, concurrency, an_item_has_one_winner)
     redisFree(client);
 }
 
-/* ---- one winner per creation
- * ----------------------------------------------------------------------------------------- */
+/* ---- one winner per creation ------------------------------------------------------------------------------------- */
 
 static _Atomic int reserved[200];
 static pthread_barrier_t barrier;
@@ -134,8 +132,7 @@ DAEMON_TEST(daemon_under_test, concurrency, a_filter_is_created_once)
         cr_expect_eq(reserved[i], 1, "race:%d was created %d times", i, reserved[i]);
 }
 
-/* ---- swap, delete, recreate
- * ------------------------------------------------------------------------------------------ */
+/* ---- swap, delete, recreate -------------------------------------------------------------------------------------- */
 
 static _Atomic bool going;
 
@@ -258,8 +255,7 @@ DAEMON_TEST(daemon_under_test, concurrency, many_shutdowns_are_one)
     daemon_wait(&daemon_under_test);
 }
 
-/* ---- connections
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- connections ------------------------------------------------------------------------------------------------- */
 
 /* Connections are spread evenly over the workers: no worker has more than one more than another. */
 DAEMON_TEST(daemon_under_test, concurrency, connections_are_spread_evenly)

@@ -31,8 +31,7 @@ static void stop(void)
 
 TestSuite(persistence, .init = start, .fini = stop, .timeout = 300);
 
-/* ---- what survives
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- what survives ----------------------------------------------------------------------------------------------- */
 
 /* Scaled, fixed, empty and strangely named filters are there after SAVE and kill -9, with parameters and counts. */
 DAEMON_TEST(daemon_under_test, persistence, save_and_kill)
@@ -210,8 +209,7 @@ DAEMON_TEST(daemon_under_test, persistence, the_end_loses_nothing_acknowledged)
     redisFree(client);
 }
 
-/* ---- saves under load
- * ------------------------------------------------------------------------------------------------- */
+/* ---- saves under load -------------------------------------------------------------------------------------------- */
 
 static _Atomic int acknowledged; /* items 0..acknowledged-1 have been answered */
 static _Atomic bool going;

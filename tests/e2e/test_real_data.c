@@ -30,8 +30,7 @@ static void stop(void)
 
 TestSuite(real_data, .init = start, .fini = stop, .timeout = 300);
 
-/* ---- lines
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- lines ------------------------------------------------------------------------------------------------------- */
 
 struct lines {
     char **items;
@@ -100,8 +99,7 @@ static long long ask_all(redisContext *client, const char *command, const char *
     return sum;
 }
 
-/* ---- the URLs of apt's package index
- * ----------------------------------------------------------------------------------- */
+/* ---- the URLs of apt's package index ----------------------------------------------------------------------------- */
 
 #define URL_RATE 0.001
 
@@ -156,8 +154,7 @@ DAEMON_TEST(daemon_under_test, real_data, urls_through_redis_cli_pipe)
     cr_expect_gt(replies, 1000);
 }
 
-/* ---- Cassandra's files
- * -------------------------------------------------------------------------------------------------- */
+/* ---- Cassandra's files ------------------------------------------------------------------------------------------- */
 
 static size_t from_hex(const char *hex, unsigned char *bytes_out)
 {

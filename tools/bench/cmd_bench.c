@@ -70,8 +70,7 @@ struct bench {
     bool load_first;
 };
 
-/* ---- options
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- options ----------------------------------------------------------------------------------------------------- */
 
 static int wrong(const struct bench *bench, enum option option, const char *right)
 {
@@ -285,8 +284,7 @@ static int get_options(struct bench *bench, int argc, char **argv)
     return status;
 }
 
-/* ---- preparation
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- preparation ------------------------------------------------------------------------------------------------- */
 
 static void show_progress(void *ctx, double seconds, double rate)
 {
@@ -341,8 +339,7 @@ static int load_filter(struct bench *bench, struct load_result *result)
     return TOOL_OK;
 }
 
-/* ---- the run
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- the run ----------------------------------------------------------------------------------------------------- */
 
 /* The value of a field of INFO, -1 if it is not there. */
 static double info_number(const char *info, const char *field)

@@ -55,8 +55,7 @@ static int connect_tcp(const struct endpoint *endpoint, struct errbuf *err)
     return fd < 0 ? status : fd;
 }
 
-/* ---- one question at a time
- * ------------------------------------------------------------------------------------------- */
+/* ---- one question at a time -------------------------------------------------------------------------------------- */
 
 static int send_words(int fd, const char *const *words, unsigned nwords)
 {

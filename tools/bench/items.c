@@ -29,8 +29,7 @@ static double fraction(struct items *items)
     return (double)(items_random(items) >> 11) * 0x1p-53;
 }
 
-/* ---- Zipf
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- Zipf -------------------------------------------------------------------------------------------------------- */
 
 /* W. Hormann, G. Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions" (1996):
  * constant time per number and no table, however many items there are. h is the integral of x^-skew. */
@@ -66,8 +65,7 @@ static uint64_t zipf_next(struct items *items)
     }
 }
 
-/* ---- all
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- all --------------------------------------------------------------------------------------------------------- */
 
 void items_init(struct items *items, const struct items_options *options, unsigned index, unsigned stride)
 {

@@ -19,8 +19,7 @@ static double thread_cpu(void)
     return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-/* ---- one thread
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- one thread -------------------------------------------------------------------------------------------------- */
 
 /* Open loop: sends what is due, as far as connections are free. */
 static int send_due(struct worker *worker, uint64_t now)
@@ -143,8 +142,7 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* ---- the run
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- the run ----------------------------------------------------------------------------------------------------- */
 
 static int open_worker(struct load_run *run, unsigned index, struct errbuf *err)
 {

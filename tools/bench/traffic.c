@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- templates
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- templates --------------------------------------------------------------------------------------------------- */
 
 enum part_kind { PART_LITERAL, PART_ITEM, PART_FILTER };
 
@@ -190,8 +189,7 @@ size_t request_write(const struct request_template *t, struct items *items, char
     return (size_t)(out - start);
 }
 
-/* ---- replies
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- replies ----------------------------------------------------------------------------------------------------- */
 
 static void take_error(struct reply_reader *r, const char *line, size_t len)
 {

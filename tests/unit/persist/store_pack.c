@@ -209,8 +209,7 @@ Test(store_pack, what_is_renamed_or_deleted_during_the_walk_is_saved_as_it_becam
     assert_saved();
 }
 
-/* ---- reclaiming
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- reclaiming -------------------------------------------------------------------------------------------------- */
 
 Test(store_pack, a_pack_of_which_less_than_half_is_needed_is_rewritten_by_the_next_save)
 {
@@ -333,8 +332,7 @@ Test(store_pack, saves_that_fail_at_their_last_step_do_not_pile_up)
     assert_saved();
 }
 
-/* ---- damage
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- damage ------------------------------------------------------------------------------------------------------ */
 
 /* One filter is quarantined with a reason that has the text; all others are there, and stay through a save that would
  * like to rewrite the pack, and another start. Its bytes do, too. */
@@ -556,8 +554,7 @@ Test(store_pack, packs_without_a_manifest_stop_the_start)
     rig_deinit(&other);
 }
 
-/* ---- the file itself
- * -------------------------------------------------------------------------------------------------- */
+/* ---- the file itself --------------------------------------------------------------------------------------------- */
 
 /* More than one pack, more than one buffer, and packs that are read in turns. */
 Test(store_pack, large_saves_fill_several_packs)

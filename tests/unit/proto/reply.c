@@ -145,8 +145,7 @@ Test(reply, random_doubles_read_back)
     }
 }
 
-/* ---- nothing breaks the framing
- * --------------------------------------------------------------------------------------- */
+/* ---- nothing breaks the framing ---------------------------------------------------------------------------------- */
 
 Test(reply, control_characters_in_texts_become_spaces)
 {
@@ -182,8 +181,7 @@ Test(reply, formatted_errors_are_cut_with_a_mark)
     }
 }
 
-/* ---- arrays of unknown length
- * -------------------------------------------------------------------------------------------- */
+/* ---- arrays of unknown length ------------------------------------------------------------------------------------ */
 
 Test(reply, array_length_may_come_afterwards)
 {
@@ -226,8 +224,7 @@ Test(reply, arrays_of_unknown_length_nest)
     assert_written(expected, sizeof(expected) - 1, "", 0);
 }
 
-/* ---- random trees
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- random trees ------------------------------------------------------------------------------------------------ */
 
 static char random_bytes[300];
 
@@ -351,8 +348,7 @@ Test(reply, random_trees_read_back)
     }
 }
 
-/* ---- failures
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- failures ---------------------------------------------------------------------------------------------------- */
 
 static void write_some_of_everything(struct reply *r)
 {

@@ -295,8 +295,7 @@ Test(resp_parse, model_agrees_with_the_table)
     }
 }
 
-/* ---- random streams
- * -------------------------------------------------------------------------------------------------- */
+/* ---- random streams ---------------------------------------------------------------------------------------------- */
 
 /* Lengths around the places where the parser changes its ways are as likely as all others together. */
 static size_t random_length(void)

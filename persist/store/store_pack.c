@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "filterdb.h"
-#include "store_internal.h"
+#include "store_save.h"
 
 int path_pack(const struct store *store, struct path *path, uint64_t number, struct errbuf *err)
 {
@@ -116,8 +116,7 @@ void packs_let_go(struct store *store)
         store->packs.table[i].held = false;
 }
 
-/* ---- what is rewritten
- * ----------------------------------------------------------------------------------------------- */
+/* ---- what is rewritten ------------------------------------------------------------------------------------------- */
 
 static int compare_live(const void *a, const void *b)
 {
@@ -168,8 +167,7 @@ bool packs_is_moving(const struct store *store, const struct index_entry *entry)
     return entry->flags & INDEX_PACKED && store->packs.table[entry->packed.slot].moving;
 }
 
-/* ---- writing
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 /* Its name must be on disk before a MANIFEST that needs it; and one that is there may be there in memory only. */
 static int make_pack_dir(struct store *store, struct errbuf *err)
@@ -296,8 +294,7 @@ void packs_abandon(struct store *store, bool in_doubt)
     }
 }
 
-/* ---- what is not needed any more
- * ------------------------------------------------------------------------------------- */
+/* ---- what is not needed any more --------------------------------------------------------------------------------- */
 
 void packs_adopt(struct store *store)
 {

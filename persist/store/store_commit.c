@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "filterdb.h"
-#include "store_internal.h"
+#include "store_save.h"
 
 /* ---- which filters ----------------------------------------------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
  * Both the committed MANIFEST and the spool are read once from front to back. */
 #include <errno.h>
 
-#include "store_internal.h"
+#include "store_save.h"
 
 struct record_run {
     struct save *save;

@@ -1,10 +1,11 @@
 /* store_internal: what the parts of the store share. Internal to persist.
  *
- * store.c opens and closes; store_load.c loads; store_inventory.c compares what is in the directories with what should
- * be; store_pack.c keeps the table of packs; store_place.c writes the files of one filter under temporary names;
- * store_write.c does it for single filters outside of saves; store_save.c walks the source of a save; store_commit.c
- * composes the new MANIFEST (store_records.c: its records of filters) and makes it valid; store_finish.c does what is
- * left to do once a MANIFEST is valid, after a save as after a crash. */
+ * store.c has paths and what is asked of a store; store_open.c opens and closes it; store_load.c loads; store_inventory.c
+ * compares what is in the directories with what should be; store_pack.c keeps the table of packs; store_place.c writes the
+ * files of one filter under temporary names; store_write.c does it for single filters outside of saves; store_save.c walks
+ * the source of a save and store_put.c finds files their places; store_commit.c composes the new MANIFEST (store_records.c:
+ * its records of filters) and makes it valid; store_finish.c does what is left to do once a MANIFEST is valid, after a save
+ * as after a crash. */
 #ifndef BLOOMERY_STORE_INTERNAL_H
 #define BLOOMERY_STORE_INTERNAL_H
 
@@ -16,27 +17,9 @@
 #include "manifest.h"
 #include "manifest_file.h"
 #include "name_code.h"
-#include "pack.h"
 #include "store.h"
 #include "store_index.h"
-
-/* A pack that the committed MANIFEST, or the save under way, needs. */
-struct pack_use {
-    uint64_t number; /* 0: this slot is free */
-    uint64_t size;   /* of the file */
-    uint64_t live;   /* bytes of records that the committed MANIFEST needs */
-    bool held;       /* a line about a removed filter has yet to take something out of it */
-    bool moving;     /* the save under way writes elsewhere what is needed of it */
-    bool stuck;      /* a save could not: quarantined filters are in it */
-    bool fresh;      /* the save under way has made it */
-};
-
-struct packs {
-    struct pack_use *table;
-    size_t count, size;
-    struct id_map slots; /* by number: slot + 1, as a pointer */
-    bool has_dir;        /* for certain, on disk */
-};
+#include "store_pack.h"
 
 struct store {
     uint64_t opened_bytes;
@@ -129,48 +112,6 @@ int place_sync(struct store *store, const char *dir, bool parent, struct errbuf 
  * False when something may be left. */
 bool place_discard(struct store *store, const struct manifest_filter *filter);
 
-/* ---- packs (store_pack.c)
- * --------------------------------------------------------------------------------------------- */
-
-struct save;
-
-int path_pack(const struct store *store, struct path *path, uint64_t number, struct errbuf *err);
-
-/* The slot of the pack, a new one if need be. 0 or -ENOMEM. */
-int packs_slot(struct store *store, uint64_t number, uint32_t *slot_out);
-void packs_deinit(struct store *store);
-
-/* Makes the entry that of a filter in a pack. 0 or -ENOMEM. */
-int packs_entry(struct store *store, const struct manifest_filter *filter, struct index_entry *entry);
-
-void packs_count(struct store *store);   /* what of each pack is needed, from the index */
-void packs_measure(struct store *store); /* how large each one is, from the disk */
-void packs_let_go(struct store *store);  /* nothing is to be taken out of a pack any more */
-
-/* At the beginning of a save: which packs it rewrites. 0 or -ENOMEM. */
-int packs_choose(struct store *store);
-bool packs_is_moving(const struct store *store, const struct index_entry *entry);
-
-/* Whether the filter is small enough for a pack: with how many layers (it may grow at any moment), or 0. */
-unsigned packs_have_room(const struct save *save, const struct bloom_filter *filter);
-
-/* Writes the filter's layers, as many as the record says, to the pack of the save. 0 or -errno. */
-int packs_write(struct save *save, const struct bloom_filter *filter, struct manifest_filter *record,
-                struct errbuf *err);
-
-/* Before the MANIFEST: what was written is on disk. 0 or -errno. */
-int packs_finish(struct save *save, struct errbuf *err);
-
-/* Afterwards, one of these: takes the packs of a committed save over, or forgets those of one that failed, with their
- * files unless the save is in doubt. */
-void packs_adopt(struct store *store);
-void packs_abandon(struct store *store, bool in_doubt);
-
-bool packs_sweep(struct store *store); /* deletes packs that nothing needs; false if one could not be */
-
-/* Packs that are not known: they go. What is no pack is foreign. 0 or -errno. */
-int packs_strays(struct store *store, bool report, struct store_load_summary *counts, struct errbuf *err);
-
 /* ---- single filters (store_write.c) ----------------------------------------------------------------------------------- */
 
 struct written {
@@ -256,69 +197,5 @@ void finish_entries(struct store *store, unsigned flag, bool sync_all);
 
 /* What earlier saves could not finish. -errno as finish_removed(). */
 int finish_again(struct store *store, struct errbuf *err);
-
-/* ---- saving (store_save.c, store_commit.c) ------------------------------------------------------------------------- */
-
-struct save {
-    struct store *store;
-    const struct fsops *fs;
-    const struct store_source *source;
-    struct store_save_summary *summary;
-    struct store_index next;       /* the index to be */
-    struct record_reader committed; /* of the committed MANIFEST */
-    struct record_reader spooled;   /* of the spool */
-    struct record_writer spool;     /* records of the filters that this save has changed */
-    int spool_fd;
-    struct layer_io io;
-    struct pack_writer pack;
-    uint32_t pack_slot; /* of the open one */
-    struct store_checkpoint checkpoint;
-    uint64_t max_id;
-    struct target *target; /* room for one filter on its way to disk */
-    unsigned dirs_synced; /* beyond a number of them, one sync_all() is cheaper */
-    bool sync_all;
-
-    /* while committing */
-    struct record_writer manifest;
-    struct manifest_save header;
-    uint64_t *offsets; /* of the records of `next` in the new MANIFEST */
-    uint64_t nremoved;
-    uint64_t manifest_removed_from;
-    uint64_t manifest_removed_to;
-    uint64_t manifest_digest;
-};
-
-/* From how many filters on the whole file system is synced at once instead of each file and directory. */
-#define SAVE_MAX_SINGLE_SYNCS 32
-
-/* The record of an entry of `next`, wherever it is; valid until the next call for the same place. */
-int save_record(struct save *save, const struct index_entry *entry, const struct manifest_filter **filter_out,
-                struct errbuf *err);
-
-/* Takes the committed record of a filter over into `next`. */
-int save_carry(struct save *save, const struct index_entry *committed, struct errbuf *err);
-
-/* Takes a record into `next` that the committed MANIFEST does not have. */
-int save_spool(struct save *save, const struct manifest_filter *filter, unsigned flags, struct errbuf *err);
-
-/* Deletes the files that this save has written for an entry of `next`. */
-void save_discard_entry(struct save *save, const struct index_entry *entry);
-
-/* Everything has been walked and written: makes it the committed save. 0, STORE_IN_DOUBT, or -errno. */
-int save_commit(struct save *save, struct errbuf *err);
-
-/* "MANIFEST.new cannot be written": returns `rc`. */
-int save_manifest_error(const struct store *store, int rc, struct errbuf *err);
-
-/* Writes the records of `next` to the new MANIFEST (store_records.c): first, from the committed one, what has not
- * changed, then those of the spool. 0 or -errno. */
-int save_write_filters(struct save *save, struct errbuf *err);
-
-/* Once it is committed: the index in the order of the new MANIFEST takes the place of the old one, where room has been
- * made. */
-void save_adopt_index(struct save *save);
-
-/* After STORE_IN_DOUBT: makes the committed MANIFEST the one on disk for certain. 0 or STORE_IN_DOUBT. */
-int save_end_doubt(struct store *store, struct errbuf *err);
 
 #endif

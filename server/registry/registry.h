@@ -192,7 +192,7 @@ size_t registry_expire_due(struct registry *registry, size_t max, int64_t *next_
 bool registry_expire_wait(struct registry *registry);
 void registry_expire_stop(struct registry *registry);
 
-/* Between the two nothing expires: the registry's clock stands still. One holder at a time. */
+/* Between the two nothing expires: the registry's clock stands still, some milliseconds back at most. One holder at a time. */
 void registry_hold_clock(struct registry *registry);
 void registry_release_clock(struct registry *registry);
 

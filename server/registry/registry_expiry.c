@@ -30,9 +30,16 @@ int64_t registry_now_ms(const struct registry *r)
     return unless_held(r, r->now_ms ? r->now_ms() : clock_ms(CLOCK_REALTIME));
 }
 
+/* What readers go by: a few nanoseconds, and some milliseconds behind. */
+static int64_t coarse_ms(const struct registry *r)
+{
+    return r->now_ms ? r->now_ms() : clock_ms(CLOCK_REALTIME_COARSE);
+}
+
+/* At the readers' time. At the exact one, which is ahead, their clock would go on until it has caught up. */
 void registry_hold_clock(struct registry *r)
 {
-    atomic_store(&r->held_ms, registry_now_ms(r));
+    atomic_store(&r->held_ms, coarse_ms(r));
 }
 
 void registry_release_clock(struct registry *r)
@@ -46,7 +53,7 @@ bool registry_time_is_over(const struct registry *r, const struct alias *alias)
 {
     if (atomic_load_explicit(&alias->expires_ms, memory_order_relaxed) == 0)
         return false;
-    int64_t now = unless_held(r, r->now_ms ? r->now_ms() : clock_ms(CLOCK_REALTIME_COARSE));
+    int64_t now = unless_held(r, coarse_ms(r));
     atomic_thread_fence(memory_order_acquire);
     int64_t expires_ms = atomic_load_explicit(&alias->expires_ms, memory_order_acquire);
     return expires_ms != 0 && expires_ms <= now;

@@ -15,6 +15,8 @@
 /* Staged: of absent items in a layer that is half full a quarter gets past so many. */
 #define FIRST_WORDS 2
 
+#define SMALL_PAGE 4096
+
 /* Fewer are hashed one by one. */
 #define FEW 3
 
@@ -247,9 +249,30 @@ static uint32_t locate(const struct bloom_batch *batch, const struct bloom_layer
     return present;
 }
 
+/* The first write to a page has the kernel make it, which takes a microsecond and more: not under the lock, where all who
+ * add to the filter would wait. Zero is replaced by zero, in one step, so this changes nothing, whatever others write.
+ * After two items for each page, of some seven bits each, nearly all pages are there. */
+static void touch_pages(const struct bloom_layer *layer, const struct missing *missing, uint32_t absent)
+{
+    _Atomic uint64_t *words = bloom_layer_words(layer);
+
+    if (layer_bytes(layer) < BLOOM_MAPPED_BYTES ||
+        atomic_load_explicit(&layer->items, memory_order_relaxed) >= layer_bytes(layer) / SMALL_PAGE * 2)
+        return;
+    for (; absent; absent &= absent - 1) {
+        unsigned i = (unsigned)__builtin_ctz(absent);
+        for (unsigned j = 0; j < missing->n[i]; j++) {
+            _Atomic uint64_t *word = &words[missing->bit[i][j] >> 6];
+            uint64_t zero = 0;
+            if (atomic_load_explicit(word, memory_order_relaxed) == 0)
+                atomic_compare_exchange_strong_explicit(word, &zero, 0, memory_order_relaxed, memory_order_relaxed);
+        }
+    }
+}
+
 /* Adds those of the `absent` items, in order, that have a place in the newest layer, under the filter's lock: what
- * bloom_filter_add_absent() does for one. Returns those that it has not got to. A function of its own, so that what it needs for each
- * item stays in registers. */
+ * bloom_filter_add_absent() does for one. Returns those that it has not got to. A function of its own, so that what it
+ * needs for each item stays in registers. */
 static __attribute__((noinline)) uint32_t add_all_absent(struct bloom_layer *newest, const struct bloom_batch *batch,
                                                          const struct missing *missing, uint32_t absent,
                                                          const struct bloom_journal *journal, uint32_t *added_out)
@@ -317,6 +340,7 @@ size_t bloom_batch_add_all(const struct bloom_batch *batch, size_t from, struct 
 
     CHECK(from <= batch->n);
     *added_out = 0;
+    touch_pages(newest, &missing, absent);
     while (absent) {
         if (__builtin_expect(!twins, 1))
             absent = add_quickly(pool, filter, newest, batch, &missing, absent, journal, added_out);

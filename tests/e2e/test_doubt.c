@@ -23,8 +23,8 @@ static int64_t saved_ns;
 static int items; /* 0 .. items - 1 are in "f" */
 static int saved; /* so many of them were when the first save succeeded */
 
-/* Without a log, so that the saves alone decide. */
-static const char *const args[] = {"--appendonly", "no", "--threads", "1", NULL};
+/* Without a log, so that the saves alone decide; in files of its own, which are counted. */
+static const char *const args[] = {"--appendonly", "no", "--threads", "1", "--save-pack-limit", "0", NULL};
 
 static void begin(void)
 {

@@ -16,7 +16,7 @@ static struct daemon the_daemon;
 
 static void start(void)
 {
-    daemon_start(&the_daemon, (const char *const[]){"--threads", "2", NULL});
+    daemon_start(&the_daemon, (const char *const[]){"--threads", "2", "--save-pack-limit", "0", NULL});
 }
 
 static void discard(void)

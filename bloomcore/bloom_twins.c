@@ -15,6 +15,7 @@
  * An item that the younger one has from elsewhere (another source of the union) and the older one does not have is new
  * to an adder on the older side: this add came before the merge. */
 #include "bloom_layer.h"
+#include "bloom_twins.h"
 
 const struct bloom_twin_slot *bloom_pool_find_twin(const struct bloom_pool *pool, const struct bloom_filter *filter)
 {

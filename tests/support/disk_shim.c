@@ -86,7 +86,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 /* ---- memory ---------------------------------------------------------------------------------------------------------
  */
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !DAEMON_SANITIZED /* not what this library is built with, but what it is loaded into */
 extern void *__libc_malloc(size_t size); /* the search for it would allocate */
 
 void *malloc(size_t size)

@@ -133,8 +133,8 @@ static int run(struct server *server)
 
     expirer_destroy(server->expirer); /* while those are there who are told of what it does */
     server_stop(server);
+    saver_destroy(server->saver); /* before the loop: TSan does not see libuv close what it may then open */
     main_loop_deinit(&ml);
-    saver_destroy(server->saver);
     persistence_stop(server);
     store_close(server->store);
     huge_pages_destroy(server->huge_pages);

@@ -48,8 +48,7 @@ uint64_t pack_number(const char *name)
     return strcmp(name, again) == 0 ? number : 0;
 }
 
-/* ---- writing -------------------------------------------------------------------------------------------------------
- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 void pack_writer_init(struct pack_writer *writer, const struct fsops *fs)
 {
@@ -179,8 +178,7 @@ int pack_writer_close(struct pack_writer *writer)
     return rc != 0 ? rc : close_rc;
 }
 
-/* ---- reading -------------------------------------------------------------------------------------------------------
- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 void pack_reader_init(struct pack_reader *reader, const struct fsops *fs, const char *dir)
 {
@@ -282,8 +280,7 @@ int pack_read(struct pack_reader *reader, uint64_t number, uint64_t offset, size
     return PACK_SHORT;
 }
 
-/* ---- without a MANIFEST --------------------------------------------------------------------------------------------
- */
+/* ---- without a MANIFEST ------------------------------------------------------------------------------------------ */
 
 static int parse_layers(const unsigned char *at, const unsigned char *end, struct pack_record *record)
 {

@@ -41,8 +41,7 @@ static inline uint64_t pack_record_bytes(size_t name_len, uint64_t images)
 void pack_name(uint64_t number, char out[PACK_NAME_SIZE]);
 uint64_t pack_number(const char *name);
 
-/* ---- writing -------------------------------------------------------------------------------------------------------
- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 struct pack_writer {
     const struct fsops *fs;
@@ -73,8 +72,7 @@ int pack_append(struct pack_writer *writer, const struct bloom_filter *filter, s
 /* Writes the rest, syncs, closes. 0 or -errno; closed in either case. */
 int pack_writer_close(struct pack_writer *writer);
 
-/* ---- reading -------------------------------------------------------------------------------------------------------
- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 enum pack_status {
     PACK_OK = 0,

@@ -26,8 +26,7 @@ static int pack_error(int rc, const char *path, const char *what, struct errbuf 
     return rc;
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------------------
- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 int packs_slot(struct store *store, uint64_t number, uint32_t *slot_out)
 {

@@ -425,8 +425,7 @@ int daemon_run(const char *const *args, const char *input, const char **output_o
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* ---- packs ----------------------------------------------------------------------------------------------------------
- */
+/* ---- packs ------------------------------------------------------------------------------------------------------- */
 
 /* What a record begins with ends with the id, whose upper bytes are zero here, and the name. */
 static long find_in_pack(const char *path, const char *name)

@@ -83,8 +83,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
     return status;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------------------------
- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 #if !DAEMON_SANITIZED /* not what this library is built with, but what it is loaded into */
 extern void *__libc_malloc(size_t size); /* the search for it would allocate */
@@ -100,8 +99,7 @@ void *malloc(size_t size)
 }
 #endif
 
-/* ---- faults ---------------------------------------------------------------------------------------------------------
- */
+/* ---- faults ------------------------------------------------------------------------------------------------------ */
 
 static bool counts(const char *what, const char *path)
 {

@@ -456,8 +456,7 @@ Test(log, foreign_files)
     cr_assert(strstr(read.err.text, "made as segment 1") != NULL, "%s", read.err.text);
 }
 
-/* ---- space ----------------------------------------------------------------------------------------------------------
- */
+/* ---- space ------------------------------------------------------------------------------------------------------- */
 
 static unsigned grown; /* frames that were written behind the end of the file */
 

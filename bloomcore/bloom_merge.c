@@ -93,6 +93,8 @@ void bloom_filter_or(struct bloom_filter *dst, const struct bloom_filter *src, u
         bloom_filter_layer(src, i, &from);
         CHECK(from.shape.nwords == to.shape.nwords && from.shape.k == to.shape.k);
         or_words(to.words, from.words, from.shape.nwords);
+        if (!counts)
+            continue;
         atomic_thread_fence(memory_order_acquire); /* an add takes its place, then sets its bits */
         bloom_filter_layer(src, i, &from); /* the count once more, after the bits: it is not below what they hold */
         counts->sum[i] += from.items;
@@ -101,44 +103,58 @@ void bloom_filter_or(struct bloom_filter *dst, const struct bloom_filter *src, u
     }
 }
 
-/* Raises the count of a layer that others may be adding to; never above its capacity. */
-static void raise_items(struct bloom_filter *filter, unsigned index, uint64_t items)
+/* Raises the count of a layer from `seen` to `items`, plus those added by others since it was seen; never above its
+ * capacity. */
+static void raise_items(struct bloom_filter *filter, unsigned index, uint64_t seen, uint64_t items)
 {
     struct bloom_layer *layer = bloom_filter_layer_at(filter, index);
-    uint64_t now = atomic_load_explicit(&layer->items, memory_order_relaxed);
+    uint64_t capacity = layer->geometry->capacity, now = atomic_load_explicit(&layer->items, memory_order_relaxed), to;
 
-    if (items > layer->geometry->capacity)
-        items = layer->geometry->capacity;
-    while (now < items && !atomic_compare_exchange_weak_explicit(&layer->items, &now, items, memory_order_relaxed,
-                                                                 memory_order_relaxed))
-        ;
+    do {
+        to = now + (items > seen ? items - seen : 0);
+        if (to > capacity)
+            to = capacity;
+    } while (now < to && !atomic_compare_exchange_weak_explicit(&layer->items, &now, to, memory_order_relaxed,
+                                                                memory_order_relaxed));
 }
 
 /* What the union of a layer holds. */
 static uint64_t union_items(const struct bloom_layer_view *layer, const struct bloom_state *state,
                             const struct bloom_union *counts, unsigned i)
 {
-    uint64_t most = counts->sum[i] + layer->items; /* those added meanwhile, at most */
+    uint64_t most = counts->sum[i] + layer->items;
     uint64_t least = counts->most[i] > layer->items ? counts->most[i] : layer->items;
     uint64_t items = state->estimated_items < (double)most ? (uint64_t)(state->estimated_items + 0.5) : most;
 
     return items < least ? least : items;
 }
 
-/* Clearly more than the capacity: at the fill that a layer is made for, the estimate of n items with k bits each
- * scatters by 0.7 sqrt(n / k). */
-static bool overfull(const struct bloom_layer_view *layer, uint64_t items)
+/* Clearly more than the layer is made for: at that fill the estimate of n items with k bits each scatters by
+ * 0.7 sqrt(n / k). What the same layer of `before` holds already is not the union's doing. */
+static bool overfull(const struct bloom_layer_view *layer, uint64_t items, const struct bloom_filter *before, unsigned i)
 {
-    double capacity = (double)layer->capacity;
+    double made_for = (double)layer->capacity;
+    double slack = 2 + 2 * sqrt(made_for / layer->shape.k);
 
-    return (double)items > capacity + 2 + 2 * sqrt(capacity / layer->shape.k);
+    if ((double)items <= made_for + slack)
+        return false;
+    if (before && i < bloom_filter_nlayers(before)) {
+        struct bloom_layer_view view;
+        struct bloom_state state;
+
+        bloom_filter_layer(before, i, &view);
+        bloom_layer_state(&view, &state);
+        if (state.estimated_items > made_for)
+            made_for = state.estimated_items;
+    }
+    return (double)items > made_for + slack;
 }
 
-int bloom_filter_count_union(struct bloom_filter *dst, const struct bloom_union *counts, bool any_rate,
-                             struct errbuf *err)
+int bloom_filter_count_union(struct bloom_filter *dst, const struct bloom_union *counts,
+                             const struct bloom_filter *before, bool any_rate, struct errbuf *err)
 {
     unsigned nlayers = bloom_filter_nlayers(dst), worst = nlayers;
-    uint64_t items[BLOOM_MAX_LAYERS];
+    uint64_t seen[BLOOM_MAX_LAYERS], items[BLOOM_MAX_LAYERS];
     struct bloom_state states[BLOOM_MAX_LAYERS], whole;
     double error_rate = bloom_filter_params(dst)->error_rate;
 
@@ -147,12 +163,13 @@ int bloom_filter_count_union(struct bloom_filter *dst, const struct bloom_union 
 
         bloom_filter_layer(dst, i, &view);
         bloom_layer_state(&view, &states[i]);
+        seen[i] = view.items;
         items[i] = union_items(&view, &states[i], counts, i);
-        if (overfull(&view, items[i]))
+        if (!any_rate && overfull(&view, items[i], before, i))
             worst = i;
     }
     bloom_chain_state(states, nlayers, &whole);
-    if (!any_rate && worst < nlayers && whole.rate > error_rate) {
+    if (worst < nlayers && whole.rate > error_rate) {
         errbuf_set(err,
                    "layer %u would hold about %llu items and was made for %llu; the error rate would be about %.2g "
                    "instead of %.15g",
@@ -161,6 +178,6 @@ int bloom_filter_count_union(struct bloom_filter *dst, const struct bloom_union 
         return BLOOM_REFUSED;
     }
     for (unsigned i = 0; i < nlayers; i++)
-        raise_items(dst, i, items[i]);
+        raise_items(dst, i, seen[i], items[i]);
     return BLOOM_OK;
 }

@@ -12,10 +12,14 @@
  * and its counts are raised, by whoever merges, without its lock. Afterwards all writers to either hold the younger one's
  * lock; those who do not know of the twins are long gone from the older one.
  *
+ * The younger one starts with the counts of the older one: so what goes into both fills the same layers, and none of the
+ * younger one's takes more than it is made for while the bits of the older one are still on their way.
+ *
  * An item that the younger one has from elsewhere (another source of the union) and the older one does not have is new
  * to an adder on the older side: this add came before the merge. */
 #include "bloom_layer.h"
 #include "bloom_twins.h"
+#include "check.h"
 
 const struct bloom_twin_slot *bloom_pool_find_twin(const struct bloom_pool *pool, const struct bloom_filter *filter)
 {
@@ -27,6 +31,24 @@ const struct bloom_twin_slot *bloom_pool_find_twin(const struct bloom_pool *pool
             return slot;
     }
     return NULL;
+}
+
+/* The layers that both have count at least as many in the younger one as in the older one. */
+static void raise_counts(struct bloom_filter *younger, const struct bloom_filter *older)
+{
+    unsigned nyounger = bloom_filter_nlayers(younger), nolder = bloom_filter_nlayers(older);
+
+    for (unsigned i = 0; i < nyounger && i < nolder; i++) {
+        struct bloom_layer *layer = bloom_filter_layer_at(younger, i);
+        uint64_t items = atomic_load_explicit(&bloom_filter_layer_at(older, i)->items, memory_order_relaxed);
+        uint64_t now = atomic_load_explicit(&layer->items, memory_order_relaxed);
+
+        if (items > layer->geometry->capacity)
+            items = layer->geometry->capacity;
+        while (now < items && !atomic_compare_exchange_weak_explicit(&layer->items, &now, items, memory_order_relaxed,
+                                                                     memory_order_relaxed))
+            ;
+    }
 }
 
 bool bloom_twins_begin(struct bloom_pool *pool, const struct bloom_twins *twins)
@@ -41,6 +63,7 @@ bool bloom_twins_begin(struct bloom_pool *pool, const struct bloom_twins *twins)
         }
     }
     if (slot) {
+        raise_counts(twins->younger, twins->older);
         atomic_thread_fence(memory_order_release); /* whoever sees what follows sees that the place was free: pass_on() */
         atomic_store_explicit(&slot->added, twins->added, memory_order_relaxed);
         atomic_store_explicit(&slot->ctx, twins->ctx, memory_order_relaxed);
@@ -81,6 +104,17 @@ void bloom_twins_lock(struct bloom_locks *locks, struct bloom_pool *pool, const 
     bloom_lock_take(locks->first);
     if (locks->second)
         bloom_lock_take(locks->second);
+}
+
+void bloom_twins_level(struct bloom_pool *pool, const struct bloom_filter *older)
+{
+    const struct bloom_twin_slot *twin = bloom_pool_find_twin(pool, older);
+    struct bloom_locks locks;
+
+    CHECK(twin && atomic_load_explicit(&twin->older, memory_order_relaxed) == older);
+    bloom_twins_lock(&locks, pool, older, twin);
+    raise_counts(atomic_load_explicit(&twin->younger, memory_order_relaxed), older);
+    bloom_locks_give(&locks);
 }
 
 /* Adds to the younger one, under its lock. */

@@ -9,8 +9,7 @@
 #include "handlers.h"
 
 #define MERGE_MAX_SOURCES 1000 /* each one is pinned and ORed, by one thread */
-#define MERGE_TRIES \
-    16 /* each one means that somebody has deleted or replaced the destination while it was being merged */
+#define MERGE_TRIES       16   /* each one: somebody has deleted or replaced the destination meanwhile */
 
 struct source {
     struct entry *entry; /* pinned */
@@ -74,7 +73,9 @@ static bool make(struct merge *merge, const struct job_args *args)
         return false;
     struct bloom_filter *made = entry_filter(merge->made);
     registry_pin_prepared(merge->made);
-    int status = 0;
+    int status = merge->dst ? bloom_filter_append_like(made, model, bloom_filter_nlayers(model), &err) : 0;
+    if (status != 0)
+        reply_not_made(&merge->job->reply, status == BLOOM_LIMIT ? REGISTRY_LIMIT : status, &err);
     for (size_t i = 0; i < merge->nsources && status == 0; i++) {
         const struct bloom_filter *source = entry_filter(merge->sources[i].entry);
         status = bloom_filter_same_layout(model, source, &err);
@@ -127,12 +128,14 @@ static int unite(struct merge *merge, bool overfull, struct errbuf *err)
             status = bloom_filter_same_layout(made, dst, err);
         if (status != 0)
             return status == BLOOM_LIMIT ? REGISTRY_LIMIT : status < 0 ? status : REGISTRY_REFUSED;
-        bloom_filter_or(made, dst, nlayers, &counts);
+        bloom_twins_level(merge->job->server->pool, dst);
+        bloom_filter_or(made, dst, nlayers, NULL);
     }
     for (size_t i = 0; i < merge->nsources; i++)
         if (merge->sources[i].entry != merge->dst)
             bloom_filter_or(made, entry_filter(merge->sources[i].entry), merge->sources[i].nlayers, &counts);
-    if (bloom_filter_count_union(made, &counts, overfull, err) == BLOOM_OK)
+    const struct bloom_filter *before = merge->dst ? entry_filter(merge->dst) : NULL;
+    if (bloom_filter_count_union(made, &counts, before, overfull, err) == BLOOM_OK)
         return 0;
     errbuf_prefix(err, "the union would be too full (bf-merge-overfull)");
     return REGISTRY_REFUSED;

@@ -462,6 +462,7 @@ DAEMON_TEST(the_daemon, content, merges_lose_no_add_and_no_winner)
     expect(client, "+OK", "BF.RESERVE f 0.0000001 2000");
     expect(client, "+OK", "BF.RESERVE g 0.0000001 2000");
     for_items(client, "BF.MADD", "g", "g", 100);
+    expect(client, "+OK", "BF.MERGE f g"); /* while there is room for all of it in the first layer */
     for (size_t i = 0; i < ADDERS; i++)
         cr_assert_eq(pthread_create(&threads[i], NULL, adder, (void *)i), 0);
     while (slowest() < ITEMS || merges < 20) {

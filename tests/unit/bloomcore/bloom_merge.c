@@ -76,7 +76,7 @@ static int unite(struct bloom_filter *dst, struct bloom_filter *const *sources, 
         cr_assert_eq(bloom_filter_append_like(dst, sources[i], nlayers, err), 0, "%s", err->text);
         bloom_filter_or(dst, sources[i], nlayers, &counts);
     }
-    return bloom_filter_count_union(dst, &counts, overfull, err);
+    return bloom_filter_count_union(dst, &counts, NULL, overfull, err);
 }
 
 /* Chains of different length: layer by layer, and the count is close to the number of distinct items. */
@@ -149,6 +149,34 @@ Test(bloom_merge, more_than_the_capacity_is_refused)
     filter_free(copy);
 }
 
+/* A destination that is too full already (its adds went on while it was united before, say) may be united with what
+ * brings it nothing; with what makes it clearly fuller it may not. */
+Test(bloom_merge, a_destination_that_is_too_full_is_not_the_fault_of_a_union)
+{
+    struct bloom_filter *older = filter_new(1000, 0.01, 0), *more = filter_new(1000, 0.01, 0);
+    struct bloom_filter *sources[2] = {older, more}, *known[2] = {older, older};
+    struct bloom_filter *dst = filter_new(1000, 0.01, 0), *fuller = filter_new(1000, 0.01, 0);
+    struct bloom_union counts = {{0}, {0}};
+    struct errbuf err = {""};
+
+    add(more, 0, 400);
+    add(older, 5000, 6000);
+    bloom_filter_or(older, more, 1, &counts);
+    cr_assert_eq(unite(fuller, known, 2, false, &err), BLOOM_REFUSED); /* as a new filter it would not do */
+    counts = (struct bloom_union){{0}, {0}};
+    for (size_t i = 0; i < 2; i++)
+        bloom_filter_or(dst, sources[i], 1, &counts);
+    cr_assert_eq(bloom_filter_count_union(dst, &counts, older, false, &err), BLOOM_OK, "%s", err.text);
+    cr_assert_eq(bloom_filter_items(dst), 1000);
+    add(more, 7000, 7400);
+    bloom_filter_or(fuller, more, 1, &counts);
+    cr_assert_eq(bloom_filter_count_union(fuller, &counts, older, false, &err), BLOOM_REFUSED);
+    filter_free(older);
+    filter_free(more);
+    filter_free(dst);
+    filter_free(fuller);
+}
+
 /* What differs is named. */
 Test(bloom_merge, what_differs_is_said)
 {
@@ -196,6 +224,36 @@ Test(bloom_merge, twins_share_their_adds)
     filter_free(older);
     filter_free(younger);
     filter_free(other);
+}
+
+/* Layers of the younger one are full when those of the older one are, though its bits come later: none of them gets items
+ * that the older one has in the next layer. */
+Test(bloom_merge, twins_fill_the_same_layers)
+{
+    struct bloom_filter *older = filter_new(100, 0.001, 2), *younger = filter_new(100, 0.001, 2);
+    struct bloom_union counts = {{0}, {0}};
+    struct errbuf err = {""};
+
+    add(older, 0, 90);
+    cr_assert(bloom_twins_begin(pool, &(struct bloom_twins){.older = older, .younger = younger}));
+    add(older, 90, 200);
+    bloom_twins_level(pool, older);
+    cr_assert_eq(bloom_filter_nlayers(younger), bloom_filter_nlayers(older));
+    bloom_filter_or(younger, older, bloom_filter_nlayers(older), NULL);
+    cr_assert_eq(bloom_filter_count_union(younger, &counts, older, false, &err), BLOOM_OK, "%s", err.text);
+    for (unsigned i = 0; i < bloom_filter_nlayers(older); i++) {
+        struct bloom_layer_view a, b;
+        struct bloom_state in_a, in_b;
+
+        bloom_filter_layer(older, i, &a);
+        bloom_filter_layer(younger, i, &b);
+        bloom_layer_state(&a, &in_a);
+        bloom_layer_state(&b, &in_b);
+        cr_assert(b.items == a.items && in_a.estimated_items == in_b.estimated_items, "layer %u", i);
+    }
+    bloom_twins_end(pool, older);
+    filter_free(older);
+    filter_free(younger);
 }
 
 struct passing {

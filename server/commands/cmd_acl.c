@@ -125,24 +125,18 @@ void cmd_acl_cat(struct command_ctx *ctx)
 
 /* ---- others ---------------------------------------------------------------------------------------------------------- */
 
-static bool takes_as_many(const struct command *row, size_t argc)
-{
-    return row->arity >= 0 ? argc == (size_t)row->arity : argc >= (size_t)-row->arity;
-}
-
 void cmd_acl_dryrun(struct command_ctx *ctx)
 {
     struct slice user = command_arg(ctx, 2), name = command_arg(ctx, 3);
-    int index = command_find(name);
+    const struct command *row = command_find_called(ctx->args, 3);
 
     if (!is_default(user))
         reply_errorf(ctx->reply, "ERR User '%.*s' not found", user.len > 128 ? 128 : (int)user.len, user.len ? user.ptr : "");
-    else if (index < 0)
+    else if (!row)
         reply_errorf(ctx->reply, "ERR Command '%.*s' not found", name.len > 128 ? 128 : (int)name.len,
                      name.len ? name.ptr : "");
-    else if (!takes_as_many(command_row((size_t)index), command_argc(ctx) - 3))
-        reply_errorf(ctx->reply, "ERR wrong number of arguments for '%s' command",
-                     command_row((size_t)index)->full_name);
+    else if (!command_arity_fits(row, command_argc(ctx) - 3))
+        reply_errorf(ctx->reply, "ERR wrong number of arguments for '%s' command", row->full_name);
     else
         reply_status(ctx->reply, "OK");
 }

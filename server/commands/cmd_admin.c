@@ -117,9 +117,15 @@ void cmd_module_refused(struct command_ctx *ctx)
 
 /* ---- DEBUG ----------------------------------------------------------------------------------------------------------- */
 
-static const char debug_refused[] =
-    "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local "
-    "connection, otherwise you need to set this option in the configuration file, and then restart the server.";
+const char *debug_refusal(const struct server *server, const struct session *session)
+{
+    int allowed = server_config(server)->enable_debug_command;
+    if (allowed == ENABLE_YES || (allowed == ENABLE_LOCAL && session->local))
+        return NULL;
+    return "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from "
+           "a local connection, otherwise you need to set this option in the configuration file, and then restart the "
+           "server.";
+}
 
 static void debug_sleep(struct command_ctx *ctx)
 {
@@ -247,13 +253,10 @@ static void debug_help(struct command_ctx *ctx)
 
 void cmd_debug(struct command_ctx *ctx)
 {
-    int allowed = server_config(ctx->server)->enable_debug_command;
     struct slice what = command_arg(ctx, 1);
     size_t argc = command_argc(ctx);
 
-    if (allowed == ENABLE_NO || (allowed == ENABLE_LOCAL && !ctx->session->local))
-        reply_error(ctx->reply, debug_refused);
-    else if (argc == 2 && slice_is(what, "HELP"))
+    if (argc == 2 && slice_is(what, "HELP"))
         debug_help(ctx);
     else if (argc == 3 && slice_is(what, "SLEEP"))
         debug_sleep(ctx);

@@ -441,12 +441,8 @@ void cmd_command_list(struct command_ctx *ctx)
 /* The row that the arguments from the third on call, or NULL with an error replied. */
 static const struct command *getkeys_row(struct command_ctx *ctx)
 {
-    size_t argc = command_argc(ctx) - 2;
-    int index = command_find(command_arg(ctx, 2));
-    const struct command *row = index < 0 ? NULL : command_row((size_t)index);
+    const struct command *row = command_find_called(ctx->args, 2);
 
-    if (row != NULL && row->nsubcommands > 0 && argc > 1)
-        row = command_find_sub(row, command_arg(ctx, 3));
     if (row == NULL) {
         reply_error(ctx->reply, "ERR Invalid command specified");
         return NULL;
@@ -455,7 +451,7 @@ static const struct command *getkeys_row(struct command_ctx *ctx)
         reply_error(ctx->reply, "ERR The command has no key arguments");
         return NULL;
     }
-    if (row->arity >= 0 ? argc != (size_t)row->arity : argc < (size_t)-row->arity) {
+    if (!command_arity_fits(row, command_argc(ctx) - 2)) {
         reply_error(ctx->reply, "ERR Invalid number of arguments specified for command");
         return NULL;
     }

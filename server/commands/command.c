@@ -195,6 +195,15 @@ const struct command *command_find_sub(const struct command *command, struct sli
     return NULL;
 }
 
+const struct command *command_find_called(const struct resp_command *words, size_t first)
+{
+    int index = command_find(resp_arg(words, first));
+    const struct command *row = index < 0 ? NULL : command_row((size_t)index);
+    if (row && row->nsubcommands > 0 && words->argc > first + 1)
+        row = command_find_sub(row, resp_arg(words, first + 1));
+    return row;
+}
+
 const struct command *command_find_full(struct slice name)
 {
     const char *bar = name.len == 0 ? NULL : memchr(name.ptr, '|', name.len);

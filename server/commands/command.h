@@ -102,6 +102,9 @@ void reply_wrong_subcommand(struct command_ctx *ctx);
  * ones. Whether there is such a database is the caller's question. */
 bool read_database(struct reply *reply, struct slice arg, const char *not_a_number, int64_t *db_out);
 
+/* NULL, or the error that DEBUG is answered with as the settings do not allow it; in a transaction, too. */
+const char *debug_refusal(const struct server *server, const struct session *session);
+
 /* Whether an argument is a password: of AUTH, HELLO and CONFIG SET. What shows commands to others leaves it out. */
 bool command_arg_is_secret(const struct command *row, const struct resp_command *args, size_t i);
 
@@ -192,6 +195,16 @@ int command_find(struct slice name);
 
 /* The row of a subcommand, NULL if the command has none of that name. */
 const struct command *command_find_sub(const struct command *command, struct slice name);
+
+/* The row that the words from number `first` on would call, which is the subcommand's where the command has some and
+ * more than one word is given; NULL: there is none. */
+const struct command *command_find_called(const struct resp_command *words, size_t first);
+
+/* Whether the row may be called with so many words, its own name included. */
+static inline bool command_arity_fits(const struct command *row, size_t nwords)
+{
+    return row->arity >= 0 ? nwords == (size_t)row->arity : nwords >= (size_t)-row->arity;
+}
 
 /* The row for "name" or "name|subname", NULL if there is none. */
 const struct command *command_find_full(struct slice name);

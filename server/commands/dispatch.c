@@ -116,11 +116,6 @@ static bool is_http(struct conn *conn, const struct resp_command *cmd)
     return true;
 }
 
-static bool arity_fits(const struct command *command, size_t argc)
-{
-    return command->arity >= 0 ? argc == (size_t)command->arity : argc >= (size_t)-command->arity;
-}
-
 /* An EXEC is what it runs. */
 static uint32_t effective_flags(const struct conn *conn, const struct command *command)
 {
@@ -155,8 +150,12 @@ static const struct command *check(struct conn *conn, const struct resp_command 
             return NULL;
         }
     }
-    if (!command->handler || !arity_fits(command, cmd->argc)) {
+    if (!command->handler || !command_arity_fits(command, cmd->argc)) {
         reject_arity(conn, command);
+        return NULL;
+    }
+    if (command->handler == cmd_debug && debug_refusal(conn->worker->server, &conn->session)) {
+        reject(conn, command, debug_refusal(conn->worker->server, &conn->session));
         return NULL;
     }
     if (!conn->session.authenticated && !(command->flags & CMD_NOAUTH)) {

@@ -12,12 +12,12 @@
 
 /* ---- numbers ---- */
 
-/* Digits of the base, at least one, no more than fit 64 bits; base 10 has no needless zero in front. */
+/* Digits of the base, at least one, no more than fit 64 bits. */
 static bool parse_digits(struct slice text, unsigned base, uint64_t *value_out)
 {
     uint64_t value = 0;
 
-    if (text.len == 0 || (base == 10 && text.len > 1 && text.ptr[0] == '0'))
+    if (text.len == 0)
         return false;
     for (size_t i = 0; i < text.len; i++) {
         unsigned digit = (unsigned char)text.ptr[i] - (unsigned)'0';
@@ -30,7 +30,8 @@ static bool parse_digits(struct slice text, unsigned base, uint64_t *value_out)
     return true;
 }
 
-/* The only negative number that a setting may take is -1; others are out of range, not malformed. */
+/* Decimal numbers have no needless zero in front, as Redis reads them (those of bytes may, there and here). The only
+ * negative one that a setting may take is -1; others are out of range, not malformed. */
 static enum config_fault parse_integer(const struct config_row *row, struct slice text, int64_t *value_out)
 {
     unsigned base = row->flags & CONFIG_OCTAL ? 8 : 10;
@@ -39,7 +40,8 @@ static enum config_fault parse_integer(const struct config_row *row, struct slic
 
     if (negative)
         text = (struct slice){text.ptr + 1, text.len - 1};
-    if (!parse_digits(text, base, &value) || value > INT64_MAX || (negative && value == 0))
+    if ((base == 10 && text.len > 1 && text.ptr[0] == '0') || !parse_digits(text, base, &value) ||
+        value > (uint64_t)INT64_MAX + negative || (negative && value == 0))
         return FAULT_FORM;
     if (negative && value == 1 && row->flags & CONFIG_OR_MINUS_1) {
         *value_out = -1;

@@ -146,6 +146,9 @@ DAEMON_TEST(the_daemon, admin, debug_has_to_be_allowed)
     start();
     expect_like_both("-ERR DEBUG command not allowed.", "DEBUG SLEEP 0");
     expect_like_both("-ERR DEBUG command not allowed.", "DEBUG JMAP");
+    expect_both("+OK", "MULTI");
+    expect_like_both("-ERR DEBUG command not allowed.", "DEBUG SLEEP 0");
+    expect_like_both("-EXECABORT", "EXEC");
     hang_up();
     daemon_deinit(&the_daemon);
 
@@ -194,6 +197,9 @@ DAEMON_TEST(the_daemon, admin, acl_shows_the_only_user)
     expect_both("-ERR Unknown category 'nosuch'", "ACL CAT nosuch");
     expect_both("+OK", "ACL DRYRUN default bf.add f x");
     expect_both("-ERR Command 'nosuch' not found", "ACL DRYRUN default nosuch");
+    expect_both("+OK", "ACL DRYRUN default config get port");
+    expect_both("-ERR wrong number of arguments for 'config|get' command", "ACL DRYRUN default config get");
+    expect_both("-ERR Command 'config' not found", "ACL DRYRUN default config nosuch");
     expect_both("-ERR User 'bob' not found", "ACL DRYRUN bob bf.add");
     expect_both("-ERR wrong number of arguments for 'bf.add' command", "ACL DRYRUN default bf.add f");
     expect_both("[]", "ACL LOG");

@@ -190,6 +190,7 @@ Test(config, integers_are_strict)
                                "-",
                                "-0",
                                "9223372036854775808",
+                               "-9223372036854775809",
                                "18446744073709551616",
                                "99999999999999999999999999"};
 
@@ -204,6 +205,9 @@ Test(config, integers_are_strict)
             "CONFIG SET failed (possibly related to argument 'timeout') - argument couldn't be parsed into an "
             "integer");
     }
+    runtime_refusal("timeout", "-9223372036854775808",
+                    "CONFIG SET failed (possibly related to argument 'timeout') - argument must be between 0 and "
+                    "2147483647 inclusive");
 }
 
 /* Redis's units, in either case; what does not fit 64 bits is refused. */
@@ -222,10 +226,12 @@ Test(config, memory_values_have_units)
                 {"3Mb", "3145728"},
                 {"1g", "1000000000"},
                 {"1gB", "1073741824"},
+                {"00", "0"},
+                {"0100mb", "104857600"},
                 {"8388607gb", "9007198180999168"},
                 {"9223372036854775807", "9223372036854775807"}};
-    const char *const bad[] = {"",  "k", "kb", "1tb", "1 kb", "-1", "+1", "1.5gb", "abc", "18446744073709551615gb",
-                               "01"};
+    const char *const bad[] = {
+        "", "k", "kb", "1tb", "1 kb", "-1", "+1", "1.5gb", "abc", "18446744073709551615gb", "018446744073709551616"};
 
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
         accepts("maxmemory", good[i].value, good[i].shown);

@@ -54,6 +54,16 @@ static bool collapse_works(void)
     return works;
 }
 
+/* Kernels before 5.14 have no such advice, and emulators may ignore it. */
+static bool populate_works(void)
+{
+    void *raw = mmap(NULL, 2 * MB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    long before = kilobytes(raw, "Rss");
+    bool works = madvise(raw, 2 * MB, 23) == 0 && kilobytes(raw, "Rss") >= before + 2048;
+    munmap(raw, 2 * MB);
+    return works;
+}
+
 Test(bloom_words, creating_and_the_first_touches_cost_small_pages_only)
 {
     _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS, true);
@@ -139,7 +149,8 @@ Test(bloom_words, new_ones_are_populated_ahead_of_their_use)
     _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS, true);
     cr_expect_eq(wakes, 1);
     cr_expect_eq(settle_ahead(), 5);
-    cr_expect_geq(kilobytes((const void *)words, "Rss"), WORDS * 8 / 1024);
+    if (populate_works())
+        cr_expect_geq(kilobytes((const void *)words, "Rss"), WORDS * 8 / 1024);
     if (collapse_works())
         cr_expect_geq(kilobytes((const void *)words, "AnonHugePages"), 8192);
     for (uint64_t i = 0; i < WORDS; i++)

@@ -248,6 +248,16 @@ const struct fsops *fsops_posix(void)
     return &ops;
 }
 
+int fs_fill_standard_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        /* Those below are open, so this is the lowest number that is free. */
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDONLY) != fd)
+            return errno ? -errno : -EIO;
+    }
+    return 0;
+}
+
 int fs_open_new(const struct fsops *fs, const char *path, unsigned flags, int *fd_out)
 {
     int rc = fs->open(fs->ctx, path, flags | FS_CREATE | FS_EXCLUSIVE, fd_out);

@@ -66,6 +66,11 @@ struct fsops {
 /* The real file system. */
 const struct fsops *fsops_posix(void);
 
+/* Has /dev/null, for reading, in place of each standard descriptor that is closed: otherwise the next file to be opened
+ * would get its number, and with it what is printed. Printing fails then. To be called before anything is opened. 0 or
+ * -errno. */
+int fs_fill_standard_descriptors(void) __attribute__((warn_unused_result));
+
 /* ---- on top of the table ------------------------------------------------------------------------------------------- */
 
 /* Reads at least `need` and at most `len` bytes; -EIO when the file ends before. */

@@ -10,6 +10,7 @@
 
 #include "descriptors.h"
 #include "expirer.h"
+#include "fsops.h"
 #include "huge_pages.h"
 #include "info.h"
 #include "load.h"
@@ -30,7 +31,7 @@ static int print_and_exit(struct buf *text)
 {
     int failed = buf_failed(text) || fwrite(buf_head(text), 1, buf_len(text), stdout) != buf_len(text);
     buf_deinit(text);
-    return failed || fflush(stdout) != 0;
+    return failed || fflush(stdout) != 0 ? complain("cannot write to the standard output", strerror(errno)) : 0;
 }
 
 static unsigned workers_wanted(const struct config *config)
@@ -172,6 +173,9 @@ int main(int argc, char **argv)
     struct server *server = NULL;
     struct config_start start = {.action = CONFIG_RUN};
     struct errbuf err = {""};
+    int status = fs_fill_standard_descriptors();
+    if (status != 0)
+        return complain("cannot start: /dev/null", strerror(-status));
     signal(SIGPIPE, SIG_IGN);
     /* libuv's pool has 4 threads by itself. Deferred commands that wait (a SAVE, merges into one filter) must not be able to
      * take them all from those that only look. */
@@ -179,7 +183,7 @@ int main(int argc, char **argv)
     struct config *config = calloc(1, sizeof(*config));
     if (!config || config_init(config) != 0)
         return complain("cannot start", strerror(ENOMEM));
-    int status = read_arguments(config, argc, argv, &start);
+    status = read_arguments(config, argc, argv, &start);
     if (status < 0 && server_create(&server, config, workers_wanted(config), &err) != 0)
         status = complain("cannot start", err.text);
     if (status >= 0) {

@@ -49,7 +49,7 @@ int tool_arguments(int argc, char **argv, struct tool_option *options, const cha
     size_t n = 0;
 
     for (int i = 1; i < argc; i++) {
-        if (only_positional || strncmp(argv[i], "--", 2) != 0) {
+        if (only_positional || argv[i][0] != '-' || argv[i][1] == '\0') {
             if (n == npositional)
                 return tool_misused(command, "one argument too many: '%s'", argv[i]);
             positional[n++] = argv[i];

@@ -75,30 +75,35 @@ static int copy_file(const char *from, const char *to, const struct manifest_lay
     const struct fsops *fs = fsops_posix();
     XXH3_state_t *hash = XXH3_createState();
     unsigned char *piece = malloc(PIECE_BYTES);
+    const char *failed = from;
     uint64_t at = 0;
     size_t n = 1;
     int in = -1, out = -1;
     int rc = hash && piece ? fs->open(fs->ctx, from, FS_READ, &in) : -ENOMEM;
 
-    if (rc == 0)
-        rc = create(to, false, &out);
+    if (rc == 0 && (rc = create(to, false, &out)) != 0)
+        failed = to;
     if (rc == 0)
         XXH3_64bits_reset(hash);
     while (rc == 0 && n > 0) {
         rc = fs->pread(fs->ctx, in, piece, PIECE_BYTES, at, &n);
-        if (rc == 0)
-            rc = fs_write_all(fs, out, piece, n, at);
+        if (rc == 0 && (rc = fs_write_all(fs, out, piece, n, at)) != 0)
+            failed = to;
         if (rc == 0)
             XXH3_64bits_update(hash, piece, n);
         at += n;
     }
-    errbuf_set(why, "%s: %s", from, strerror(-rc));
+    errbuf_set(why, "%s: %s", failed, strerror(-rc));
     if (rc == 0 && (at != filterdb_bytes(layer->nwords) || XXH3_64bits_digest(hash) != layer->xxh3)) {
         errbuf_set(why, "%s: not what the MANIFEST says", from);
         rc = -EIO;
     }
-    if (out >= 0)
+    if (out >= 0) {
+        int done = rc;
         rc = finish(to, out, rc);
+        if (done == 0)
+            errbuf_set(why, "%s: %s", to, strerror(-rc));
+    }
     if (in >= 0)
         fs->close(fs->ctx, in);
     XXH3_freeState(hash);
@@ -152,6 +157,9 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t o
     if (filter->name_len != strlen(export->name) || memcmp(filter->name, export->name, filter->name_len) != 0)
         return 0;
     export->found = true;
+    int made = make_dir(export->target);
+    if (made != 0)
+        export->status = tool_failed(EXPORT, "%s: %s", export->target, strerror(-made));
     for (unsigned i = 0; i < filter->nlayers && export->status == TOOL_OK; i++) {
         target_name(to, sizeof(to), export->target, filter->variant, i);
         int rc =
@@ -202,9 +210,8 @@ int tool_export(int argc, char **argv)
     status = tool_lock(EXPORT, export.datadir, &fd);
     if (status != TOOL_OK)
         return status;
-    int rc = make_dir(export.target);
     pack_reader_init(&export.packs, fsops_posix(), export.datadir);
-    status = rc == 0 ? find_filter(&export) : tool_failed(EXPORT, "%s: %s", export.target, strerror(-rc));
+    status = find_filter(&export);
     pack_reader_deinit(&export.packs);
     if (fd >= 0)
         close(fd);

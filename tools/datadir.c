@@ -16,10 +16,15 @@ int tool_lock(const char *command, const char *datadir, int *fd_out)
     pid_t owner = 0;
 
     *fd_out = -1;
+    int rc = fs->stat(fs->ctx, datadir, &st);
+    if (rc == 0 && st.kind != FS_DIRECTORY)
+        rc = -ENOTDIR;
+    if (rc != 0)
+        return tool_failed(command, "%s: %s", datadir, strerror(-rc));
     snprintf(path, sizeof(path), "%s/LOCK", datadir);
     if (fs->stat(fs->ctx, path, &st) != 0)
         return TOOL_OK;
-    int rc = fs->lock(fs->ctx, path, fd_out, &owner);
+    rc = fs->lock(fs->ctx, path, fd_out, &owner);
     if (rc == -EWOULDBLOCK)
         return tool_failed(command, "%s is in use by process %ld; stop the daemon first", datadir, (long)owner);
     if (rc != 0)

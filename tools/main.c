@@ -1,7 +1,9 @@
 /* bloomery: the operator's tool. This file holds the table of subcommands and the help made from it. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "fsops.h"
 #include "tool.h"
 #include "version.h"
 
@@ -113,7 +115,17 @@ static int help(const char *name)
     return TOOL_OK;
 }
 
-int main(int argc, char **argv)
+/* "--help" anywhere among a command's arguments, or "-h" as the first of them. */
+static bool asks_for_help(int argc, char **argv)
+{
+    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") == 0 || (i == 2 && strcmp(argv[i], "-h") == 0))
+            return true;
+    }
+    return false;
+}
+
+static int run(int argc, char **argv)
 {
     if (argc < 2) {
         fprintf(stderr, "bloomery: a command is missing; see 'bloomery --help'\n");
@@ -132,10 +144,29 @@ int main(int argc, char **argv)
     const struct tool_command *command = find_command(argv[1]);
     if (!command)
         return TOOL_USAGE;
-    if (argc == 3 && strcmp(argv[2], "--help") == 0)
+    if (asks_for_help(argc, argv))
         return help(argv[1]);
     int status = command->run(argc - 1, argv + 1);
     if (status == TOOL_USAGE)
         fprintf(stderr, "Usage: bloomery %s %s\nSee 'bloomery help %s'.\n", command->name, command->arguments, command->name);
+    return status;
+}
+
+/* What could not be printed has not been done. */
+int main(int argc, char **argv)
+{
+    int status = fs_fill_standard_descriptors();
+    if (status != 0) {
+        fprintf(stderr, "bloomery: /dev/null: %s\n", strerror(-status));
+        return TOOL_FAILED;
+    }
+    status = run(argc, argv);
+    bool failed = ferror(stdout);
+    errno = 0;
+    if ((fflush(stdout) != 0 || failed) && status == TOOL_OK) {
+        fprintf(stderr, "bloomery: cannot write to the standard output%s%s\n", errno ? ": " : "",
+                errno ? strerror(errno) : "");
+        return TOOL_FAILED;
+    }
     return status;
 }

@@ -31,8 +31,9 @@ int tool_failed(const char *command, const char *fmt, ...) __attribute__((format
 int tool_misused(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Splits arguments into positional ones and options. An option is "--name value" or "--name=value"; "--" ends them.
- * `options` ends with a NULL name; the values found are set in it. TOOL_OK, or TOOL_USAGE after a message: an unknown
- * option, one without a value, one given twice, or a number of positional arguments other than `npositional`. */
+ * What else begins with a dash is an unknown option, unless it is one alone. `options` ends with a NULL name; the
+ * values found are set in it. TOOL_OK, or TOOL_USAGE after a message: an unknown option, one without a value, one given
+ * twice, or a number of positional arguments other than `npositional`. */
 struct tool_option {
     const char *name; /* with the dashes */
     const char *value;
@@ -45,7 +46,7 @@ bool tool_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out)
 bool tool_parse_double(const char *text, double *out);
 
 /* Locks a data directory while a subcommand looks into it; -1 in `fd_out` when it has no lock file. TOOL_OK, or
- * TOOL_FAILED after a message: a daemon has it. */
+ * TOOL_FAILED after a message: it is no directory, or a daemon has it. */
 int tool_lock(const char *command, const char *datadir, int *fd_out);
 
 /* Feeds the MANIFEST to the sink. TOOL_OK, or TOOL_FAILED with the reason in `err`. `save_out` may be NULL. */

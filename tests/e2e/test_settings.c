@@ -9,6 +9,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "program.h"
 #include "tmpdir.h"
 #include "wire.h"
 
@@ -62,6 +63,21 @@ DAEMON_TEST(the_daemon, settings, refusals_say_where_and_why)
     cr_assert_not_null(strstr(printed, "/nonexistent/bloomery.conf: No such file or directory"), "%s", printed);
     cr_assert_eq(RUN(NULL, "--logfile", "/nonexistent/log"), 1);
     cr_assert_not_null(strstr(printed, "/nonexistent/log"), "%s", printed);
+}
+
+/* Nothing that is opened gets the number of a standard descriptor that was closed at the start, and with it the log. */
+DAEMON_TEST(the_daemon, settings, closed_standard_descriptors_stay_nobodys)
+{
+    char output[4096];
+
+    daemon_prepare(&the_daemon);
+    program_expect(output, sizeof(output), 1, "cannot write to the standard output: Bad file descriptor",
+                   "%s --version >&-", BLOOMERYD_PATH);
+    program_expect(output, sizeof(output), 0, "/dev/null\n/dev/null\n/dev/null\n",
+                   "cd %s; %s --port 0 --unixsocket s <&- >&- 2>&- & "
+                   "while kill -0 $! && ! test -S s; do sleep 0.01; done; "
+                   "readlink /proc/$!/fd/0 /proc/$!/fd/1 /proc/$!/fd/2; kill $!; wait $!",
+                   the_daemon.dir, BLOOMERYD_PATH);
 }
 
 /* A port that is taken ends the start, and the message names it. */

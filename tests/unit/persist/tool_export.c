@@ -69,10 +69,31 @@ Test(tool_export, a_filter_is_exported_from_a_pack_or_from_its_directory_as_the_
     ASSERT_RUN(0, "na-0-big-Filter.db", "export data large out3");
     assert_same_files("out3/na-0-big-Filter.db", "files/filters/large/0-Filter.db");
     ASSERT_RUN(1, "na-0-big-Filter.db is there already", "export data large out3");
-    ASSERT_RUN(1, "has no filter 'none'", "export data none out");
-    ASSERT_RUN(1, "MANIFEST", "export nowhere one out");
+    ASSERT_RUN(1, "has no filter 'none'", "export data none none");
+    cr_assert_neq(access(AT("none"), F_OK), 0);
+    ASSERT_RUN(1, "export: nowhere: No such file or directory", "export nowhere one out");
+    ASSERT_RUN(1, "check: out/na-0-big-Filter.db: Not a directory", "check out/na-0-big-Filter.db");
+    ASSERT_RUN(1, "out/na-0-big-Filter.db/na-0-big-Filter.db: Not a directory",
+               "export data large out/na-0-big-Filter.db");
     ASSERT_RUN(0, "filter 'again'", "import other again out/na-0-big-Filter.db");
     assert_same_files("other/filters/again/0-Filter.db", "files/filters/one/0-Filter.db");
+}
+
+/* What is printed would otherwise be in the first file that is opened. */
+Test(tool_export, an_output_that_cannot_be_written_is_a_failure_and_no_file_gets_it)
+{
+    ASSERT_RUN(1, "cannot write to the standard output: No space left on device", "check data >/dev/full");
+    ASSERT_RUN(1, "cannot write to the standard output: Bad file descriptor", "export data large out >&-");
+    assert_same_files("out/na-0-big-Filter.db", "files/filters/large/0-Filter.db");
+    ASSERT_RUN(0, "MANIFEST", "check data | head -1");
+}
+
+Test(tool_export, help_is_given_wherever_it_is_asked_for)
+{
+    ASSERT_RUN(0, "Usage: bloomery check DATADIR", "check -h");
+    ASSERT_RUN(0, "Usage: bloomery bench", "bench exists --port 1 --help");
+    ASSERT_RUN(2, "unknown option '-x'", "check -x");
+    ASSERT_RUN(1, "--help: No such file or directory", "check -- --help");
 }
 
 Test(tool_export, a_file_that_still_has_its_temporary_name_is_exported)

@@ -185,6 +185,7 @@ uint32_t bloom_batch_query(const struct bloom_batch *batch, const struct bloom_f
 
     while (present != all && (layer = bloom_layer_older(layer)))
         present |= query_layer(batch, layer, all & ~present);
+    bloom_found();
     return present;
 }
 
@@ -246,6 +247,7 @@ static uint32_t locate(const struct bloom_batch *batch, const struct bloom_layer
     }
     while (present != all && (layer = bloom_layer_older(layer)))
         present |= query_layer(batch, layer, all & ~present);
+    bloom_found();
     return present;
 }
 
@@ -271,8 +273,9 @@ static void touch_pages(const struct bloom_layer *layer, const struct missing *m
 }
 
 /* Adds those of the `absent` items, in order, that have a place in the newest layer, under the filter's lock: what
- * bloom_filter_add_absent() does for one. Returns those that it has not got to. A function of its own, so that what it
- * needs for each item stays in registers. */
+ * bloom_filter_add_absent() does for one. What is read of words and of the count was last written by somebody who has
+ * held the lock before. Bits that were found set outside of it stay set. Returns those that it has not got to. A
+ * function of its own, so that what it needs for each item stays in registers. */
 static __attribute__((noinline)) uint32_t add_all_absent(struct bloom_layer *newest, const struct bloom_batch *batch,
                                                          const struct missing *missing, uint32_t absent,
                                                          const struct bloom_journal *journal, uint32_t *added_out)

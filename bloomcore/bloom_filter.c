@@ -1,11 +1,14 @@
-/* Adds. Whoever adds to a filter holds its lock, after a query that needs none. Of two threads that add the same item the
- * second one then finds the first one's bits and answers PRESENT. That holds across growth, because all layers are tested
- * under the lock. A place in the layer is reserved before bits are set. Under the lock nobody else writes, so bits are set by
- * a load and a store: a locked instruction for each bit, and a lock for each item, took more than all the rest of an add, as
- * long as the filter is in the cache. The exception are filters that are being merged into (bloom_twins.c).
+/* Adds. Whoever adds to a filter holds its lock, after a query that needs none. Of two threads that add the same item
+ * the second one then finds the first one's bits and answers PRESENT. That holds across growth, because all layers are
+ * tested under the lock. A place in the layer is reserved before bits are set. Under the lock nobody else writes, so
+ * bits are set by a load and a store: a locked instruction for each bit, and a lock for each item, took more than all
+ * the rest of an add, as long as the filter is in the cache. The exception are filters that are being merged into
+ * (bloom_twins.c).
  *
  * Growth. The new layer is complete before it is published with one store; readers come from `newest` and find either
- * the old chain or the new one. Nothing is ever taken out of a chain, so there is nothing to reclaim before the end. */
+ * the old chain or the new one. It does not take the filter's lock: an adder who holds it may go on with the layer
+ * below, and whoever gets it next tests that one, too. Nothing is ever taken out of a chain, so there is nothing to
+ * reclaim before the end. */
 #include "bloom_filter.h"
 
 #include <errno.h>
@@ -321,8 +324,10 @@ int bloom_filter_append_at(struct bloom_filter *filter, unsigned index, const st
 bool bloom_filter_query(const struct bloom_filter *filter, struct bloom_hash hash)
 {
     const struct bloom_layer *newest = bloom_filter_newest(filter);
+    bool present = bloom_layer_test(newest, hash) || bloom_layer_test_below(newest, hash);
 
-    return bloom_layer_test(newest, hash) || bloom_layer_test_below(newest, hash);
+    bloom_found();
+    return present;
 }
 
 enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom_hash hash,
@@ -372,7 +377,9 @@ enum bloom_add bloom_filter_add_journaled(struct bloom_filter *filter, struct bl
     uint64_t bit[BLOOM_PROBE_BITS];
 
     bloom_layer_bits(newest, hash, bit);
-    if (bloom_layer_test_bits(newest, bit) || bloom_layer_test_below(newest, hash))
+    if (bloom_layer_test_bits(newest, bit) || bloom_layer_test_below(newest, hash)) {
+        bloom_found();
         return BLOOM_PRESENT;
+    }
     return bloom_filter_add_absent(filter, hash, newest, bit, journal, err);
 }

@@ -69,11 +69,11 @@ uint64_t bloom_pool_grown(const struct bloom_pool *pool);
  * anything is allocated, for new filters and for growth; existing filters stay as they are. */
 void bloom_pool_set_limits(struct bloom_pool *pool, uint64_t max_filter_bytes, uint64_t max_total_bytes);
 
-/* Large filters start on small pages of memory, so that no add waits for a huge one to be zeroed; batched queries of a filter
- * larger than the cache are half as fast again on huge ones. This moves 2 MiB of a filter that is in use a step further. To
- * be called from a thread in the background, again and again, with pauses that follow from what was done: others hardly
- * notice pages being populated, but wait for one that is made huge. Takes a millisecond or so; a bloom_filter_deinit() of
- * that filter waits for it. */
+/* Large filters start on small pages of memory, so that no add waits for a huge one to be zeroed; batched queries of a
+ * filter larger than the cache are half as fast again on huge ones. This moves 2 MiB of a filter that is in use a step
+ * further. To be called from a thread in the background, again and again, with pauses that follow from what was done:
+ * others hardly notice pages being populated, but wait for one that is made huge. Takes a millisecond or so; a
+ * bloom_filter_deinit() of that filter waits for it. One thread at a time. */
 enum bloom_settled {
     BLOOM_SETTLED_NOTHING = 0, /* there is nothing to do for now */
     BLOOM_SETTLED_POPULATED = 1,

@@ -12,7 +12,8 @@
  * filter to its class and its pool. Layers are never moved or freed before the filter is.
  *
  * Words are only ever OR-ed into, so relaxed loads of them are enough: a reader that was told about an add, by whatever
- * means, happens after it and sees its bits. */
+ * means, happens after it and sees its bits. So does one that has found the item by itself, as an add writes what
+ * belongs to it before its bits (bloom_set_bits()) and a query ends with bloom_found(). */
 #ifndef BLOOMERY_BLOOM_LAYER_H
 #define BLOOMERY_BLOOM_LAYER_H
 
@@ -94,6 +95,15 @@ static inline void bloom_layer_bits(const struct bloom_layer *layer, struct bloo
     walk = bloom_walk_start(geometry, hash);
     for (unsigned i = 0, k = geometry->k; i < k; i++)
         bit[i] = bloom_walk_next(&walk);
+}
+
+/* After loads of words that may have found an item: what its add wrote before its bits (its record, the bits in a twin)
+ * is there for what the caller reads next. Costs nothing on x86-64, where loads are in order; on ARM a later one could
+ * otherwise come first: of two queries of a pipeline, around an exchange of twins, the first would find an item, the
+ * second not. */
+static inline void bloom_found(void)
+{
+    atomic_thread_fence(memory_order_acquire);
 }
 
 /* Whether the n bits are set. All are tested, with one AND: which of them is the first to be missing is random, and a

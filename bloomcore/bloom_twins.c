@@ -150,9 +150,11 @@ void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_
     void *ctx = atomic_load_explicit(&twin->ctx, memory_order_relaxed);
     uint64_t younger_id = atomic_load_explicit(&twin->younger_id, memory_order_relaxed);
 
-    /* The pair may have been parted, and its place taken by another one, while this was read. */
+    /* The pair may have been parted, and its place taken by another one, while this was read: perhaps one of the same
+     * older filter, whose merge waits until this add is done, and then finds it in the older one. */
     atomic_thread_fence(memory_order_acquire);
-    if (atomic_load_explicit(&twin->older, memory_order_relaxed) != older)
+    if (atomic_load_explicit(&twin->older, memory_order_relaxed) != older ||
+        atomic_load_explicit(&twin->younger, memory_order_relaxed) != younger)
         return;
     if (younger && filter == older) {
         struct bloom_journal own;

@@ -52,8 +52,8 @@ void bloom_words_free(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t
 /* All words will be written soon, by somebody who can afford to wait: huge pages from the start. */
 void bloom_words_fill(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords);
 
-/* Does 2 MiB of that, in a mapping that is in use or populated ahead, and says what it has done. Takes a millisecond or so;
- * bloom_words_free() of the same words waits for it. */
+/* Does 2 MiB of that, in a mapping that is in use or populated ahead, and says what it has done. Takes a millisecond or
+ * so; bloom_words_free() of the same words waits for it. One thread at a time. */
 enum bloom_settled bloom_maps_settle(struct bloom_maps *maps);
 
 #endif

@@ -265,6 +265,7 @@ static void kill_starts(unsigned count, uint64_t round)
         atomic_store(&disk->read_ms, (int)rng_below(&rng, 8));
         if (i % 3) {
             daemon_launch(&daemon_under_test);
+            power_await(&power);
         } else {
             daemon_restart(&daemon_under_test);
             client = client_open(daemon_under_test.port);

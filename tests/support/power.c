@@ -2,8 +2,12 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "disk_control.h"
+#include "tmpdir.h"
+
+#define PATIENCE_MS 30000 /* then disk_trace_open() says what is wrong */
 
 void power_attach(struct power *power, struct daemon *daemon)
 {
@@ -18,6 +22,12 @@ void power_detach(struct power *power)
     disk_detach();
     crash_fs_destroy(power->left);
     memset(power, 0, sizeof(*power));
+}
+
+void power_await(const struct power *power)
+{
+    for (int ms = 0; ms < PATIENCE_MS && !file_exists(power->path); ms++)
+        usleep(1000);
 }
 
 struct disk_trace *power_trace(struct power *power)

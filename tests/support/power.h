@@ -20,6 +20,10 @@ struct power {
 void power_attach(struct power *power, struct daemon *daemon);
 void power_detach(struct power *power);
 
+/* Until the record of a daemon that has only been launched begins: slow machines, and emulators, take longer to load it
+ * than it is left to live. */
+void power_await(const struct power *power);
+
 /* The record since the last start; daemons that are started from now on are not recorded. To be given to power_end().
  */
 struct disk_trace *power_trace(struct power *power);

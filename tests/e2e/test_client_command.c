@@ -11,20 +11,7 @@
 #include "daemon.h"
 #include "wire.h"
 
-static struct daemon the_daemon;
-
-static void start(void)
-{
-    const char *const args[] = {"--threads", "3", NULL};
-    daemon_start(&the_daemon, args);
-}
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(client_command, .init = start, .fini = discard, .timeout = 300);
+DAEMON_SUITE(the_daemon, client_command, "--threads", "3");
 
 static bool is_gone(redisContext *c)
 {

@@ -9,20 +9,7 @@
 #include "daemon.h"
 #include "wire.h"
 
-static struct daemon the_daemon;
-
-static void start(void)
-{
-    const char *const args[] = {"--threads", "3", NULL};
-    daemon_start(&the_daemon, args);
-}
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(events, .init = start, .fini = discard, .timeout = 300);
+DAEMON_SUITE(the_daemon, events, "--threads", "3");
 
 static struct wire connect_wire(void)
 {

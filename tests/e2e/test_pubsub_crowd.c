@@ -10,20 +10,7 @@
 #include "daemon.h"
 #include "wire.h"
 
-static struct daemon the_daemon;
-
-static void start(void)
-{
-    const char *const args[] = {"--threads", "3", NULL};
-    daemon_start(&the_daemon, args);
-}
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(pubsub_crowd, .init = start, .fini = discard, .timeout = 300);
+DAEMON_SUITE(the_daemon, pubsub_crowd, "--threads", "3");
 
 /* A client that comes, listens, publishes, and goes at any moment, with messages for it still on their way. */
 static void *come_and_go(void *arg)

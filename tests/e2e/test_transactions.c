@@ -12,20 +12,7 @@
 #include "daemon.h"
 #include "wire.h"
 
-static struct daemon the_daemon;
-
-static void start(void)
-{
-    const char *const args[] = {"--threads", "3", NULL};
-    daemon_start(&the_daemon, args);
-}
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(transactions, .init = start, .fini = discard, .timeout = 300);
+DAEMON_SUITE(the_daemon, transactions, "--threads", "3");
 
 /* Every way a filter can change under WATCH makes EXEC reply null; what only looks, or changes others, does not. */
 DAEMON_TEST(the_daemon, transactions, watch_sees_every_change)

@@ -73,6 +73,21 @@ void daemon_discard(struct daemon *daemon);
     }                                        \
     static void suite##_##name##_body(void)
 
+/* A suite whose tests find a daemon of their own running, started with these arguments. Defines the file's `variable`.
+ */
+#define DAEMON_SUITE(variable, suite, ...)              \
+    static struct daemon variable;                      \
+    static void suite##_start(void)                     \
+    {                                                   \
+        const char *const args[] = {__VA_ARGS__, NULL}; \
+        daemon_start(&(variable), args);                \
+    }                                                   \
+    static void suite##_discard(void)                   \
+    {                                                   \
+        daemon_discard(&(variable));                    \
+    }                                                   \
+    TestSuite(suite, .init = suite##_start, .fini = suite##_discard, .timeout = 300)
+
 /* From here on no save succeeds: there is a directory where it would write its MANIFEST. Until it is taken away again. */
 void daemon_block_saves(const struct daemon *daemon);
 void daemon_unblock_saves(const struct daemon *daemon);

@@ -10,55 +10,28 @@
 
 #include "fault_fs.h"
 #include "pack.h"
-#include "rig.h"
-#include "tmpdir.h"
+#include "stage.h"
 
-static const struct bloom_params small = {.capacity = 100, .error_rate = 0.01, .expansion = 0}; /* 128 bytes */
-static const struct bloom_params scaling = {.capacity = 40, .error_rate = 0.05, .expansion = 2};
-
-static char dir[TMPDIR_SIZE];
 static struct fault_fs fault;
-static struct rig rig;
-static struct store *store;
-static struct errbuf err;
-static struct store_save_summary summary;
-
-#define AT(...) (tmp_path(dir, __VA_ARGS__).text)
 
 static void set_up(void)
 {
-    tmpdir_create(dir);
     fault_fs_init(&fault, fsops_posix());
-    rig_init(&rig);
-    rig.pack_limit = MANIFEST_MAX_PACKED;
-    cr_assert_eq(rig_load(&rig, dir, &fault.ops, 1, &store, &err), 0, "%s", err.text);
+    stage_set_up(&fault.ops, MANIFEST_MAX_PACKED);
 }
 
-static void tear_down(void)
-{
-    store_close(store);
-    rig_deinit(&rig);
-    tmpdir_remove(dir);
-}
+TestSuite(store_pack, .init = set_up, .fini = stage_tear_down);
 
-TestSuite(store_pack, .init = set_up, .fini = tear_down);
-
-static void save(void)
+static void save_all(void)
 {
-    cr_assert_eq(rig_save(&rig, store, &summary, &err), 0, "%s", err.text);
+    save();
     cr_assert(!summary.unfinished, "%s", rig.reports);
 }
 
 static void restart(void)
 {
-    uint64_t limit = rig.pack_limit;
-
-    store_close(store);
-    store = NULL;
-    rig_deinit(&rig);
-    rig_init(&rig);
-    rig.pack_limit = limit;
-    cr_assert_eq(rig_load(&rig, dir, &fault.ops, 2, &store, &err), 0, "%s", err.text);
+    stage_leave();
+    stage_load(&fault.ops, 2);
 }
 
 /* A start finds what the rig holds now, and nothing else. */
@@ -93,7 +66,7 @@ Test(store_pack, small_filters_of_a_save_are_in_one_file_and_large_ones_in_their
     add_many(0, 10);
     rig_fill(rig_add(&rig, "two", &scaling, NULL), 0, 100);
     rig_fill(rig_add(&rig, "large", &(struct bloom_params){.capacity = 100000, .error_rate = 0.01}, NULL), 0, 100);
-    save();
+    save_all();
     cr_assert_eq(summary.layers_written, 13);
     cr_assert_eq(summary.filters, 12);
     cr_assert_eq(packs(), 1);
@@ -101,7 +74,7 @@ Test(store_pack, small_filters_of_a_save_are_in_one_file_and_large_ones_in_their
     cr_assert(file_exists(AT("filters/large/0-Filter.db")));
     assert_saved();
     cr_assert_eq(rig.loaded.layers, 13);
-    save();
+    save_all();
     cr_assert_eq(summary.layers_written, 0);
     cr_assert_eq(packs(), 1);
     assert_saved();
@@ -113,12 +86,12 @@ Test(store_pack, a_layer_in_a_pack_is_the_bytes_of_its_file)
     size_t pack_len, len;
 
     rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
-    save();
+    save_all();
     struct rig_place place = rig_packed(NULL, dir, "a");
     unsigned char *pack = file_read(place.path, &pack_len);
     rig.pack_limit = 0;
     rig_find(&rig, "a")->dirty = true;
-    save();
+    save_all();
     for (int i = 0; i < 2; i++) {
         unsigned char *file = file_read(AT("filters/a/%d-Filter.db", i), &len);
         cr_assert(place.offset + len <= pack_len && memcmp(pack + place.offset, file, len) == 0, "layer %d", i);
@@ -134,21 +107,21 @@ Test(store_pack, filters_move_between_packs_and_files_as_they_change)
     rig.pack_limit = 0;
     rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 30);
     rig_fill(rig_add(&rig, "b", &scaling, NULL), 0, 100);
-    save();
+    save_all();
     cr_assert_eq(dir_count(AT("filters")), 2);
 
     rig.pack_limit = 16384;
-    save();
+    save_all();
     cr_assert_eq(summary.layers_written, 0, "what has not changed stays where it is");
     rig_fill(rig_find(&rig, "a"), 1000, 1);
-    save();
+    save_all();
     cr_assert(!file_exists(AT("filters/a")), "its files are superfluous");
     cr_assert_eq(packs(), 1);
     assert_saved();
 
     rig.pack_limit = 100; /* it has become too large */
     rig_fill(rig_find(&rig, "a"), 2000, 100);
-    save();
+    save_all();
     cr_assert_gt(dir_count(AT("filters/a")), 1);
     cr_assert_eq(packs(), 0, "nothing needs the pack any more");
     assert_saved();
@@ -162,7 +135,7 @@ Test(store_pack, what_does_not_fit_by_one_byte_has_a_file)
     rig_add(&rig, "fits", &small, &shape);
     shape.nwords = 21;
     rig_add(&rig, "does-not", &small, &shape);
-    save();
+    save_all();
     cr_assert_eq(dir_count(AT("filters")), 1);
     cr_assert(file_exists(AT("filters/does-not/0-Filter.db")));
     rig.pack_limit = UINT64_MAX;
@@ -170,7 +143,7 @@ Test(store_pack, what_does_not_fit_by_one_byte_has_a_file)
     rig_add(&rig, "largest", &small, &shape);
     shape.nwords++;
     rig_add(&rig, "larger", &small, &shape);
-    save();
+    save_all();
     cr_assert(!file_exists(AT("filters/largest")) && file_exists(AT("filters/larger/0-Filter.db")));
     assert_saved();
 }
@@ -178,11 +151,11 @@ Test(store_pack, what_does_not_fit_by_one_byte_has_a_file)
 Test(store_pack, a_renamed_filter_and_one_with_another_expiry_stay_in_their_pack)
 {
     add_many(0, 5);
-    save();
+    save_all();
     rig_rename(&rig, "f1", "renamed");
     rig_rename(&rig, "f2", "f1");
     rig_find(&rig, "f3")->expires_ms = 4711;
-    save();
+    save_all();
     cr_assert_eq(summary.layers_written + summary.layers_linked, 0);
     cr_assert_eq(packs(), 1);
     assert_saved();
@@ -192,7 +165,7 @@ Test(store_pack, a_renamed_filter_and_one_with_another_expiry_stay_in_their_pack
 Test(store_pack, what_is_renamed_or_deleted_during_the_walk_is_saved_as_it_became)
 {
     add_many(0, 3);
-    save();
+    save_all();
     for (int i = 0; i < 3; i++)
         rig_fill(&rig.filters[i], 5000, 3);
     struct store_item extra[] = {{.id = 1, .name = "new", .name_len = 3, .filter = rig.filters[0].filter},
@@ -200,7 +173,7 @@ Test(store_pack, what_is_renamed_or_deleted_during_the_walk_is_saved_as_it_becam
                                  {.id = 3, .name = "f0", .name_len = 2, .filter = rig.filters[2].filter}};
     rig.extra = extra;
     rig.nextra = 3;
-    save();
+    save_all();
     cr_assert_eq(summary.filters, 2);
     rig.nextra = 0;
     rig_remove(&rig, "f1");
@@ -214,21 +187,21 @@ Test(store_pack, what_is_renamed_or_deleted_during_the_walk_is_saved_as_it_becam
 Test(store_pack, a_pack_of_which_less_than_half_is_needed_is_rewritten_by_the_next_save)
 {
     add_many(0, 40);
-    save();
+    save_all();
     for (unsigned i = 0; i < 18; i++)
         rig_fill(&rig.filters[i], 9000, 1);
-    save();
+    save_all();
     cr_assert_eq(summary.layers_written, 18);
     cr_assert_eq(packs(), 2, "more than half of the first one is needed");
     for (unsigned i = 18; i < 22; i++)
         rig_fill(&rig.filters[i], 9000, 1);
-    save();
+    save_all();
     cr_assert_eq(packs(), 3);
-    save();
+    save_all();
     cr_assert_geq(summary.layers_written, 18, "the rest of the first pack");
     cr_assert_leq(packs(), 2);
     assert_saved();
-    save();
+    save_all();
     cr_assert_eq(summary.layers_written, 0);
 }
 
@@ -238,10 +211,10 @@ Test(store_pack, small_packs_are_put_together)
     uint64_t written = 0;
 
     add_many(0, 60);
-    save();
+    save_all();
     for (unsigned i = 0; i < 60; i++) {
         rig_fill(&rig.filters[i], 7000 + i, 1);
-        save();
+        save_all();
         written += summary.layers_written;
         cr_assert_leq(packs(), 7, "%zu packs after %u saves", packs(), i);
     }
@@ -252,10 +225,10 @@ Test(store_pack, small_packs_are_put_together)
 Test(store_pack, a_deleted_filter_and_its_pack_go)
 {
     add_many(0, 2);
-    save();
+    save_all();
     rig_remove(&rig, "f0");
     rig_remove(&rig, "f1");
-    save();
+    save_all();
     cr_assert_eq(summary.removed, 2);
     cr_assert_eq(packs(), 0);
     assert_saved();
@@ -266,7 +239,7 @@ Test(store_pack, packs_that_nothing_needs_are_leftovers_and_other_files_are_fore
     size_t len;
 
     add_many(0, 2);
-    save();
+    save_all();
     file_write(AT("packs/999.pack"), "half", 4);
     file_write(AT("packs/notes"), "mine", 4);
     file_write(AT("packs/01.pack"), "mine", 4);
@@ -275,7 +248,7 @@ Test(store_pack, packs_that_nothing_needs_are_leftovers_and_other_files_are_fore
     cr_assert_eq(rig.loaded.foreign, 2);
     cr_assert(strstr(rig.reports, "packs/notes is not known"), "%s", rig.reports);
     cr_assert(!file_exists(AT("packs/999.pack")));
-    save();
+    save_all();
     free(file_read(AT("packs/notes"), &len));
     cr_assert_eq(len, 4);
     cr_assert_eq(rig.loaded.quarantined, 0);
@@ -284,7 +257,7 @@ Test(store_pack, packs_that_nothing_needs_are_leftovers_and_other_files_are_fore
 Test(store_pack, a_pack_that_cannot_be_removed_is_removed_later)
 {
     add_many(0, 2);
-    save();
+    save_all();
     fault.stuck = "packs/";
     rig_fill(&rig.filters[0], 9000, 1);
     rig_fill(&rig.filters[1], 9000, 1);
@@ -292,7 +265,7 @@ Test(store_pack, a_pack_that_cannot_be_removed_is_removed_later)
     cr_assert(summary.unfinished);
     cr_assert(strstr(rig.reports, "cannot be removed: Operation not permitted"), "%s", rig.reports);
     fault.stuck = NULL;
-    save();
+    save_all();
     cr_assert_eq(packs(), 1);
     assert_saved();
 }
@@ -300,7 +273,7 @@ Test(store_pack, a_pack_that_cannot_be_removed_is_removed_later)
 Test(store_pack, a_failed_save_leaves_no_pack)
 {
     add_many(0, 3);
-    save();
+    save_all();
     for (size_t at = 1;; at++) {
         rig_fill(&rig.filters[0], 1000 + at, 1);
         fault_fs_arm(&fault, at, FAULT_ERROR, -ENOSPC, false);
@@ -311,14 +284,14 @@ Test(store_pack, a_failed_save_leaves_no_pack)
         cr_assert_eq(packs(), 1, "operation %zu (%s)", at, fault.hit_op);
         cr_assert_lt(at, 100);
     }
-    save();
+    save_all();
     assert_saved();
 }
 
 Test(store_pack, saves_that_fail_at_their_last_step_do_not_pile_up)
 {
     add_many(0, 2);
-    save();
+    save_all();
     for (unsigned i = 0; i < 5; i++) {
         rig_fill(&rig.filters[0], 1000 + i, 1);
         fault.stuck = "/MANIFEST";
@@ -326,8 +299,8 @@ Test(store_pack, saves_that_fail_at_their_last_step_do_not_pile_up)
         fault.stuck = NULL;
         cr_assert_leq(packs(), 2);
     }
-    save();
-    save();
+    save_all();
+    save_all();
     cr_assert_eq(packs(), 1);
     assert_saved();
 }
@@ -349,7 +322,7 @@ static void assert_one_quarantined(const char *name, const char *reason, size_t 
             rig_fill(&rig.filters[i], 9000, 2);
     }
     for (int i = 0; i < 4; i++) {
-        save();
+        save_all();
         cr_assert_leq(packs(), 2);
         cr_assert(i < 2 || summary.layers_written == 0, "it is rewritten for ever");
     }
@@ -362,7 +335,7 @@ static void assert_one_quarantined(const char *name, const char *reason, size_t 
 Test(store_pack, a_damaged_record_quarantines_its_filter_only)
 {
     add_many(0, 6);
-    save();
+    save_all();
     struct rig_place place = rig_packed(NULL, dir, "f3");
     file_flip_bit(place.path, 8 * (place.offset + 20));
     assert_one_quarantined("f3", "layer 0, at byte", 6);
@@ -372,7 +345,7 @@ Test(store_pack, a_damaged_record_quarantines_its_filter_only)
 Test(store_pack, a_damaged_header_in_a_pack_quarantines_its_filter_only)
 {
     add_many(0, 6);
-    save();
+    save_all();
     struct rig_place place = rig_packed(NULL, dir, "f0");
     file_flip_bit(place.path, 8 * (place.offset + 3));
     assert_one_quarantined("f0", "header says hash count", 6);
@@ -382,7 +355,7 @@ Test(store_pack, a_damaged_header_in_a_pack_quarantines_its_filter_only)
 Test(store_pack, a_damaged_record_header_costs_nothing)
 {
     add_many(0, 3);
-    save();
+    save_all();
     struct rig_place place = rig_packed(NULL, dir, "f1");
     file_flip_bit(place.path, 8 * (place.offset - 2 - 10));
     assert_saved();
@@ -391,7 +364,7 @@ Test(store_pack, a_damaged_record_header_costs_nothing)
 Test(store_pack, a_truncated_pack_quarantines_what_was_behind_its_end)
 {
     add_many(0, 6);
-    save();
+    save_all();
     struct rig_place place = rig_packed(NULL, dir, "f5");
     file_truncate(place.path, place.offset + 100);
     assert_one_quarantined("f5", "ends before byte", 6);
@@ -400,17 +373,17 @@ Test(store_pack, a_truncated_pack_quarantines_what_was_behind_its_end)
 Test(store_pack, a_missing_pack_quarantines_its_filters_and_brought_back_it_repairs_them)
 {
     add_many(0, 3);
-    save();
+    save_all();
     add_many(3, 6);
     rig.filters[0].dirty = true;
-    save();
+    save_all();
     uint64_t digest = rig_digest(&rig);
     struct rig_place place = rig_packed(NULL, dir, "f2");
     cr_assert_eq(rename(place.path, AT("saved")), 0);
     restart();
     cr_assert_eq(rig.loaded.quarantined, 2, "%s", rig.reports);
     cr_assert(strstr(rig_find(&rig, "f2")->reason, ".pack: missing"), "%s", rig_find(&rig, "f2")->reason);
-    save();
+    save_all();
     cr_assert_eq(rename(AT("saved"), place.path), 0);
     restart();
     cr_assert_eq(rig.loaded.quarantined, 0, "%s", rig.reports);
@@ -420,7 +393,7 @@ Test(store_pack, a_missing_pack_quarantines_its_filters_and_brought_back_it_repa
 Test(store_pack, a_directory_in_the_place_of_a_pack_quarantines_its_filters)
 {
     add_many(0, 3);
-    save();
+    save_all();
     struct rig_place place = rig_packed(NULL, dir, "f2");
     unlink(place.path);
     mkdir(place.path, 0700);
@@ -435,7 +408,7 @@ Test(store_pack, a_forgotten_filter_is_taken_out_of_its_pack_into_quarantine)
 
     add_many(0, 2);
     rig_fill(rig_add(&rig, "bad", &scaling, NULL), 0, 100);
-    save();
+    save_all();
     struct rig_place place = rig_packed(NULL, dir, "bad");
     file_flip_bit(place.path, 8 * (place.offset + 20));
     unsigned char *pack = file_read(place.path, &pack_len);
@@ -443,7 +416,7 @@ Test(store_pack, a_forgotten_filter_is_taken_out_of_its_pack_into_quarantine)
     cr_assert_eq(store_forget(store, 3), 0);
     rig_remove(&rig, "bad");
     rig_fill(rig_add(&rig, "bad", &small, NULL), 3, 5);
-    save();
+    save_all();
     cr_assert_eq(dir_count(AT("quarantine/bad-3")), 2);
     for (int i = 0; i < 2; i++) {
         unsigned char *file = file_read(AT("quarantine/bad-3/%d-Filter.db", i), &len);
@@ -455,7 +428,7 @@ Test(store_pack, a_forgotten_filter_is_taken_out_of_its_pack_into_quarantine)
     assert_saved();
     rig_fill(rig_find(&rig, "f0"), 7000, 1);
     rig_fill(rig_find(&rig, "f1"), 7000, 1);
-    save();
+    save_all();
     cr_assert(!file_exists(place.path), "nothing needs it any more");
 }
 
@@ -463,7 +436,7 @@ Test(store_pack, a_forgotten_filter_is_taken_out_of_its_pack_into_quarantine)
 Test(store_pack, a_pack_stays_until_a_forgotten_filter_has_been_taken_out_of_it)
 {
     rig_fill(rig_add(&rig, "bad", &small, NULL), 0, 50);
-    save();
+    save_all();
     struct rig_place place = rig_packed(NULL, dir, "bad");
     file_flip_bit(place.path, 8 * (place.offset + 20));
     restart();
@@ -476,9 +449,9 @@ Test(store_pack, a_pack_stays_until_a_forgotten_filter_has_been_taken_out_of_it)
     cr_assert_eq(rig_save(&rig, store, &summary, &err), 0, "%s", err.text);
     cr_assert(summary.unfinished && file_exists(place.path));
     unlink(AT("quarantine"));
-    save();
+    save_all();
     cr_assert(file_exists(AT("quarantine/bad-1/0-Filter.db")));
-    save();
+    save_all();
     cr_assert_eq(packs(), 0);
     assert_saved();
 }
@@ -497,7 +470,7 @@ static void forget_behind_the_walk(uint64_t limit)
 {
     rig.pack_limit = limit;
     add_many(0, 3);
-    save();
+    save_all();
     if (limit)
         file_flip_bit(rig_packed(NULL, dir, "f2").path, 8 * (rig_packed(NULL, dir, "f2").offset + 20));
     else
@@ -506,13 +479,13 @@ static void forget_behind_the_walk(uint64_t limit)
     cr_assert_eq(rig.loaded.quarantined, 1, "%s", rig.reports);
     forgets = store;
     rig.on_next = forget_at_the_end;
-    save();
+    save_all();
     rig.on_next = NULL;
     rig_remove(&rig, "f2");
-    save();
+    save_all();
     cr_assert_eq(summary.filters, 2, "it is there for ever");
     cr_assert_eq(dir_count(AT("quarantine/f2-3")), 1);
-    save();
+    save_all();
     assert_saved();
 }
 
@@ -533,7 +506,7 @@ Test(store_pack, packs_that_is_no_directory_is_said_by_the_save)
     cr_assert_lt(rig_save(&rig, store, &summary, &err), 0);
     cr_assert(strstr(err.text, "/packs"), "%s", err.text);
     unlink(AT("packs"));
-    save();
+    save_all();
     assert_saved();
 }
 
@@ -542,7 +515,7 @@ Test(store_pack, packs_without_a_manifest_stop_the_start)
     struct rig other;
 
     add_many(0, 2);
-    save();
+    save_all();
     store_close(store);
     store = NULL;
     unlink(AT("MANIFEST"));
@@ -568,12 +541,12 @@ Test(store_pack, large_saves_fill_several_packs)
         many[i] = (struct store_item){.id = 1, .name = "large", .name_len = 5, .filter = filter->filter, .dirty = true};
     rig.extra = many;
     rig.nextra = 1100;
-    save();
+    save_all();
     cr_assert_eq(summary.layers_written, 1101);
     cr_assert_eq(packs(), 1, "nothing is needed of the first one");
     rig.nextra = 0;
     assert_saved();
-    save();
+    save_all();
     cr_assert_eq(summary.layers_written, 1, "most of the pack was superseded at once");
     assert_saved();
 }

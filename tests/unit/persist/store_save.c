@@ -11,40 +11,14 @@
 #include "fault_fs.h"
 #include "layer_file.h"
 #include "name_code.h"
-#include "rig.h"
-#include "tmpdir.h"
-
-static const struct bloom_params small = {.capacity = 100, .error_rate = 0.01, .expansion = 0};
-static const struct bloom_params scaling = {.capacity = 40, .error_rate = 0.05, .expansion = 2};
-
-static char dir[TMPDIR_SIZE];
-static struct rig rig;
-static struct store *store;
-static struct errbuf err;
-static struct store_save_summary summary;
-
-#define AT(...) (tmp_path(dir, __VA_ARGS__).text)
+#include "stage.h"
 
 static void set_up(void)
 {
-    tmpdir_create(dir);
-    rig_init(&rig);
-    cr_assert_eq(rig_load(&rig, dir, NULL, 1, &store, &err), 0, "%s", err.text);
+    stage_set_up(NULL, 0);
 }
 
-static void tear_down(void)
-{
-    store_close(store);
-    rig_deinit(&rig);
-    tmpdir_remove(dir);
-}
-
-TestSuite(store_save, .init = set_up, .fini = tear_down);
-
-static void save(void)
-{
-    cr_assert_eq(rig_save(&rig, store, &summary, &err), 0, "%s", err.text);
-}
+TestSuite(store_save, .init = set_up, .fini = stage_tear_down);
 
 /* The directory, loaded anew, holds what the rig holds. */
 static void assert_saved(void)

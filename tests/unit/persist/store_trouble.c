@@ -12,52 +12,24 @@
 
 #include "fault_fs.h"
 #include "id_map.h"
-#include "rig.h"
 #include "rng.h"
-#include "tmpdir.h"
+#include "stage.h"
 
-static const struct bloom_params small = {.capacity = 100, .error_rate = 0.01, .expansion = 0};
-static const struct bloom_params scaling = {.capacity = 40, .error_rate = 0.05, .expansion = 2};
-
-static char dir[TMPDIR_SIZE];
 static struct fault_fs fault;
-static struct rig rig;
-static struct store *store;
-static struct errbuf err;
-static struct store_save_summary summary;
-
-#define AT(...) (tmp_path(dir, __VA_ARGS__).text)
 
 static void set_up(void)
 {
-    tmpdir_create(dir);
     fault_fs_init(&fault, fsops_posix());
-    rig_init(&rig);
-    cr_assert_eq(rig_load(&rig, dir, &fault.ops, 1, &store, &err), 0, "%s", err.text);
+    stage_set_up(&fault.ops, 0);
 }
 
-static void tear_down(void)
-{
-    store_close(store);
-    rig_deinit(&rig);
-    tmpdir_remove(dir);
-}
-
-TestSuite(store_trouble, .init = set_up, .fini = tear_down);
-
-static void save(void)
-{
-    cr_assert_eq(rig_save(&rig, store, &summary, &err), 0, "%s", err.text);
-}
+TestSuite(store_trouble, .init = set_up, .fini = stage_tear_down);
 
 /* Starts anew from the directory; `rig` holds then what was found. */
 static void restart(void)
 {
-    store_close(store);
-    store = NULL;
-    rig_deinit(&rig);
-    rig_init(&rig);
-    cr_assert_eq(rig_load(&rig, dir, &fault.ops, 2, &store, &err), 0, "%s", err.text);
+    stage_leave();
+    stage_load(&fault.ops, 2);
 }
 
 /* A start finds what the rig holds now. */

@@ -9,42 +9,22 @@
 #include <unistd.h>
 
 #include "fault_fs.h"
-#include "rig.h"
-#include "tmpdir.h"
+#include "stage.h"
 
-static const struct bloom_params small = {.capacity = 100, .error_rate = 0.01, .expansion = 0};
-static const struct bloom_params scaling = {.capacity = 40, .error_rate = 0.05, .expansion = 2};
-
-static char dir[TMPDIR_SIZE];
-static struct rig rig;
-static struct store *store;
-static struct errbuf err;
-static struct store_save_summary summary;
 static struct store_record record; /* what the log would have */
-
-#define AT(...) (tmp_path(dir, __VA_ARGS__).text)
 
 static void set_up(void)
 {
-    tmpdir_create(dir);
-    rig_init(&rig);
-    cr_assert_eq(rig_load(&rig, dir, NULL, 1, &store, &err), 0, "%s", err.text);
+    stage_set_up(NULL, 0);
 }
 
 static void tear_down(void)
 {
-    store_close(store);
-    rig_deinit(&rig);
+    stage_tear_down();
     free(record.text);
-    tmpdir_remove(dir);
 }
 
 TestSuite(store_write, .init = set_up, .fini = tear_down);
-
-static void save(void)
-{
-    cr_assert_eq(rig_save(&rig, store, &summary, &err), 0, "%s", err.text);
-}
 
 static int try_write(struct store *to, struct rig_filter *filter)
 {
@@ -74,13 +54,10 @@ static void replay(struct rig *to, struct store *opened)
 /* Starts anew, with the record from the log or without. */
 static void restart(bool with_record, enum store_fate (*resolve)(struct rig *rig, struct store_filter *info))
 {
-    store_close(store);
-    store = NULL;
-    rig_deinit(&rig);
-    rig_init(&rig);
+    stage_leave();
     rig.replay = with_record ? replay : NULL;
     rig.resolve = resolve;
-    cr_assert_eq(rig_load(&rig, dir, NULL, 2, &store, &err), 0, "%s", err.text);
+    stage_load(NULL, 2);
     rig.resolve = NULL;
 }
 

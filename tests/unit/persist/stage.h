@@ -1,0 +1,62 @@
+/* stage: what the tests of the store work on: a directory of their own, a store in it, and the rig before that. Under
+ * short names, since each line of a test has one: a program includes this once, in the file of its tests. */
+#ifndef BLOOMERY_TEST_STAGE_H
+#define BLOOMERY_TEST_STAGE_H
+
+#include <criterion/criterion.h>
+
+#include "rig.h"
+#include "tmpdir.h"
+
+static const struct bloom_params small = {.capacity = 100, .error_rate = 0.01, .expansion = 0}; /* 128 bytes */
+static const struct bloom_params scaling = {.capacity = 40, .error_rate = 0.05, .expansion = 2};
+
+static char dir[TMPDIR_SIZE];
+static struct rig rig;
+static struct store *store;
+static struct errbuf err;
+static struct store_save_summary summary; /* of the last save() */
+
+/* A path in the directory, as by printf. */
+#define AT(...) (tmp_path(dir, __VA_ARGS__).text)
+
+/* `rig` holds then what is in the directory. */
+static inline void stage_load(const struct fsops *fs, unsigned nthreads)
+{
+    cr_assert_eq(rig_load(&rig, dir, fs, nthreads, &store, &err), 0, "%s", err.text);
+}
+
+/* An empty directory; filters of up to `pack_limit` bytes go into packs. */
+static inline void stage_set_up(const struct fsops *fs, uint64_t pack_limit)
+{
+    tmpdir_create(dir);
+    rig_init(&rig);
+    rig.pack_limit = pack_limit;
+    stage_load(fs, 1);
+}
+
+/* The end without a save: nothing is loaded. */
+static inline void stage_leave(void)
+{
+    uint64_t pack_limit = rig.pack_limit;
+
+    store_close(store);
+    store = NULL;
+    rig_deinit(&rig);
+    rig_init(&rig);
+    rig.pack_limit = pack_limit;
+}
+
+static inline void stage_tear_down(void)
+{
+    store_close(store);
+    rig_deinit(&rig);
+    tmpdir_remove(dir);
+}
+
+static inline void save(void)
+{
+    cr_assert_eq(rig_save(&rig, store, &summary, &err), 0, "%s", err.text);
+}
+
+#endif

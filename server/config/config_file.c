@@ -132,45 +132,79 @@ static int load_include(struct config *cfg, struct config_merge *merge, const st
     return load_source(cfg, merge, source, path, err);
 }
 
+static bool is_include(struct slice name)
+{
+    return name.len == 7 && strncasecmp(name.ptr, "include", 7) == 0;
+}
+
+/* Takes the next line, without its end. False: there is none. */
+static bool next_line(struct slice *text, struct slice *line_out)
+{
+    if (text->len == 0)
+        return false;
+    const char *end = memchr(text->ptr, '\n', text->len);
+    size_t len = end == NULL ? text->len : (size_t)(end - text->ptr), taken = len + (end != NULL);
+
+    *line_out = (struct slice){text->ptr, len > 0 && text->ptr[len - 1] == '\r' ? len - 1 : len};
+    *text = (struct slice){text->ptr + taken, text->len - taken};
+    return true;
+}
+
+/* Adds to the error about an unknown setting the names of those further down: who comes with the file of another server
+ * wants to know all of them at once. */
+static void add_unknown_ones(struct slice text, struct errbuf *err)
+{
+    char first[ERRBUF_SIZE], names[ERRBUF_SIZE];
+    struct slice next;
+    size_t len = 0;
+
+    while (len < sizeof(names) - 1 && next_line(&text, &next)) {
+        struct config_line line;
+
+        if (config_line_split(next, &line, NULL) == CONFIG_OK && line.nwords > 0 && !is_include(line.words[0]) &&
+            config_find(line.words[0]) == NULL)
+            len += (size_t)snprintf(names + len, sizeof(names) - len, "%s'%.*s'", len > 0 ? ", " : "",
+                                    line.words[0].len < 64 ? (int)line.words[0].len : 64, line.words[0].ptr);
+        config_line_deinit(&line);
+    }
+    if (len == 0 || err == NULL)
+        return;
+    memcpy(first, err->text, sizeof(first));
+    errbuf_set(err, "%s; likewise %s", first, names);
+}
+
 static int load_line(struct config *cfg, struct config_merge *merge, const struct source *source, struct slice text,
                      struct errbuf *err)
 {
     struct config_line line;
-    int status;
+    int status = config_line_split(text, &line, err);
 
-    if (text.len > 0 && text.ptr[text.len - 1] == '\r')
-        text.len--;
-    status = config_line_split(text, &line, err);
     if (status == CONFIG_OK && line.nwords > 0) {
-        if (line.words[0].len == 7 && strncasecmp(line.words[0].ptr, "include", 7) == 0)
+        if (is_include(line.words[0]))
             status = load_include(cfg, merge, source, &line, err);
         else
             status = config_apply(cfg, merge, line.words[0], line.words + 1, line.nwords - 1, CONFIG_FILE, err);
     }
     config_line_deinit(&line);
-    return status == CONFIG_UNKNOWN ? CONFIG_REFUSED : status;
+    return status;
 }
 
 static int load_lines(struct config *cfg, struct config_merge *merge, const struct source *source, struct slice text,
                       struct errbuf *err)
 {
-    unsigned number = 0;
+    struct slice line;
 
-    while (text.len > 0) {
-        const char *end = memchr(text.ptr, '\n', text.len);
-        size_t len = end == NULL ? text.len : (size_t)(end - text.ptr);
-        int status;
+    for (unsigned number = 1; next_line(&text, &line); number++) {
+        int status = load_line(cfg, merge, source, line, err);
 
-        number++;
-        status = load_line(cfg, merge, source, (struct slice){text.ptr, len}, err);
-        if (status != CONFIG_OK) {
-            if (!merge->located)
-                errbuf_prefix(err, "%s:%u", source->name, number);
-            merge->located = true;
-            return status;
-        }
-        len += end != NULL;
-        text = (struct slice){text.ptr + len, text.len - len};
+        if (status == CONFIG_OK)
+            continue;
+        if (status == CONFIG_UNKNOWN)
+            add_unknown_ones(text, err);
+        if (!merge->located)
+            errbuf_prefix(err, "%s:%u", source->name, number);
+        merge->located = true;
+        return status == CONFIG_UNKNOWN ? CONFIG_REFUSED : status;
     }
     return CONFIG_OK;
 }

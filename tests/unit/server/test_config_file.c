@@ -131,6 +131,8 @@ Test(config_file, refusals_name_the_line)
 {
     refuses("port 1\n\n# x\nthreads x\n", "test.conf:4: 'threads' must be an integer from 0 to 1024, not 'x'");
     refuses("port 1\nporrt 1\n", "test.conf:2: unknown setting 'porrt'; did you mean 'port'?");
+    refuses("daemonize no\nport 1\n#x 1\n\nlist-compress-depth 0\r\n\"x\"y\ninclude a\nHZ 10\n",
+            "test.conf:1: unknown setting 'daemonize'; likewise 'list-compress-depth', 'HZ'");
     refuses("port\n", "test.conf:1: 'port' needs a value");
     refuses("port 1 2\n", "test.conf:1: 'port' takes one value; one with spaces is put in quotes");
     refuses("save 60\n", "test.conf:1: 'save' must be pairs of seconds (at least 1) and changes, not '60'");

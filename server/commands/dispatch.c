@@ -209,9 +209,11 @@ static void take_sliced_reply(struct conn *conn)
     end_slices(conn);
 }
 
-/* Answers a command that cannot go on with an error only; the next one of the connection is another command. */
+/* Answers a command that cannot go on with an error only; the next one of the connection is another command. What its
+ * slices have added is there: under appendfsync always its answer waits for that as any other. */
 static void give_up(struct conn *conn, const struct command *command, const char *text)
 {
+    conn->wrote |= conn->slice_of && (command->flags & CMD_WRITE);
     buf_truncate(&conn->slice_out, 0);
     end_slices(conn);
     conn->later_ns = 0;

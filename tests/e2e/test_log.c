@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -385,7 +386,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, no_memory_for_records_ends_a_command_
     const char *const args[] = {"--appendfsync", "always", "--threads", "1", NULL};
     disk_attach();
     daemon_start(&daemon_under_test, args);
-    redisContext *client = client_open(PORT), *other = client_open(PORT);
+    redisContext *client = client_open(PORT), *other = client_open(PORT), *third = client_open(PORT);
     expect(client, "+OK", "BF.RESERVE f 0.0000001 100000");
     send_madd(client, ITEMS, BEFORE); /* so that there is room for a slice */
     client_skip(client, 2);
@@ -400,6 +401,10 @@ DAEMON_TEST(daemon_under_test, log_daemon, no_memory_for_records_ends_a_command_
     send_madd(client, 0, ITEMS);
     while (!atomic_load(&disk->memory_refused))
         usleep(1000);
+    /* The worker has come round since, and holds the answer back: what has been added is not on the disk. */
+    expect(third, "+PONG", "PING");
+    expect(third, "+PONG", "PING");
+    cr_assert_eq(poll(&(struct pollfd){.fd = client->fd, .events = POLLIN}, 1, 0), 0, "answered before the sync");
     disk_mend();
     cr_assert_str_eq(client_reply(client), "-OOM out of memory for the log");
     cr_assert_str_eq(client_reply(client), "+PONG");
@@ -415,6 +420,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, no_memory_for_records_ends_a_command_
     send_madd(client, 0, ITEMS);
     client_skip(client, 2);
     cr_assert_eq(client_number(client, "BF.CARD f"), BEFORE + 1 + ITEMS);
+    redisFree(third);
     redisFree(other);
     redisFree(client);
 }

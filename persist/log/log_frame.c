@@ -12,7 +12,7 @@
 
 #include "log_varint.h"
 
-#define LOG_VERSION 3 /* earlier ones, whose headers end before `start` (1) and before `sealed` (2), are read */
+#define LOG_VERSION 4 /* earlier ones, whose headers end before `start` (1), `sealed` (2) and `previous` (3), are read */
 #define LONG_FRAME  128 /* payloads from this length on have the check of the length */
 #define HEAD_FIXED  6   /* checksum and the low half of the sequence number */
 
@@ -61,13 +61,14 @@ void log_header_encode(const struct log_header *header, unsigned char bytes_out[
     put64(bytes_out + 40, header->start);
     put64(bytes_out + 48, header->generation);
     put64(bytes_out + 56, header->sealed);
-    put64(bytes_out + 64, XXH3_64bits(bytes_out, 64));
+    put64(bytes_out + 64, header->previous);
+    put64(bytes_out + 72, XXH3_64bits(bytes_out, 72));
 }
 
 /* Bytes under the checksum, which follows them; 0: a version that is not known here. */
 static size_t summed_bytes(uint32_t version)
 {
-    static const size_t summed[] = {0, 40, 56, 64};
+    static const size_t summed[] = {0, 40, 56, 64, 72};
 
     return version <= LOG_VERSION ? summed[version] : 0;
 }
@@ -97,6 +98,11 @@ int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_he
         errbuf_set(err, "its header says that its process began with segment %" PRIu64, get64(bytes + 40));
         return LOG_DAMAGED;
     }
+    uint64_t previous = version >= 4 ? get64(bytes + 64) : 0;
+    if (previous >= get64(bytes + 16)) {
+        errbuf_set(err, "its header says that it follows segment %" PRIu64, previous);
+        return LOG_DAMAGED;
+    }
     *header_out = (struct log_header){
         .number = get64(bytes + 16),
         .first = get64(bytes + 24),
@@ -104,6 +110,7 @@ int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_he
         .start = has_start ? get64(bytes + 40) : 0,
         .generation = has_start ? get64(bytes + 48) : 0,
         .sealed = version >= 3 ? get64(bytes + 56) : 0,
+        .previous = previous,
     };
     return LOG_OK;
 }

@@ -29,6 +29,7 @@ struct log_header {
     uint64_t start;  /* number of the first segment of the process that wrote it; 0: it does not say (version 1) */
     uint64_t generation; /* the highest that the store had given out when that process started (docs/FORMAT.md) */
     uint64_t sealed; /* frames up to this number were in it, and on the disk, when it got its name; 0: it had none then */
+    uint64_t previous; /* number of the segment before it, which has the last frames before `first`; 0: not known */
 };
 
 void log_header_encode(const struct log_header *header, unsigned char bytes_out[LOG_HEADER_BYTES]);

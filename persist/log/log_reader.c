@@ -142,21 +142,31 @@ static int check_seal(struct log_reader *r, const struct segment *segment, struc
     return log_found_damage(r, segment, err);
 }
 
-/* Frames before this segment are missing. They were in one that is not there, or of which nothing is left that could be
- * read; else in the one before, which is. */
-static int found_gap(struct log_reader *r, const struct segment *segment, struct errbuf *err)
+/* The segment that has the last frames before this one. Without its number in the header (earlier versions of the
+ * format) the next one behind what could be read, which may be a number that no segment has had. */
+static uint64_t number_before(const struct log_reader *r, const struct segment *segment)
 {
     const struct segment *at = segment;
-    const char *what = "it ends too early";
 
+    if (segment->previous)
+        return segment->previous;
     while (at > r->segments && (at[-1].unused || at[-1].lost))
         at--;
-    struct segment culprit = {.number = at > r->segments ? at[-1].number : 0};
-    bool follows = at->number == culprit.number + 1;
-    if (!follows || at != segment) {
-        culprit.number++;
-        what = follows ? "there is no valid header in it" : "it is not there";
-    }
+    uint64_t read = at > r->segments ? at[-1].number : 0;
+    return at == segment && segment->number == read + 1 ? read : read + 1;
+}
+
+/* Frames before this segment are missing. */
+static int found_gap(struct log_reader *r, const struct segment *segment, struct errbuf *err)
+{
+    struct segment culprit = {.number = number_before(r, segment)};
+    const struct segment *at = segment;
+    const char *what = "it is not there";
+
+    while (at > r->segments && at->number > culprit.number)
+        at--;
+    if (at->number == culprit.number)
+        what = at->unused || at->lost ? "there is no valid header in it" : "it ends too early";
     errbuf_set(err, "%s: frames %" PRIu64 " to %" PRIu64 " had been written and are missing", what, r->expected,
                segment->first - 1);
     return log_found_damage(r, &culprit, err);
@@ -240,6 +250,7 @@ static int read_all(struct log_reader *r, struct errbuf *err)
         r->summary.segments++;
         if (!r->summary.first_segment)
             r->summary.first_segment = r->segments[i].number;
+        r->summary.last_segment = r->segments[i].number;
         rc = read_segment(r, &r->segments[i], err);
     }
     return rc == 0 ? note_tail(r, err) : rc;

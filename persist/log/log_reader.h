@@ -48,6 +48,7 @@ struct log_reader_summary {
     uint64_t torn_bytes;     /* of what was cut: from the first invalid frame to the last byte that is not zero */
     uint64_t damages;        /* places with damage; above 0 only with accept_loss */
     uint64_t first_segment;  /* the lowest that was read; 0: none */
+    uint64_t last_segment;   /* the highest that was read; 0: none */
     uint64_t next_segment;   /* above all that there are, also of those that were not read; >= 1 */
     uint64_t next_sequence;  /* >= 1 */
     uint64_t next_control;   /* above all that were read; >= 1 */

@@ -12,6 +12,7 @@ struct segment {
     uint64_t start;  /* of its header, as is */
     uint64_t generation;
     uint64_t sealed; /* of its header, as is */
+    uint64_t previous; /* of its header, as is */
     uint64_t last;   /* number of the last frame that was taken; 0: none */
     bool unused;     /* its header never came to the disk, nor did anything else */
     bool lost;       /* its header is damaged and the loss accepted */

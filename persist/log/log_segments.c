@@ -182,6 +182,7 @@ static bool header_is_valid(struct segment *segment, const struct bytes *file, s
     segment->start = header.start;
     segment->generation = header.generation;
     segment->sealed = header.sealed;
+    segment->previous = header.previous;
     return true;
 }
 

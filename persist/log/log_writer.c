@@ -35,6 +35,10 @@ struct log_writer {
     int fd;                /* of the segment, -1: none */
     struct log_header header;
     uint64_t next_segment;
+    uint64_t previous;     /* the last segment that has been noted, of this process or of the one before; 0: none */
+    uint64_t in_doubt;     /* a segment behind it that is on the disk and may have been noted in vain; 0: none */
+    uint64_t *vain;        /* numbers of segments that could not be begun: something may be left of them */
+    size_t nvain, vain_size;
     uint64_t offset;       /* where the next frame goes */
     uint64_t filled;       /* the file is zeros or frames up to here */
     bool dir_is_durable;
@@ -79,6 +83,7 @@ int log_writer_create(const struct log_writer_options *options, struct log_write
     w->segment_bytes = options->segment_bytes ? options->segment_bytes : DEFAULT_SEGMENT_BYTES;
     w->keep_bytes = options->keep_bytes ? options->keep_bytes : DEFAULT_KEEP_BYTES;
     w->next_segment = w->start = options->next_segment;
+    w->previous = options->previous_segment;
     w->generation = options->generation;
     w->sequence = w->synced = options->next_sequence - 1;
     w->fd = -1;
@@ -100,6 +105,7 @@ void log_writer_destroy(struct log_writer *w)
     if (w->fd >= 0)
         w->fs->close(w->fs->ctx, w->fd);
     log_bytes_deinit(&w->kept);
+    free(w->vain);
     free(w->zeros);
     free(w->log_dir);
     free(w->dir);
@@ -199,13 +205,60 @@ static int make_log_dir(struct log_writer *w)
     return rc;
 }
 
+/* Without memory for it, the file of the number stays until a save has made it superfluous. */
+static void note_vain(struct log_writer *w, uint64_t number)
+{
+    if (w->nvain == w->vain_size) {
+        size_t size = w->vain_size ? 2 * w->vain_size : 16;
+        uint64_t *vain = realloc(w->vain, size * sizeof(*vain));
+        if (!vain)
+            return;
+        w->vain = vain;
+        w->vain_size = size;
+    }
+    w->vain[w->nvain++] = number;
+}
+
 /* Its header says that all frames before `first` are on the disk, so they have to be. A number that was tried is not used
  * again: its file may be found after a crash, with or without what was written there, and does not matter then. */
 static void number_segment(struct log_writer *w, uint64_t start, uint64_t generation)
 {
+    if (w->header.number != 0 && w->header.number != w->previous)
+        note_vain(w, w->header.number);
     w->header = (struct log_header){
-        .number = w->next_segment++, .first = w->synced + 1, .start = start, .generation = generation};
+        .number = w->next_segment++,
+        .first = w->synced + 1,
+        .start = start,
+        .generation = generation,
+        .previous = w->previous,
+    };
     w->header.salt = w->salt ^ w->header.number * UINT64_C(0xc2b2ae3d27d4eb4f);
+}
+
+static bool unlink_in_log(struct log_writer *w, const char *name)
+{
+    char *path = join(w->log_dir, name);
+    int rc = path ? w->fs->unlink(w->fs->ctx, path) : -ENOMEM;
+
+    free(path);
+    return rc == 0 || rc == -ENOENT;
+}
+
+/* A later segment has been noted, and holds what those that were begun in vain may have. What cannot be deleted is tried
+ * again with the next one. */
+static void tidy_up(struct log_writer *w)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < w->nvain; i++) {
+        char name[LOG_SEGMENT_NAME];
+        log_draft_name(w->vain[i], name);
+        bool clean = unlink_in_log(w, name);
+        log_segment_name(w->vain[i], name);
+        if (!unlink_in_log(w, name) || !clean)
+            w->vain[kept++] = w->vain[i];
+    }
+    w->nvain = kept;
 }
 
 /* The segment is on the disk, under its name: from here on it must not be missing. If that may have been noted in vain it
@@ -215,12 +268,30 @@ static int note_segment(struct log_writer *w, const char *path, struct errbuf *e
     bool in_doubt;
     int rc = log_note_write(w->fs, w->dir, w->header.number, &in_doubt);
 
-    if (rc == 0)
+    if (rc == 0) {
+        tidy_up(w);
+        w->previous = w->header.number;
         return 0;
+    }
     fail(w, rc, "cannot note in " LOG_NOTE_NAME " that it has been begun", err);
-    if (!in_doubt)
+    if (in_doubt)
+        w->in_doubt = w->header.number;
+    else
         w->fs->unlink(w->fs->ctx, path);
     return rc;
+}
+
+/* Before another segment is made: while the note cannot be written they would become more and more, each with all that is
+ * kept in memory. */
+static int end_doubt(struct log_writer *w, struct errbuf *err)
+{
+    bool in_doubt;
+    int rc = w->in_doubt ? log_note_write(w->fs, w->dir, w->in_doubt, &in_doubt) : 0;
+
+    if (rc != 0)
+        return fail(w, rc, "cannot note in " LOG_NOTE_NAME " that it has been begun", err);
+    w->in_doubt = 0;
+    return 0;
 }
 
 /* An empty one. */
@@ -476,7 +547,9 @@ int log_writer_repair(struct log_writer *w, struct errbuf *err)
     bool carried = w->carried != 0;
 
     w->failed = false;
-    int rc = carried ? rewrite_carried(w, err) : 0;
+    int rc = end_doubt(w, err);
+    if (rc == 0 && carried)
+        rc = rewrite_carried(w, err);
     if (rc != 0 || (carried && w->kept_frames == 0))
         return rc;
     return rewrite(w, w->kept_frames, w->start, w->generation, err);
@@ -496,71 +569,4 @@ int log_writer_carry(struct log_writer *w, const unsigned char *payload, size_t 
     w->failed = true;
     w->error = -EIO;
     return 0;
-}
-
-/* ---- deletion ------------------------------------------------------------------------------------------------------- */
-
-struct numbers {
-    uint64_t below;
-    uint64_t *items;
-    size_t count;
-    size_t size;
-};
-
-static int note_number(void *ctx, const char *name)
-{
-    struct numbers *numbers = ctx;
-    uint64_t number = log_segment_number(name) + log_draft_number(name);
-
-    if (number == 0 || number >= numbers->below)
-        return 0;
-    if (numbers->count == numbers->size) {
-        size_t size = numbers->size ? numbers->size * 2 : 64;
-        uint64_t *items = realloc(numbers->items, size * sizeof(*items));
-        if (!items)
-            return -ENOMEM;
-        numbers->items = items;
-        numbers->size = size;
-    }
-    numbers->items[numbers->count++] = number;
-    return 0;
-}
-
-static int delete_file(const struct fsops *fs, const char *log_dir, const char *name, struct errbuf *err)
-{
-    char *path = join(log_dir, name);
-    int rc = path ? fs->unlink(fs->ctx, path) : -ENOMEM;
-
-    free(path);
-    if (rc == -ENOENT)
-        return 0;
-    if (rc != 0)
-        errbuf_set(err, "%s/%s: %s", log_dir, name, strerror(-rc));
-    return rc;
-}
-
-/* Not synced: a segment that comes back after a crash is below the MANIFEST's and deleted again. */
-int log_delete_before(const struct fsops *fs, const char *dir, uint64_t segment, struct errbuf *err)
-{
-    struct numbers numbers = {.below = segment};
-    char *log_dir = join(dir, "log");
-    int status = log_dir ? fs->list(fs->ctx, log_dir, note_number, &numbers) : -ENOMEM;
-
-    if (status == -ENOENT)
-        status = 0;
-    if (status != 0)
-        errbuf_set(err, "%s/log: %s", dir, strerror(-status));
-    for (size_t i = 0; i < numbers.count; i++) {
-        char name[LOG_SEGMENT_NAME];
-
-        log_segment_name(numbers.items[i], name);
-        int rc = delete_file(fs, log_dir, name, err);
-        status = status ? status : rc;
-        log_draft_name(numbers.items[i], name);
-        rc = delete_file(fs, log_dir, name, NULL);
-        status = status ? status : rc;
-    }
-    free(numbers.items);
-    free(log_dir);
-    return status;
 }

@@ -22,6 +22,7 @@ struct log_writer_options {
     const struct fsops *fs;   /* NULL: the real one. Borrowed. */
     const char *dir;          /* the data directory; segments are in its log/ */
     uint64_t next_segment;    /* >= 1, above all that there are */
+    uint64_t previous_segment; /* log_reader_open()'s last one; 0: there is none, or it is not known */
     uint64_t next_sequence;   /* >= 1; all frames before it are on the disk: for certain, or see log_writer_carry() */
     uint64_t salt;            /* random */
     uint64_t generation;      /* the highest that the store has given out, with all of the log brought back */

@@ -477,6 +477,7 @@ static int make_parts(struct journal *j)
         .fs = start->fs,
         .dir = start->dir,
         .next_segment = start->next_segment,
+        .previous_segment = start->last_segment,
         .next_sequence = start->next_sequence - start->tail,
         .salt = start->salt,
         .generation = start->generation,

@@ -47,6 +47,7 @@ struct journal_start {
     const struct fsops *fs; /* NULL: the real one */
     const char *dir;        /* the data directory; copied */
     uint64_t next_segment;  /* as log_reader_open() found them */
+    uint64_t last_segment;
     uint64_t next_sequence;
     uint64_t next_control;
     uint64_t oldest_segment; /* of those that are needed; 0: there are none */

@@ -234,6 +234,7 @@ static int start_log(struct load *load)
     struct journal_start start = {
         .dir = load->server->data_dir,
         .next_segment = read->next_segment,
+        .last_segment = read->last_segment,
         .next_sequence = read->next_sequence,
         .next_control = read->next_control > load->checkpoint.control ? read->next_control : load->checkpoint.control + 1,
         .oldest_segment = oldest_segment(load),

@@ -355,3 +355,129 @@ Test(log_fault, a_disk_that_is_full_for_long)
     crash_fs_destroy(after);
     crash_fs_destroy(fs);
 }
+
+/* ---- a disk that fails for long --------------------------------------------------------------------------------------- */
+
+static struct {
+    struct fsops ops;
+    const struct fsops *below;
+    bool fails;
+} noting;
+
+/* Nobody knows then which note a crash would leave. */
+static int noting_rename(void *ctx, const char *from, const char *to)
+{
+    return noting.fails && strstr(to, "MANIFEST.log") ? -EIO : noting.below->rename(ctx, from, to);
+}
+
+static int count_file(void *ctx, const char *name)
+{
+    (void)name;
+    ++*(size_t *)ctx;
+    return 0;
+}
+
+static size_t files_of_log(const struct fsops *ops)
+{
+    size_t n = 0;
+
+    cr_assert_eq(ops->list(ops->ctx, LOG_RIG_DIR "/log", count_file, &n), 0);
+    return n;
+}
+
+static void append_synced(struct log_writer *writer, uint64_t from, uint64_t to)
+{
+    struct errbuf err = {""};
+
+    for (uint64_t n = from; n <= to; n++)
+        cr_assert_eq(log_rig_append(writer, n, &err), 0, "%s", err.text);
+    cr_assert_eq(log_writer_sync(writer, &err), 0, "%s", err.text);
+}
+
+/* A segment whose note cannot be written may be needed, or not. While that goes on there is one of them, and afterwards
+ * none; whether there was something to write meanwhile or not. */
+static void fail_to_note(bool writes)
+{
+    struct crash_fs *fs = new_fs();
+    struct fault_fs fault;
+    struct log_rig_read read;
+    struct errbuf err = {""};
+    uint64_t n = 10, cut;
+
+    noting.below = crash_fs_ops(fs);
+    noting.ops = *noting.below;
+    noting.ops.rename = noting_rename;
+    fault_fs_init(&fault, &noting.ops);
+    log_rig_read(&fault.ops, 0, false, &read);
+    struct log_writer *writer = log_rig_writer(&fault.ops, &read);
+    append_synced(writer, 1, n);
+    noting.fails = true;
+    cr_assert_eq(log_writer_rotate(writer, &cut, &err), -EIO);
+    for (int i = 0; i < 20; i++) {
+        if (writes)
+            cr_assert_lt(log_rig_append(writer, ++n, &err), 0);
+        if (i == 10) /* not even that */
+            fault_fs_arm(&fault, 1, FAULT_FULL, 0, true);
+        cr_assert_lt(log_writer_repair(writer, &err), 0);
+        fault.fail_at = 0;
+        cr_assert_leq(files_of_log(noting.below), 3u, "after %d tries", i + 1);
+    }
+    noting.fails = false;
+    fault_fs_arm(&fault, 4, FAULT_ERROR, -EIO, false); /* and once more, after the note */
+    for (int i = 0; log_writer_repair(writer, &err) != 0; i++)
+        cr_assert_lt(i, 4, "%s", err.text);
+    cr_assert(fault.hit);
+    append_synced(writer, n + 1, n + 1);
+    cr_assert_eq(files_of_log(noting.below), 2u);
+    log_writer_destroy(writer);
+    struct crash_fs *after = crash_fs_after(fs, CRASH_DROP_ALL, 0);
+    expect_promise(crash_fs_ops(after), &(struct outcome){.appended = n + 1, .promised = n + 1}, "noted", 0);
+    crash_fs_destroy(after);
+    crash_fs_destroy(fs);
+}
+
+Test(log_fault, segments_that_could_not_be_noted_do_not_pile_up)
+{
+    fail_to_note(true);
+    fail_to_note(false);
+}
+
+/* Not the next number: no segment may ever have had that. */
+Test(log_fault, the_missing_segment_that_is_named_is_the_one_that_was_there)
+{
+    struct crash_fs *fs = new_fs();
+    struct fault_fs fault;
+    struct log_rig_read read;
+    struct log_writer_info info;
+    struct errbuf err = {""};
+    char name[LOG_SEGMENT_NAME], path[64];
+    uint64_t cut;
+
+    fault_fs_init(&fault, crash_fs_ops(fs));
+    log_rig_read(&fault.ops, 0, false, &read);
+    struct log_writer *writer = log_rig_writer(&fault.ops, &read);
+    append_synced(writer, 1, 3);
+    for (int skipped = 0; skipped < 2; skipped++) {
+        fault_fs_arm(&fault, 1, FAULT_ERROR, -EIO, true);
+        cr_assert_eq(log_writer_rotate(writer, &cut, &err), -EIO);
+        for (int i = 0; i < 3; i++)
+            cr_assert_eq(log_writer_repair(writer, &err), -EIO);
+        fault.fail_at = 0;
+        fault.from_then_on = false;
+        cr_assert_eq(log_writer_repair(writer, &err), 0, "%s", err.text);
+        if (skipped == 0) {
+            log_writer_info(writer, &info);
+            append_synced(writer, 4, 6);
+        }
+    }
+    append_synced(writer, 7, 9);
+    log_writer_destroy(writer);
+    cr_assert_gt(info.segment, 2u);
+    log_segment_name(info.segment, name);
+    snprintf(path, sizeof(path), "%s/log/%s", LOG_RIG_DIR, name);
+    cr_assert_eq(fault.ops.unlink(fault.ops.ctx, path), 0, "%s", path);
+    log_rig_read(&fault.ops, 0, false, &read);
+    cr_assert_eq(read.status, LOG_DAMAGED);
+    cr_assert(strstr(read.err.text, name) && strstr(read.err.text, "it is not there"), "%s: %s", name, read.err.text);
+    crash_fs_destroy(fs);
+}

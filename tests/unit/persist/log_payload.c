@@ -267,7 +267,7 @@ static void expect_old_header(const unsigned char block[LOG_HEADER_BYTES], size_
     cr_assert_eq(log_header_decode(block, &header, &err), LOG_OK, "%s", err.text);
     cr_assert(header.number == expected->number && header.first == expected->first && header.salt == expected->salt);
     cr_assert(header.start == expected->start && header.generation == expected->generation);
-    cr_assert_eq(header.sealed, expected->sealed);
+    cr_assert(header.sealed == expected->sealed && header.previous == 0);
     memcpy(changed, block, sizeof(changed));
     for (size_t i = 0; i < used; i++) {
         changed[i] ^= 1;
@@ -301,18 +301,33 @@ Test(log_frame, a_header_of_version_2_is_read)
                       &(struct log_header){.number = 12, .first = 345, .salt = 678, .start = 11, .generation = 90});
 }
 
+/* Without the last field, too. */
+Test(log_frame, a_header_of_version_3_is_read)
+{
+    static const unsigned char block[LOG_HEADER_BYTES] = {
+        'B', 'L', 'O', 'O', 'M', 'L', 'O', 'G', 3,
+        [16] = 12, [24] = 345 & 255, 345 >> 8, [32] = 678 & 255, 678 >> 8, [40] = 11, [48] = 90, [56] = 400 & 255, 400 >> 8,
+        [64] = 0x8b, 0xc0, 0xb1, 0xfc, 0x88, 0x7d, 0x5a, 0x83,
+    };
+
+    expect_old_header(block, 72,
+                      &(struct log_header){.number = 12, .first = 345, .salt = 678, .start = 11, .generation = 90, .sealed = 400});
+}
+
 Test(log_frame, headers_and_names)
 {
     unsigned char block[LOG_HEADER_BYTES];
-    struct log_header header = {.number = 12, .first = 345, .salt = 678, .start = 11, .generation = 90, .sealed = 400}, again;
+    struct log_header header = {.number = 12, .first = 345, .salt = 678, .start = 11, .generation = 90, .sealed = 400,
+                                .previous = 9},
+                      again;
     struct errbuf err = {""};
     char name[LOG_SEGMENT_NAME];
 
     log_header_encode(&header, block);
     cr_assert_eq(log_header_decode(block, &again, &err), LOG_OK);
     cr_assert(again.number == 12 && again.first == 345 && again.salt == 678 && again.start == 11 &&
-              again.generation == 90 && again.sealed == 400);
-    for (size_t i = 0; i < 72; i++) {
+              again.generation == 90 && again.sealed == 400 && again.previous == 9);
+    for (size_t i = 0; i < 80; i++) {
         block[i] ^= 1;
         cr_assert_eq(log_header_decode(block, &again, &err), LOG_DAMAGED, "byte %zu", i);
         block[i] ^= 1;
@@ -320,6 +335,10 @@ Test(log_frame, headers_and_names)
     header.start = 13;
     log_header_encode(&header, block);
     cr_assert_eq(log_header_decode(block, &again, &err), LOG_DAMAGED, "a process cannot begin after its own segment");
+    header.start = 11;
+    header.previous = 12;
+    log_header_encode(&header, block);
+    cr_assert_eq(log_header_decode(block, &again, &err), LOG_DAMAGED, "no segment follows itself");
     log_segment_name(12, name);
     cr_assert_str_eq(name, "00000012.log");
     cr_assert_eq(log_segment_number(name), 12u);

@@ -150,6 +150,7 @@ struct log_writer *log_rig_writer(const struct fsops *fs, const struct log_rig_r
         .fs = fs,
         .dir = LOG_RIG_DIR,
         .next_segment = read->summary.next_segment,
+        .previous_segment = read->summary.last_segment,
         .next_sequence = read->summary.next_sequence - read->summary.tail,
         .salt = 42 + read->summary.next_sequence,
         .generation = read->summary.next_sequence,

@@ -83,6 +83,19 @@ void store_report(struct store *store, enum store_severity severity, const char 
     pthread_mutex_unlock(&store->mutex);
 }
 
+#define SANE_GENERATION (MANIFEST_MAX_NUMBER / 4)
+
+bool generation_pass(struct store *store, uint64_t number)
+{
+    uint64_t now = atomic_load(&store->generation);
+
+    if (number > SANE_GENERATION)
+        return false;
+    while (now < number && !atomic_compare_exchange_weak(&store->generation, &now, number))
+        continue;
+    return true;
+}
+
 struct shown_name show_name(const char *name, size_t len)
 {
     struct shown_name shown;

@@ -180,18 +180,22 @@ static int write_removed(struct save *save, struct manifest_removed *removed, st
     return append_removed(save, removed, err);
 }
 
-/* How many layers of the filter have their names. */
+/* How many layers of the filter have their names, or would replace the file that has: of the save before, as the names
+ * were free or the filter's own when this was written; unless they are those of a filter that was given up. */
 static unsigned placed_layers(struct save *save, const struct manifest_filter *filter)
 {
+    bool blocked = finish_is_blocked(save->store, index_dir_hash(&save->store->index, filter->dir));
     uint64_t generation = newest_generation(filter);
     struct fs_stat st;
     struct path path;
     unsigned i;
 
     for (i = 0; i < filter->nlayers; i++) {
-        if (filter->layers[i].generation == generation &&
-            path_temp(save->store, &path, filter->dir, i, generation, NULL) == 0 &&
-            save->fs->stat(save->fs->ctx, path.text, &st) == 0)
+        bool waits = filter->layers[i].generation == generation &&
+                     path_temp(save->store, &path, filter->dir, i, generation, NULL) == 0 &&
+                     save->fs->stat(save->fs->ctx, path.text, &st) == 0;
+        if (waits && (blocked || path_final(save->store, &path, filter->dir, i, NULL) != 0 ||
+                      save->fs->stat(save->fs->ctx, path.text, &st) != 0 || st.kind != FS_FILE))
             break;
     }
     return i;

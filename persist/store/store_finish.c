@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "done_note.h"
 #include "manifest_text.h"
 #include "store_internal.h"
 
@@ -21,6 +22,7 @@ struct finishing {
     struct id_map blocked;       /* hashes of directories from which files could not be moved */
     struct manifest_text failed; /* lines that could not be carried out */
     uint64_t nfailed;
+    uint64_t unreadable; /* the last pack that could not be read, and has been kept as it is; 0: none */
     int rc; /* of the line under way: the first error, its text in `reason` */
     struct errbuf reason;
     struct errbuf first; /* reason of the first line that failed */
@@ -151,6 +153,45 @@ static void delete_files(struct finishing *finishing, const struct manifest_remo
     }
 }
 
+/* Whether an error is one of the moment and not of the disk. */
+static bool is_passing(int rc)
+{
+    return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE || rc == -EINTR || rc == -EAGAIN;
+}
+
+/* The bytes cannot be had, now and maybe ever: so the pack is kept as a whole. Its lines would else be tried by each save,
+ * for as long as the disk takes to fail, and the pack would stay for them. */
+static void keep_pack(struct finishing *finishing, uint64_t number, int error)
+{
+    struct store *store = finishing->store;
+    const struct fsops *fs = store->fs;
+    struct path from, to, quarantine;
+    uint32_t slot;
+    int rc = path_pack(store, &from, number, NULL);
+
+    if (rc == 0 && snprintf(to.text, sizeof(to.text), "%s/quarantine/%llu.pack", store->dir, (unsigned long long)number) >=
+                       (int)sizeof(to.text))
+        rc = -ENAMETOOLONG;
+    if (rc == 0)
+        rc = path_root(store, &quarantine, "quarantine", NULL);
+    if (rc == 0)
+        rc = fs->link(fs->ctx, from.text, to.text);
+    if (rc == -EEXIST) /* kept before */
+        rc = 0;
+    /* Not every file system can link. */
+    if (rc != 0 && packs_slot(store, number, &slot) == 0 && store->packs.table[slot].live == 0)
+        rc = fs->rename(fs->ctx, from.text, to.text);
+    if (rc == 0)
+        rc = fs->sync_dir(fs->ctx, quarantine.text);
+    if (rc != 0) {
+        note(finishing, error, from.text);
+        return;
+    }
+    finishing->unreadable = number;
+    store_report(store, STORE_WARNING, "%s cannot be read: %s; what has been given up of it is kept with it as %s", from.text,
+                 strerror(-error), to.text);
+}
+
 /* What is there of a layer in a pack, damaged as it may be. */
 static void unpack_layer(struct finishing *finishing, const struct manifest_removed *removed, const char *dir,
                          unsigned layer, struct pack_reader *reader, uint64_t offset)
@@ -166,6 +207,10 @@ static void unpack_layer(struct finishing *finishing, const struct manifest_remo
 
     if (rc == PACK_MISSING)
         return;
+    if (rc < 0 && !is_passing(rc)) {
+        keep_pack(finishing, removed->pack, rc);
+        return;
+    }
     if (rc < 0) {
         note(finishing, rc, path_pack(finishing->store, &to, removed->pack, NULL) == 0 ? to.text : dir);
         return;
@@ -189,14 +234,16 @@ static void unpack_files(struct finishing *finishing, const struct manifest_remo
     struct pack_reader reader;
     struct path path;
 
-    if (!make_quarantine_dir(finishing, removed, dir, &path))
+    if (finishing->unreadable == removed->pack || !make_quarantine_dir(finishing, removed, dir, &path))
         return;
     pack_reader_init(&reader, finishing->store->fs, finishing->store->dir);
-    for (unsigned layer = 0; layer < removed->nlayers; layer++) {
+    for (unsigned layer = 0; layer < removed->nlayers && finishing->unreadable != removed->pack; layer++) {
         unpack_layer(finishing, removed, dir, layer, &reader, offset);
         offset += removed->sizes[layer];
     }
     pack_reader_deinit(&reader);
+    if (finishing->unreadable == removed->pack && finishing->store->fs->rmdir(finishing->store->fs->ctx, path.text) == 0)
+        return; /* nothing is in it */
     note(finishing, finishing->store->fs->sync_dir(finishing->store->fs->ctx, path.text), path.text);
 }
 
@@ -260,40 +307,11 @@ static int on_removed(void *ctx, const struct manifest_removed *removed, uint64_
 /* ---- that it has been done --------------------------------------------------------------------------------------------- */
 
 /* The lines about removed filters stay in the MANIFEST until the next save, but a file that appears in such a place after
- * its time is somebody else's. So it is noted, in a file of its own, that they have been dealt with. The note need not be
- * synced: without it they are dealt with once more. */
-#define NOTE "MANIFEST.done"
-
+ * its time is somebody else's. So it is noted, in a file of its own, that they have been dealt with; also when there were
+ * none, as that tells an older MANIFEST that is put back from the newest one. */
 static void write_note(struct store *store)
 {
-    const struct fsops *fs = store->fs;
-    struct path path;
-    char text[32];
-    int fd;
-    int len = snprintf(text, sizeof(text), "%llu\n", (unsigned long long)store->save.generation);
-
-    if (path_root(store, &path, NOTE, NULL) != 0 ||
-        fs->open(fs->ctx, path.text, FS_WRITE | FS_CREATE | FS_TRUNCATE, &fd) != 0)
-        return;
-    size_t n;
-    (void)fs->pwrite(fs->ctx, fd, text, (size_t)len, 0, &n); /* half a note is none */
-    fs->close(fs->ctx, fd);
-}
-
-static bool has_note(struct store *store)
-{
-    const struct fsops *fs = store->fs;
-    struct path path;
-    char text[32], found[32];
-    size_t n = 0;
-    int fd;
-    int len = snprintf(text, sizeof(text), "%llu\n", (unsigned long long)store->save.generation);
-
-    if (path_root(store, &path, NOTE, NULL) != 0 || fs->open(fs->ctx, path.text, FS_READ, &fd) != 0)
-        return false;
-    int rc = fs->pread(fs->ctx, fd, found, sizeof(found), 0, &n);
-    fs->close(fs->ctx, fd);
-    return rc == 0 && n == (size_t)len && memcmp(text, found, n) == 0;
+    done_note_write(store->fs, store->dir, store->save.generation);
 }
 
 static int on_filter_ignored(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
@@ -385,7 +403,11 @@ static int run_lines(struct store *store, const struct manifest_text *text, stru
 
 int finish_removed(struct store *store, struct errbuf *err)
 {
-    if (store->removed_from == store->removed_to || has_note(store)) {
+    bool noted = done_note_read(store->fs, store->dir) == store->save.generation;
+
+    if (store->removed_from == store->removed_to || noted) {
+        if (!noted)
+            write_note(store);
         manifest_text_deinit(&store->pending);
         id_map_deinit(&store->blocked);
         store->npending = 0;

@@ -85,6 +85,10 @@ struct shown_name show_name(const char *name, size_t len);
 /* Whether the entry's directory is `dir`: the hash has been compared by the caller. Negative: -errno. */
 int entry_is_dir(struct record_reader *reader, const struct index_entry *entry, const char *dir, struct errbuf *err);
 
+/* A number that is on the disk, where no save has left it on purpose, is not given out again. False: no save can have had
+ * one like that. */
+bool generation_pass(struct store *store, uint64_t number);
+
 uint64_t newest_generation(const struct manifest_filter *filter);
 
 /* ---- files of one filter (store_place.c) ---------------------------------------------------------------------------- */

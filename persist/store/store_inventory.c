@@ -34,6 +34,19 @@ static bool is_spared(const struct spared *spared, uint64_t generation)
     return generation > spared->above || id_map_has(&spared->generations, generation);
 }
 
+/* What cannot be deleted is the next save's business, which is not to take it for what is being written then. */
+static bool remove_leftover(struct store *store, const char *dir, const struct file_name *file)
+{
+    struct path path;
+    int rc = path_temp(store, &path, dir, file->layer, file->generation, NULL);
+
+    if (rc == 0)
+        rc = store->fs->unlink(store->fs->ctx, path.text);
+    if (rc != 0 && rc != -ENOENT && generation_pass(store, file->generation))
+        atomic_store(&store->leftovers, true);
+    return rc == 0;
+}
+
 /* ---- the directory of a filter ----------------------------------------------------------------------------------------- */
 
 static int visit_file(void *ctx, const char *name)
@@ -84,15 +97,10 @@ int inventory_take(struct inventory *inventory, struct errbuf *err)
 
 uint64_t inventory_remove_leftovers(struct inventory *inventory)
 {
-    struct store *store = inventory->store;
-    struct path path;
     uint64_t removed = 0;
 
-    for (size_t i = 0; i < inventory->nleftovers; i++) {
-        const struct file_name *file = &inventory->leftovers[i];
-        removed += path_temp(store, &path, inventory->filter->dir, file->layer, file->generation, NULL) == 0 &&
-                   store->fs->unlink(store->fs->ctx, path.text) == 0;
-    }
+    for (size_t i = 0; i < inventory->nleftovers; i++)
+        removed += remove_leftover(inventory->store, inventory->filter->dir, &inventory->leftovers[i]);
     return removed;
 }
 
@@ -116,16 +124,13 @@ struct strays {
 static int visit_stray_file(void *ctx, const char *name)
 {
     struct strays *strays = ctx;
-    struct store *store = strays->store;
     struct file_name file;
-    struct path path;
 
     if (!file_name_parse(name, &file) || !file.temporary)
         strays->foreign = true;
     else if (is_spared(strays->spared, file.generation))
         strays->in_use = true;
-    else if (path_temp(store, &path, strays->dir, file.layer, file.generation, NULL) == 0 &&
-             store->fs->unlink(store->fs->ctx, path.text) == 0)
+    else if (remove_leftover(strays->store, strays->dir, &file))
         strays->counts->leftovers++;
     return 0;
 }
@@ -200,6 +205,7 @@ int inventory_clean(struct store *store, struct errbuf *err)
     struct spared spared;
     int rc = spared_init(&spared, store);
 
+    atomic_store(&store->leftovers, false); /* from here on others may leave some */
     if (rc == 0)
         rc = index_map(&store->index);
     if (rc != 0) {
@@ -211,9 +217,9 @@ int inventory_clean(struct store *store, struct errbuf *err)
         rc = inventory_strays(store, &spared, false, &counts, err);
     if (rc == 0)
         rc = packs_strays(store, false, &counts, err);
-    if (rc == 0)
-        store->leftovers = false;
 out:
+    if (rc != 0)
+        atomic_store(&store->leftovers, true);
     index_unmap(&store->index);
     spared_deinit(&spared);
     return rc;

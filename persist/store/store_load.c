@@ -1,6 +1,7 @@
 /* Loading: the entries of the index are dealt out to threads in runs; each filter is loaded by one thread. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,15 @@
 #define LOAD_AT_ONCE 256                 /* filters that a thread takes, and */
 #define LOAD_SHARES  64                  /* no more than this part of what is left */
 
+/* A pack that is not there, or cannot be read: it would be a line in the log for each filter in it. */
+struct lost_pack {
+    uint64_t number, filters;
+    struct errbuf names;  /* of the first ones */
+    struct errbuf reason;
+};
+
+#define NAMES_SHOWN 3
+
 struct loading {
     struct store *store;
     struct bloom_pool *pool;
@@ -19,6 +29,8 @@ struct loading {
     struct spared spared;
     atomic_int rc;           /* the first failure of the loading as a whole */
     struct errbuf *err;      /* its text; written by the thread that set `rc` */
+    struct lost_pack *lost;  /* under the store's mutex */
+    size_t nlost;
     struct store_load_summary *summary;
 };
 
@@ -50,6 +62,7 @@ struct loadee {
     struct index_entry *entry; /* NULL: not in the MANIFEST */
     struct written *written;   /* NULL: in the MANIFEST */
     struct inventory inventory;
+    bool pack_is_lost;
 };
 
 /* Layers are one behind the other. */
@@ -61,6 +74,7 @@ static int read_packed_layer(struct loadee *loadee, const struct bloom_layer_vie
     size_t size = (size_t)filterdb_bytes(view->shape.nwords);
     int rc = pack_read(&loadee->thread->packs, filter->pack, offset, size, &bytes, NULL, err);
 
+    loadee->pack_is_lost = rc == PACK_MISSING || (rc < 0 && rc != -ENOMEM);
     if (rc != 0)
         return rc;
     rc = layer_decode(bytes, view, filter->layers[i].xxh3, err);
@@ -193,6 +207,42 @@ static int try_filter(struct loadee *loadee, struct errbuf *err)
     return rc;
 }
 
+/* False: it has to be reported by itself. */
+static bool note_lost(struct loading *loading, uint64_t pack, const char *name, const struct errbuf *reason)
+{
+    struct lost_pack *lost = loading->lost;
+    size_t i = 0;
+
+    while (i < loading->nlost && lost[i].number != pack)
+        i++;
+    if (i == loading->nlost) {
+        lost = realloc(lost, (i + 1) * sizeof(*lost));
+        if (!lost)
+            return false;
+        lost[i] = (struct lost_pack){.number = pack, .reason = *reason};
+        loading->lost = lost;
+        loading->nlost++;
+    }
+    struct errbuf *names = &lost[i].names;
+    size_t used = strlen(names->text);
+    if (lost[i].filters++ < NAMES_SHOWN)
+        snprintf(names->text + used, sizeof(names->text) - used, "%s'%s'", used ? ", " : "", name);
+    return true;
+}
+
+static void report_lost(struct loading *loading)
+{
+    for (size_t i = 0; i < loading->nlost; i++) {
+        const struct lost_pack *lost = &loading->lost[i];
+        if (lost->filters == 1)
+            store_report(loading->store, STORE_WARNING, "filter %s is quarantined: %s", lost->names.text, lost->reason.text);
+        else
+            store_report(loading->store, STORE_WARNING, "%s: %" PRIu64 " filters are quarantined: %s%s", lost->reason.text,
+                         lost->filters, lost->names.text, lost->filters > NAMES_SHOWN ? " and others" : "");
+    }
+    free(loading->lost);
+}
+
 static int quarantine(struct loadee *loadee, const struct errbuf *reason)
 {
     struct load_thread *thread = loadee->thread;
@@ -206,11 +256,13 @@ static int quarantine(struct loadee *loadee, const struct errbuf *reason)
     else
         loadee->written->quarantined = true;
     rc = id_map_set(&store->quarantined, loadee->info.id, NULL);
+    bool noted = loadee->pack_is_lost && note_lost(thread->loading, loadee->filter->pack, shown.text, reason);
     pthread_mutex_unlock(&store->mutex);
     if (rc != 0)
         return rc;
     thread->counts.quarantined++;
-    store_report(store, STORE_WARNING, "filter '%s' is quarantined: %s", shown.text, reason->text);
+    if (!noted)
+        store_report(store, STORE_WARNING, "filter '%s' is quarantined: %s", shown.text, reason->text);
     thread->loading->loader->quarantined(thread->loading->loader->ctx, &loadee->info, reason->text);
     return 0;
 }
@@ -426,6 +478,7 @@ int store_load(struct store *store, struct bloom_pool *pool, unsigned nthreads, 
         if (threads[i].started)
             pthread_join(threads[i].id, NULL);
     }
+    report_lost(&loading);
     rc = atomic_load(&loading.rc);
     if (rc == 0)
         rc = sweep_dirs(&threads[0], err);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "done_note.h"
 #include "filterdb.h"
 #include "log_note.h"
 #include "store_internal.h"
@@ -381,6 +382,21 @@ static int sync_manifest(struct store *store, struct errbuf *err)
     return rc;
 }
 
+/* What has been saved since would be superfluous by an older MANIFEST, and go. */
+static int check_age(struct store *store, struct errbuf *err)
+{
+    uint64_t done = done_note_read(store->fs, store->dir);
+
+    if (done <= store->save.generation)
+        return 0;
+    errbuf_set(err,
+               "%s/MANIFEST: an older one has been put here: it is of save %" PRIu64 ", and MANIFEST.done says that save %" PRIu64
+               " took place. Put the newest one here (of a copy that was taken while a daemon was saving: copy again); or "
+               "delete MANIFEST.done to go on without what was saved since",
+               store->dir, store->save.generation, done);
+    return STORE_DAMAGED;
+}
+
 int store_open(const char *dir, const struct store_options *options, struct store **store_out, struct errbuf *err)
 {
     struct store *store = calloc(1, sizeof(*store));
@@ -403,6 +419,8 @@ int store_open(const char *dir, const struct store_options *options, struct stor
     rc = take_lock(store, err);
     if (rc == 0)
         rc = open_manifest(store, err);
+    if (rc == 0)
+        rc = check_age(store, err);
     if (rc == 0)
         rc = check_devices(store, err);
     if (rc == 0)

@@ -65,7 +65,8 @@ void packs_abandon(struct store *store, bool in_doubt);
 
 bool packs_sweep(struct store *store); /* deletes packs that nothing needs; false if one could not be */
 
-/* Packs that are not known: they go. What is no pack is foreign. 0 or -errno. */
+/* Packs that are not known: they go, or with `report` (a start) newer ones are put aside; see store_stray_packs.c. What is
+ * no pack is foreign. 0 or -errno. */
 int packs_strays(struct store *store, bool report, struct store_load_summary *counts, struct errbuf *err);
 
 #endif

@@ -165,6 +165,9 @@ static int load_files(struct load *load)
                " quarantined, %zu had expired",
                summary.filters, summary.layers, summary.bytes, server_now_ms() - start, summary.quarantined,
                atomic_load_explicit(&server->load_expired, memory_order_relaxed));
+    if (summary.leftovers)
+        log_notice(&server->log, "%" PRIu64 " files that an unfinished save had left have been removed",
+                   summary.leftovers);
     return 0;
 }
 
@@ -188,7 +191,8 @@ static int read_log(struct load *load)
     int status = log_reader_open(&options, &load->log, &load->log_summary, &load->err);
     if (status == LOG_DAMAGED)
         errbuf_prefix(&load->err, "what the log still has can be seen with 'bloomery check', and the daemon be started without "
-                                  "the rest with --aof-load-damaged yes");
+                                  "the rest with --aof-load-damaged yes; of a copy that was taken while a daemon ran, take "
+                                  "another one");
     return status;
 }
 

@@ -307,7 +307,7 @@ Test(store_save, a_failed_save_removes_its_files)
             cr_assert_gt(at, 15);
             return; /* from here on it takes place, or is in doubt */
         }
-        cr_assert_eq(dir_count(dir), 3, "%s", fault.hit_op);
+        cr_assert_eq(dir_count(dir), 4, "%s", fault.hit_op);
         cr_assert_eq(dir_count(AT("filters")), 1, "%s", fault.hit_op);
         cr_assert_eq(dir_count(AT("filters/a")), 2, "%s", fault.hit_op);
         store_close(store);

@@ -112,7 +112,7 @@ Test(store_state, a_good_directory_loads_as_it_was_saved)
     cr_assert_eq(loaded.loaded.layers, 4);
     cr_assert_eq(store_next_id(store), 4);
     cr_assert_eq(store_count(store), 3);
-    cr_assert_eq(dir_count(dir), 3, "LOCK, MANIFEST and filters");
+    cr_assert_eq(dir_count(dir), 4, "LOCK, MANIFEST, MANIFEST.done and filters");
     cr_assert_eq(dir_count(AT("filters/two")), 2);
 }
 
@@ -284,7 +284,7 @@ Test(store_state, leftovers_of_an_unfinished_save_are_removed)
     cr_assert_eq(loaded.loaded.leftovers, 2);
     cr_assert_eq(loaded.loaded.foreign, 0, "%s", loaded.reports);
     cr_assert(!file_exists(AT("filters/one/0-Filter.db.99")) && !file_exists(AT("filters/four")));
-    cr_assert_eq(dir_count(dir), 3);
+    cr_assert_eq(dir_count(dir), 4);
 }
 
 /* A leftover may be a second name of a valid file (a rename that was not committed): it must never be written to. */

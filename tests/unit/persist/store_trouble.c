@@ -70,7 +70,7 @@ Test(store_trouble, a_save_that_fills_the_disk_removes_its_files_at_once)
             break;
         }
         cr_assert_eq(rc, -ENOSPC, "operation %zu: %s", at, err.text);
-        cr_assert_eq(dir_count(dir), 3, "operation %zu (%s): %s", at, fault.hit_op, err.text);
+        cr_assert_eq(dir_count(dir), 4, "operation %zu (%s): %s", at, fault.hit_op, err.text);
         cr_assert_eq(dir_count(AT("filters")), 1, "operation %zu (%s)", at, fault.hit_op);
         cr_assert_eq(dir_count(AT("filters/a")), 2, "operation %zu (%s)", at, fault.hit_op);
         cr_assert_lt(at, 200);

@@ -1,5 +1,5 @@
 /* bloomery check: what a data directory holds, verified to the last byte, without changing anything in it: the MANIFEST, the
- * Filter.db files that it names, the log. */
+ * Filter.db files that it names, the log, and the files that the log names. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -9,8 +9,10 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "done_note.h"
 #include "filterdb.h"
 #include "fsops.h"
+#include "id_map.h"
 #include "log_reader.h"
 #include "manifest.h"
 #include "pack.h"
@@ -27,7 +29,14 @@ struct check {
     struct manifest_save save;
     uint64_t filters, layers, items, bytes;
     uint64_t damaged; /* files */
+    struct id_map saved;    /* filters of the MANIFEST; no values */
+    struct id_map contents; /* struct contents: filters of the log whose contents are in files */
     uint64_t creates, loads, deletes, renames, expiries, clears, grows, breaks;
+};
+
+struct contents {
+    char *record;
+    size_t len;
 };
 
 static void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -126,14 +135,11 @@ static void print_name(const struct manifest_filter *filter, char *out, size_t s
     strcpy(out + name_encoded_len(filter->name, len), len < filter->name_len ? "..." : "");
 }
 
-static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
+static void check_filter(struct check *check, const struct manifest_filter *filter)
 {
-    struct check *check = ctx;
     uint64_t offset_in_pack = filter->pack_offset;
     char why[4400], name[256];
 
-    (void)offset, (void)err;
-    check->filters++;
     for (unsigned i = 0; i < filter->nlayers; i++) {
         check->layers++;
         check->items += filter->layers[i].items;
@@ -147,7 +153,16 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t o
         print_name(filter, name, sizeof(name));
         complain("damaged: filter '%s', id %" PRIu64 ": %s", name, filter->id, why);
     }
-    return 0;
+}
+
+static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
+{
+    struct check *check = ctx;
+
+    (void)offset, (void)err;
+    check->filters++;
+    check_filter(check, filter);
+    return id_map_set(&check->saved, filter->id, NULL);
 }
 
 static int on_removed(void *ctx, const struct manifest_removed *removed, uint64_t offset, struct errbuf *err)
@@ -169,7 +184,91 @@ static int check_manifest(struct check *check)
     printf("MANIFEST: save %" PRIu64 ", %" PRIu64 " filters, %" PRIu64 " layers, %" PRIu64 " items, %" PRIu64 " bytes\n",
            check->save.generation, check->filters, check->layers, check->items, check->bytes);
     printf("files: %" PRIu64 " whole, %" PRIu64 " damaged or missing\n", check->layers - check->damaged, check->damaged);
-    return check->damaged ? TOOL_FAILED : TOOL_OK;
+    uint64_t done = done_note_read(check->fs, check->datadir);
+    if (done > check->save.generation)
+        complain("MANIFEST: it is of save %" PRIu64 ", and MANIFEST.done says that save %" PRIu64
+                 " took place: an older one has been put here",
+                 check->save.generation, done);
+    return check->damaged || done > check->save.generation ? TOOL_FAILED : TOOL_OK;
+}
+
+/* ---- files that the log names --------------------------------------------------------------------------------------- */
+
+static void drop_contents(struct check *check, uint64_t id)
+{
+    struct contents *contents = id ? id_map_remove(&check->contents, id) : NULL;
+
+    if (contents)
+        free(contents->record);
+    free(contents);
+}
+
+static void drop_all_contents(struct check *check)
+{
+    for (size_t i = 0; i < check->contents.nslots;) {
+        if (check->contents.slots[i].id)
+            drop_contents(check, check->contents.slots[i].id); /* another may be in this slot now */
+        else
+            i++;
+    }
+}
+
+/* What a save has dealt with is in the MANIFEST. */
+static int note_contents(struct check *check, uint64_t number, const struct log_control *control)
+{
+    if (number <= check->save.control)
+        return 0;
+    drop_contents(check, control->replaced_id);
+    if (control->kind == LOG_CLEAR)
+        drop_all_contents(check);
+    if (control->kind == LOG_DELETE || control->kind == LOG_FORGET || control->kind == LOG_LOADED)
+        drop_contents(check, control->id);
+    if (control->kind != LOG_LOADED)
+        return 0;
+    struct contents *contents = calloc(1, sizeof(*contents));
+    char *record = malloc(control->record_len + 1);
+    if (!contents || !record || id_map_set(&check->contents, control->id, contents) != 0) {
+        free(contents);
+        free(record);
+        return -ENOMEM;
+    }
+    memcpy(record, control->record, control->record_len);
+    *contents = (struct contents){record, control->record_len};
+    return 0;
+}
+
+static int on_record(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
+{
+    struct check *check = ctx;
+
+    (void)offset, (void)err;
+    if (!id_map_has(&check->saved, filter->id))
+        check_filter(check, filter);
+    return 0;
+}
+
+static int check_contents(struct check *check)
+{
+    const struct manifest_sink sink = {.on_filter = on_record, .on_removed = on_removed, .ctx = check};
+    uint64_t before = check->damaged;
+
+    for (size_t i = 0; i < check->contents.nslots; i++) {
+        const struct contents *contents = check->contents.slots[i].value;
+        struct manifest_parser parser;
+        struct errbuf err = {{0}};
+
+        if (!check->contents.slots[i].id)
+            continue;
+        int rc = manifest_parser_init_at(&parser, &sink, 0);
+        if (rc == 0)
+            rc = manifest_parser_feed(&parser, contents->record, contents->len, &err);
+        manifest_parser_deinit(&parser);
+        if (rc == 0)
+            continue;
+        complain("log: the record of filter %" PRIu64 ": %s", check->contents.slots[i].id, rc < 0 ? strerror(-rc) : err.text);
+        check->damaged++;
+    }
+    return check->damaged == before ? TOOL_OK : TOOL_FAILED;
 }
 
 /* ---- the log -------------------------------------------------------------------------------------------------------- */
@@ -183,9 +282,9 @@ static int on_control(void *ctx, uint64_t number, const struct log_control *cont
         [LOG_GROW] = &check->grows,     [LOG_FORGET] = &check->deletes, [LOG_BREAK] = &check->breaks,
     };
 
-    (void)number, (void)err;
+    (void)err;
     ++*counters[control->kind];
-    return 0;
+    return note_contents(check, number, control);
 }
 
 static void on_report(void *ctx, enum store_severity severity, const char *text)
@@ -229,7 +328,8 @@ static int check_log(struct check *check)
     if (sum.damages)
         printf("log: damaged in %" PRIu64 " places; the daemon starts without what is lost with --aof-load-damaged yes\n",
                sum.damages);
-    return sum.damages ? TOOL_FAILED : TOOL_OK;
+    int status = check_contents(check);
+    return sum.damages ? TOOL_FAILED : status;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------------------------------ */
@@ -251,6 +351,9 @@ int tool_check(int argc, char **argv)
     status = check.piece ? check_manifest(&check) : tool_failed(COMMAND, "%s", strerror(ENOMEM));
     if (check_log(&check) != TOOL_OK)
         status = TOOL_FAILED;
+    drop_all_contents(&check);
+    id_map_deinit(&check.contents);
+    id_map_deinit(&check.saved);
     free(check.piece);
     pack_reader_deinit(&check.packs);
     if (fd >= 0)

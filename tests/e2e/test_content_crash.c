@@ -1,11 +1,14 @@
-/* kill -9 while filters are replaced by unions of themselves and clients add to them. */
+/* kill -9 while filters are replaced by unions of themselves and clients add to them. BLOOMERY_COUNT_ROUNDS=<n> plays n
+ * rounds of the test of counts. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "client.h"
 #include "daemon.h"
+#include "environment.h"
 
 #define ADDERS 4
 
@@ -85,5 +88,99 @@ DAEMON_TEST(the_daemon, content_crash, a_crash_among_merges_loses_nothing)
             for (int n = 0; n < acknowledged[i]; n++)
                 expect(client, ":1", "BF.EXISTS f own%d-%d", i, n);
     }
+    redisFree(client);
+}
+
+/* ---- counts --------------------------------------------------------------------------------------------------------- */
+
+#define COUNTED 3 /* filters "c0", "c1", ... */
+
+static _Atomic long long counted[COUNTED]; /* adds answered 1, since the daemon was started first */
+static _Atomic unsigned next_item;
+static _Atomic int too_low; /* how often a filter said fewer than that */
+
+/* Single adds and batches, to one filter after the other. */
+static void *counting_adder(void *arg)
+{
+    redisContext *c = client_open(the_daemon.port);
+    redisReply *reply;
+    char command[2000];
+    (void)arg;
+    for (;;) {
+        unsigned from = atomic_fetch_add(&next_item, 32), f = from / 32 % COUNTED, n = from / 96 % 2 ? 32 : 1;
+        int len = snprintf(command, sizeof(command), "BF.MADD c%u", f);
+        for (unsigned i = 0; i < n; i++)
+            len += snprintf(command + len, sizeof(command) - (size_t)len, " item:%u", from + i);
+        if (!(reply = redisCommand(c, command)))
+            break;
+        for (size_t i = 0; i < reply->elements; i++)
+            atomic_fetch_add(&counted[f], reply->element[i]->type == REDIS_REPLY_INTEGER && reply->element[i]->integer == 1);
+        freeReplyObject(reply);
+    }
+    redisFree(c);
+    return NULL;
+}
+
+/* What a filter counts, by BF.CARD and BF.INFO in turns; -1 when the daemon is gone. */
+static long long count_of(redisContext *c, unsigned f, bool info)
+{
+    redisReply *reply = info ? redisCommand(c, "BF.INFO c%u ITEMS", f) : redisCommand(c, "BF.CARD c%u", f);
+    if (!reply)
+        return -1;
+    const redisReply *number = reply->type == REDIS_REPLY_ARRAY && reply->elements ? reply->element[reply->elements - 1] : reply;
+    long long count = number->type == REDIS_REPLY_INTEGER ? number->integer : -2;
+    freeReplyObject(reply);
+    return count;
+}
+
+static void *counter(void *arg)
+{
+    redisContext *c = client_open(the_daemon.port);
+    (void)arg;
+    for (unsigned i = 0;; i++) {
+        long long least = atomic_load(&counted[i % COUNTED]), count = count_of(c, i % COUNTED, i / COUNTED % 2);
+        if (count == -1)
+            break;
+        atomic_fetch_add(&too_low, count < least);
+    }
+    redisFree(c);
+    return NULL;
+}
+
+/* A filter never says that it holds fewer items than it has answered 1 to, whatever becomes of it meanwhile: it grows, is
+ * merged with others that grow, is saved, and is brought back after kill -9. */
+DAEMON_TEST(the_daemon, content_crash, no_filter_counts_less_than_was_added_to_it)
+{
+    static const char *const args[] = {"--threads", "3", "--appendfsync", "always", "--bf-merge-overfull", "yes", NULL};
+    static char merges[][40] = {"BF.MERGE c0 c1", "BF.MERGE c1 c2 c0", "BF.MERGE c2 c2 c2"}, save[] = "SAVE";
+    unsigned rounds = (unsigned)environment_number("BLOOMERY_COUNT_ROUNDS", DAEMON_SANITIZED ? 3 : 6);
+    daemon_start(&the_daemon, args);
+    client = client_open(the_daemon.port);
+    for (unsigned f = 0; f < COUNTED; f++)
+        expect(client, "+OK", "BF.RESERVE c%u 0.0000001 300", f);
+    for (unsigned round = 1; round <= rounds; round++) {
+        pthread_t threads[8];
+        unsigned n = 0;
+        for (int i = 0; i < 3; i++)
+            cr_assert_eq(pthread_create(&threads[n++], NULL, counting_adder, NULL), 0);
+        cr_assert_eq(pthread_create(&threads[n++], NULL, counter, NULL), 0);
+        for (int i = 0; i < 3; i++)
+            cr_assert_eq(pthread_create(&threads[n++], NULL, repeater_until_the_end, merges[i]), 0);
+        cr_assert_eq(pthread_create(&threads[n++], NULL, repeater_until_the_end, save), 0);
+        while (atomic_load(&counted[0]) < 700 * round)
+            usleep(1000);
+        redisFree(client);
+        daemon_kill(&the_daemon);
+        for (unsigned i = 0; i < n; i++)
+            pthread_join(threads[i], NULL);
+        daemon_restart(&the_daemon);
+        client = client_open(the_daemon.port);
+        for (unsigned f = 0; f < COUNTED; f++)
+            for (int info = 0; info < 2; info++) {
+                long long count = count_of(client, f, info), least = atomic_load(&counted[f]);
+                cr_assert_geq(count, least, "round %u: filter c%u counts %lld of %lld", round, f, count, least);
+            }
+    }
+    cr_assert_eq(atomic_load(&too_low), 0, "%d times while the daemon ran", atomic_load(&too_low));
     redisFree(client);
 }

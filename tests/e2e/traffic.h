@@ -26,6 +26,7 @@
 enum traffic_keeper {
     KEEPER_NONE,
     KEEPER_SAVES,
+    KEEPER_SAVES_ALONE, /* there is no log: counts may be ahead of the items that are there */
     KEEPER_WAITS,    /* WAITAOF */
     KEEPER_REWRITES, /* BGREWRITEAOF; nothing is known when it ends */
 };

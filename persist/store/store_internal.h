@@ -1,11 +1,11 @@
 /* store_internal: what the parts of the store share. Internal to persist.
  *
  * store.c has paths and what is asked of a store; store_open.c opens and closes it; store_load.c loads; store_inventory.c
- * compares what is in the directories with what should be; store_pack.c keeps the table of packs; store_place.c writes the
- * files of one filter under temporary names; store_write.c does it for single filters outside of saves; store_save.c walks
- * the source of a save and store_put.c finds files their places; store_commit.c composes the new MANIFEST (store_records.c:
- * its records of filters) and makes it valid; store_finish.c does what is left to do once a MANIFEST is valid, after a save
- * as after a crash. */
+ * compares what is in the directories with what should be, store_stray_packs.c does it for packs; store_pack.c keeps the
+ * table of packs; store_place.c writes the files of one filter under temporary names; store_write.c does it for single
+ * filters outside of saves; store_save.c walks the source of a save and store_put.c finds files their places;
+ * store_commit.c composes the new MANIFEST (store_records.c: its records of filters) and makes it valid; store_finish.c
+ * does what is left to do once a MANIFEST is valid, after a save as after a crash. */
 #ifndef BLOOMERY_STORE_INTERNAL_H
 #define BLOOMERY_STORE_INTERNAL_H
 

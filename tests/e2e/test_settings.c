@@ -74,8 +74,8 @@ DAEMON_TEST(the_daemon, settings, closed_standard_descriptors_stay_nobodys)
     program_expect(output, sizeof(output), 1, "cannot write to the standard output: Bad file descriptor",
                    "%s --version >&-", BLOOMERYD_PATH);
     program_expect(output, sizeof(output), 0, "/dev/null\n/dev/null\n/dev/null\n",
-                   "cd %s; %s --port 0 --unixsocket s <&- >&- 2>&- & "
-                   "while kill -0 $! && ! test -S s; do sleep 0.01; done; "
+                   "cd %s; %s --port 0 --unixsocket s --logfile log <&- >&- 2>&- & "
+                   "while kill -0 $! && ! grep -qs ready: log; do sleep 0.01; done; "
                    "readlink /proc/$!/fd/0 /proc/$!/fd/1 /proc/$!/fd/2; kill $!; wait $!",
                    the_daemon.dir, BLOOMERYD_PATH);
 }

@@ -16,9 +16,11 @@
 #include "load.h"
 #include "persistence.h"
 #include "main_loop.h"
+#include "processors.h"
 #include "saver.h"
 #include "server.h"
 #include "store.h"
+#include "thread.h"
 #include "version.h"
 
 static int complain(const char *what, const char *why)
@@ -36,8 +38,7 @@ static int print_and_exit(struct buf *text)
 
 static unsigned workers_wanted(const struct config *config)
 {
-    long n = config->threads ? (long)config->threads : sysconf(_SC_NPROCESSORS_ONLN);
-    return n > 0 ? (unsigned)n : 1;
+    return config->threads ? (unsigned)config->threads : thread_processors(THREAD_SERVER);
 }
 
 /* Descriptors for as many clients as the settings allow, as far as the system lets us; false if it is for none. */
@@ -144,6 +145,13 @@ static int run(struct server *server)
     return status;
 }
 
+static void warn_of_missing(struct server *server, const struct processors_missing *missing)
+{
+    for (int i = 0; i < PROCESSORS_LISTS; i++)
+        if (missing->texts[i].text[0])
+            log_warning(&server->log, "%s", missing->texts[i].text);
+}
+
 /* Reads the arguments. Returns -1 to go on, or the exit status. */
 static int read_arguments(struct config *config, int argc, char **argv, struct config_start *start)
 {
@@ -172,6 +180,7 @@ int main(int argc, char **argv)
 {
     struct server *server = NULL;
     struct config_start start = {.action = CONFIG_RUN};
+    struct processors_missing missing;
     struct errbuf err = {""};
     int status = fs_fill_standard_descriptors();
     if (status != 0)
@@ -184,6 +193,8 @@ int main(int argc, char **argv)
     if (!config || config_init(config) != 0)
         return complain("cannot start", strerror(ENOMEM));
     status = read_arguments(config, argc, argv, &start);
+    if (status < 0 && processors_take(config, &missing, &err) != 0)
+        status = complain("cannot start", err.text);
     if (status < 0 && server_create(&server, config, workers_wanted(config), &err) != 0)
         status = complain("cannot start", err.text);
     if (status >= 0) {
@@ -192,6 +203,7 @@ int main(int argc, char **argv)
         return status;
     }
 
+    warn_of_missing(server, &missing);
     server->startup_bytes = info_resident_bytes();
     if (start.file && !realpath(start.file, server->config_file))
         server->config_file[0] = '\0';

@@ -10,8 +10,11 @@
 
 /* ---- CONFIG GET ----------------------------------------------------------------------------------------------------------- */
 
+/* `name` may be NULL. */
 static bool any_pattern_matches(struct command_ctx *ctx, const char *name)
 {
+    if (name == NULL)
+        return false;
     struct slice text = {name, strlen(name)};
 
     for (size_t i = 2; i < command_argc(ctx); i++) {
@@ -35,16 +38,20 @@ void cmd_config_get(struct command_ctx *ctx)
         return;
     }
     for (size_t i = 0; i < nrows; i++)
-        n += any_pattern_matches(ctx, rows[i].name);
+        n += any_pattern_matches(ctx, rows[i].name) + any_pattern_matches(ctx, rows[i].alias);
     reply_map(ctx->reply, n);
     buf_init(&value, SIZE_MAX);
     for (size_t i = 0; i < nrows; i++) {
-        if (!any_pattern_matches(ctx, rows[i].name))
-            continue;
-        buf_truncate(&value, 0);
-        config_get(cfg, &rows[i], &value);
-        reply_bulk_str(ctx->reply, rows[i].name);
-        reply_bulk(ctx->reply, buf_head(&value), buf_len(&value));
+        const char *const names[] = {rows[i].name, rows[i].alias};
+
+        for (size_t j = 0; j < 2; j++) {
+            if (!any_pattern_matches(ctx, names[j]))
+                continue;
+            buf_truncate(&value, 0);
+            config_get(cfg, &rows[i], &value);
+            reply_bulk_str(ctx->reply, names[j]);
+            reply_bulk(ctx->reply, buf_head(&value), buf_len(&value));
+        }
     }
     if (buf_failed(&value))
         ctx->reply->buf->failed = true; /* a part of the answer is missing: no answer, the connection is closed */

@@ -33,6 +33,8 @@ static const char *const only_noeviction[] = {"noeviction", NULL};
 #define SETTING_EVENTS(field, name, def, flags, doc) {ROW(field, name, CONFIG_EVENTS, def, flags, doc), .unit = ""},
 #define SETTING_OUTPUT_LIMITS(field, name, def, flags, doc) \
     {ROW(field, name, CONFIG_OUTPUT_LIMITS, def, flags, doc), .unit = ""},
+#define SETTING_CPUS(field, name, alias_, def, flags, doc) \
+    {ROW(field, name, CONFIG_CPUS, def, flags, doc), .alias = alias_, .unit = ""},
 #define SETTING_ADDRESSES(field, name, def, flags, doc) \
     {ROW(field, name, CONFIG_ADDRESSES, def, flags, doc), .unit = ""},
 #define SETTING_INTEGER(field, name, def, flags, min_, max_, unit_, doc) \
@@ -56,10 +58,15 @@ const struct config_row *config_table(size_t *n_out)
     return table;
 }
 
+static bool is_called(struct slice name, const char *row_name)
+{
+    return strlen(row_name) == name.len && strncasecmp(row_name, name.ptr, name.len) == 0;
+}
+
 const struct config_row *config_find(struct slice name)
 {
     for (size_t i = 0; i < NROWS; i++)
-        if (strlen(table[i].name) == name.len && strncasecmp(table[i].name, name.ptr, name.len) == 0)
+        if (is_called(name, table[i].name) || (table[i].alias && is_called(name, table[i].alias)))
             return &table[i];
     return NULL;
 }

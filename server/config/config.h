@@ -13,6 +13,7 @@
 #ifndef BLOOMERY_CONFIG_H
 #define BLOOMERY_CONFIG_H
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -66,6 +67,7 @@ struct config {
 #define SETTING_RULES(field, ...)     struct config_rules field;
 #define SETTING_EVENTS(field, ...)    unsigned field; /* enum notify_flags, ored */
 #define SETTING_OUTPUT_LIMITS(field, ...) struct config_output_limits field;
+#define SETTING_CPUS(field, ...)      char *field; /* for config_cpus() */
 #include "config.def"
 };
 
@@ -82,6 +84,7 @@ enum config_type {
     CONFIG_RULES,     /* "<seconds> <changes> <seconds> <changes> ...", or nothing */
     CONFIG_EVENTS,    /* letters, as in notify_flags.h */
     CONFIG_OUTPUT_LIMITS, /* "<class> <hard bytes> <soft bytes> <soft seconds> ..."; classes not named stay as they are */
+    CONFIG_CPUS,      /* a list of processors as taskset takes it, or nothing */
 };
 
 enum {
@@ -93,6 +96,7 @@ enum {
 
 struct config_row {
     const char *name; /* "tcp-backlog" */
+    const char *alias; /* another name for it, or NULL */
     enum config_type type;
     unsigned flags;
     size_t offset;            /* of the field in struct config */
@@ -106,7 +110,7 @@ struct config_row {
 /* All rows, in the order of the file; their number. */
 const struct config_row *config_table(size_t *n_out);
 
-/* The row of that name, ASCII case ignored; NULL if there is none. */
+/* The row of that name or alias, ASCII case ignored; NULL if there is none. */
 const struct config_row *config_find(struct slice name);
 
 /* ---- values ---- */
@@ -146,6 +150,11 @@ int config_check(const struct config *cfg, enum config_source source, struct err
  * the text is no such list. */
 #define CONFIG_MAX_PERCENTILES 32
 int config_percentiles(const char *text, double percentiles_out[CONFIG_MAX_PERCENTILES]);
+
+/* Reads the value of a setting of type CONFIG_CPUS: "<n>", "<first>-<last>", "<first>-<last>:<step>", with commas between.
+ * Numbers are below CPU_SETSIZE, as no set of the C library has more. false if the text is no such list; `set_out` may have
+ * been changed. Of an empty text the set is empty. */
+bool config_cpus(struct slice text, cpu_set_t *set_out);
 
 /* Appends the value as CONFIG GET shows it: bytes in full, lists and rules separated by spaces, secrets as they are. A
  * failure is noted in `out`. */

@@ -115,6 +115,7 @@ static const struct outline outline[] = {
 #define SETTING_RULES(field, name, ...)     {NULL, name},
 #define SETTING_EVENTS(field, name, ...)    {NULL, name},
 #define SETTING_OUTPUT_LIMITS(field, name, ...) {NULL, name},
+#define SETTING_CPUS(field, name, ...)      {NULL, name},
 #include "config.def"
 };
 
@@ -177,6 +178,7 @@ static void print_range(const struct config_row *row, struct buf *out)
     case CONFIG_RULES:
     case CONFIG_EVENTS:
     case CONFIG_OUTPUT_LIMITS:
+    case CONFIG_CPUS:
         break;
     }
 }

@@ -285,6 +285,11 @@ enum config_fault config_value_parse(const struct config_row *row, struct slice 
         return notify_flags_parse(text, value_out) ? FAULT_NONE : FAULT_FORM;
     case CONFIG_OUTPUT_LIMITS:
         return config_limits_parse(text, value_out);
+    case CONFIG_CPUS: {
+        cpu_set_t cpus;
+
+        return config_cpus(text, &cpus) ? parse_string(text, value_out) : FAULT_FORM;
+    }
     }
     return FAULT_FORM;
 }
@@ -324,6 +329,7 @@ void config_value_format(const struct config_row *row, const void *value, struct
         config_append(out, row->words[*(const int *)value]);
         break;
     case CONFIG_STRING:
+    case CONFIG_CPUS:
         config_append(out, *(char *const *)value);
         break;
     case CONFIG_ADDRESSES: {
@@ -356,6 +362,11 @@ void config_value_format(const struct config_row *row, const void *value, struct
     }
 }
 
+static bool is_text(const struct config_row *row)
+{
+    return row->type == CONFIG_STRING || row->type == CONFIG_CPUS;
+}
+
 static bool copy_list(const struct config_list *list, struct config_list *copy_out)
 {
     struct config_list copy = {calloc(list->count == 0 ? 1 : list->count, sizeof(*copy.items)), 0};
@@ -375,7 +386,7 @@ static bool copy_list(const struct config_list *list, struct config_list *copy_o
 
 bool config_value_copy(const struct config_row *row, const void *value, void *copy_out)
 {
-    if (row->type == CONFIG_STRING) {
+    if (is_text(row)) {
         char *copy = copy_text(config_slice(*(char *const *)value));
 
         if (copy != NULL)
@@ -400,7 +411,7 @@ bool config_value_copy(const struct config_row *row, const void *value, void *co
 
 void config_value_free(const struct config_row *row, void *value)
 {
-    if (row->type == CONFIG_STRING) {
+    if (is_text(row)) {
         free(*(char **)value);
         *(char **)value = NULL;
     } else if (row->type == CONFIG_ADDRESSES) {
@@ -425,6 +436,7 @@ size_t config_value_size(const struct config_row *row)
     case CONFIG_WORD:
         return sizeof(int);
     case CONFIG_STRING:
+    case CONFIG_CPUS:
         return sizeof(char *);
     case CONFIG_ADDRESSES:
         return sizeof(struct config_list);

@@ -362,7 +362,7 @@ static enum due sleep_until_due(struct journal *j)
 void *journal_main(void *arg)
 {
     struct journal *j = arg;
-    thread_begin("log");
+    thread_begin(THREAD_BACKGROUND, "log");
     (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
     pthread_mutex_lock(&j->lock);
     for (;;) {

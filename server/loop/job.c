@@ -30,7 +30,7 @@ static void job_run(uv_work_t *work)
     static _Thread_local bool begun;
     struct job *job = work->data;
     if (!begun) /* libuv starts its threads from a worker, whose name they would bear */
-        thread_begin("pool");
+        thread_begin(THREAD_BACKGROUND, "pool");
     begun = true;
     rcu_reader_begin();
     job->command.again = false;

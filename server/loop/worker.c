@@ -430,7 +430,7 @@ static void worker_main(void *arg)
     struct worker *worker = arg;
     char name[16];
     snprintf(name, sizeof(name), "worker %u", worker->index);
-    thread_begin(name);
+    thread_begin(THREAD_SERVER, name);
     rcu_reader_begin();
     rcu_reader_offline();
     uv_run(&worker->loop, UV_RUN_DEFAULT);

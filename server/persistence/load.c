@@ -308,7 +308,7 @@ static int open_for_clients(struct load *load)
 static void *load_main(void *arg)
 {
     struct load *load = arg;
-    thread_begin("loader");
+    thread_begin(THREAD_SERVER, "loader");
     registry_hold_clock(load->server->registry); /* what expires from now on does so when it can be told */
     load->status = load_all(load);
     log_reader_close(load->log);
@@ -322,7 +322,6 @@ static void *load_main(void *arg)
 int load_start(struct server *server, void (*done)(struct server *server))
 {
     const struct config *config = server_config(server);
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
     struct load *load = calloc(1, sizeof(*load));
     uint64_t log_bytes = 0;
     if (!load)
@@ -330,7 +329,7 @@ int load_start(struct server *server, void (*done)(struct server *server))
     load->server = server;
     load->done = done;
     load->accept_damage = config->aof_load_damaged;
-    load->nthreads = config->load_threads ? (unsigned)config->load_threads : processors > 0 ? (unsigned)processors : 1;
+    load->nthreads = config->load_threads ? (unsigned)config->load_threads : thread_processors(THREAD_SERVER);
     if (log_bytes_on_disk(fsops_posix(), server->data_dir, store_checkpoint(server->store).log, &log_bytes) != 0)
         log_bytes = 0; /* the estimate is without it; reading it will say what is wrong */
     atomic_store(&server->load.total_bytes, store_opened_bytes(server->store) + 2 * log_bytes); /* it is read twice */

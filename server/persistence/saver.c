@@ -237,7 +237,7 @@ static void note_end(struct saver *saver, int status, const struct errbuf *err, 
 static void *saver_main(void *arg)
 {
     struct saver *saver = arg;
-    thread_begin_background("saver");
+    thread_begin_background(THREAD_SAVER, "saver");
     pthread_mutex_lock(&saver->lock);
     while (!saver->stop) {
         if (!saver->requested) {

@@ -94,7 +94,7 @@ static void *notify_main(void *arg)
     struct notify *notify = arg;
     struct notify_queue *queue = notify->queue;
     struct buf records;
-    thread_begin("notifier");
+    thread_begin(THREAD_BACKGROUND, "notifier");
     buf_init(&records, NOTIFY_QUEUE_MAX);
     pthread_mutex_lock(&queue->lock);
     for (;;) {

@@ -75,7 +75,7 @@ static int64_t pause_after(enum bloom_settled settled, int64_t took)
 static void *huge_pages_main(void *arg)
 {
     struct huge_pages *hp = arg;
-    thread_begin_background("huge-pages");
+    thread_begin_background(THREAD_BACKGROUND, "huge-pages");
     pthread_mutex_lock(&hp->lock);
     while (!hp->stop) {
         pthread_mutex_unlock(&hp->lock);

@@ -122,7 +122,7 @@ static void *reclaimer_main(void *arg)
     struct reclaimer *r = arg;
     struct deferred_list batch = {0};
 
-    thread_begin_background("reclaimer");
+    thread_begin_background(THREAD_BACKGROUND, "reclaimer");
     pthread_mutex_lock(&r->lock);
     while (!r->stop || r->queue.count || batch.count) {
         if (!r->queue.count && !batch.count) {

@@ -32,13 +32,20 @@ daemon() { # NAME [setting ...]: starts a bloomeryd with one worker; its port is
     declare -g "port_$name=$port"
 }
 
-start_redis() { # its port is in rport
+start_redis() { # [setting ...]; its port is in rport
     rport=$(free_port)
     # Debian's redis-server is this binary under another name; redis-tools has it, and does not start a service.
-    (cd "$tmp" && exec -a redis-server redis-check-rdb --port "$rport" --save "" --logfile "$tmp/redis.log") &
+    (cd "$tmp" && exec -a redis-server redis-check-rdb --port "$rport" --save "" --logfile "$tmp/redis.log" "$@") &
     pids+=($!)
     wait_for "$rport"
     redis_version=$(redis-cli -p "$rport" info server | awk -F: '/^redis_version/ {print $2}' | tr -d '\r')
+}
+
+processors() { # the numbers of those that this script may use, one a line
+    local range
+    for range in $(awk '/^Cpus_allowed_list/ { gsub(",", " ", $2); print $2 }' /proc/self/status); do
+        seq "${range%-*}" "${range#*-}"
+    done
 }
 
 machine="$(awk -F': ' '/model name/ {print $2; exit}' /proc/cpuinfo), $(nproc) processors, $(uname -s) $(uname -r)"

@@ -118,15 +118,18 @@ size_t items_bytes(const struct items *items, uint64_t number, char *out)
 {
     size_t size = items_size(items, number);
     /* The low digits first, so that short items differ as long as they can. */
-    uint64_t digits[2] = {htole64(hex_digits((uint32_t)number)), htole64(hex_digits((uint32_t)(number >> 32)))};
+    uint64_t low = htole64(hex_digits((uint32_t)number)), high = htole64(hex_digits((uint32_t)(number >> 32)));
 
-    if (size == 16) { /* as a rule: two stores */
-        memcpy(out, digits, 16);
-    } else if (size < 16) {
-        memcpy(out, digits, size);
+    if (size >= 16) { /* not by way of an array: sixteen bytes read behind two writes of eight wait for these */
+        memcpy(out, &low, 8);
+        memcpy(out + 8, &high, 8);
+        if (size > 16)
+            memset(out + 16, '.', size - 16);
     } else {
-        memcpy(out, digits, 16);
-        memset(out + 16, '.', size - 16);
+        char digits[16];
+        memcpy(digits, &low, 8);
+        memcpy(digits + 8, &high, 8);
+        memcpy(out, digits, size);
     }
     return size;
 }

@@ -150,7 +150,12 @@ static char *write_number(char *out, uint64_t number)
 static char *open_bulk(char *out, size_t len)
 {
     *out++ = '$';
-    out = write_number(out, len);
+    if (len >= 10 && len < 100) { /* most items */
+        *out++ = (char)('0' + len / 10);
+        *out++ = (char)('0' + len % 10);
+    } else {
+        out = write_number(out, len);
+    }
     memcpy(out, "\r\n", 2);
     memcpy(out + 2 + len, "\r\n", 2);
     return out + 2;

@@ -221,9 +221,10 @@ static int next_layer(const struct bloom_params *params, const struct bloom_geom
     return BLOOM_OK;
 }
 
-/* Makes a layer of this shape and publishes it. Needs exclusion from other growth of the filter. */
+/* Makes a layer of this shape, tells the journal of it (NULL: there is none), publishes it. Needs exclusion from other
+ * growth of the filter. */
 static int push_layer(struct bloom_filter *filter, const struct bloom_shape *shape, uint64_t capacity, double rate,
-                      struct errbuf *err)
+                      const struct bloom_journal *journal, struct errbuf *err)
 {
     struct bloom_pool *pool = bloom_filter_class(filter)->pool;
     struct bloom_layer *newest = bloom_filter_newest(filter);
@@ -248,6 +249,12 @@ static int push_layer(struct bloom_filter *filter, const struct bloom_shape *sha
     rc = layer_init(pool, &grown->layer, &grown->geometry, false, err);
     if (rc != 0)
         goto err_charged;
+    if (journal)
+        rc = journal->ops->grow(journal->ctx, journal->id, geometry.index, shape, err);
+    if (rc != 0) {
+        layer_deinit(pool, &grown->layer);
+        goto err_charged;
+    }
     atomic_store_explicit(&filter->newest, &grown->layer, memory_order_release);
     return 0;
 
@@ -279,10 +286,7 @@ int bloom_filter_grow(struct bloom_filter *filter, const struct bloom_layer *ful
         rc = BLOOM_REFUSED;
     } else {
         shape = (struct bloom_shape){size.nwords, (uint8_t)size.k, full->geometry->variant};
-        if (journal)
-            rc = journal->ops->grow(journal->ctx, journal->id, full->geometry->index + 1u, &shape, err);
-        if (rc == BLOOM_OK)
-            rc = push_layer(filter, &shape, capacity, rate, err);
+        rc = push_layer(filter, &shape, capacity, rate, journal, err);
     }
     if (rc == 0)
         atomic_fetch_add_explicit(&class->pool->grown, 1, memory_order_relaxed);
@@ -313,7 +317,7 @@ int bloom_filter_append_at(struct bloom_filter *filter, unsigned index, const st
     if (bloom_filter_nlayers(filter) <= index) {
         rc = next_layer(bloom_filter_params(filter), bloom_filter_newest(filter)->geometry, &capacity, &rate, err);
         if (rc == BLOOM_OK)
-            rc = push_layer(filter, shape, capacity, rate, err);
+            rc = push_layer(filter, shape, capacity, rate, NULL, err);
     }
     pthread_mutex_unlock(&pool->growth);
     return rc;

@@ -148,7 +148,8 @@ enum bloom_add bloom_filter_add(struct bloom_filter *filter, struct bloom_hash h
  * find the item's bits before add() has returned.
  *
  * grow(): a layer of this shape is about to be the filter's newest, with this index. 0, or -errno with a text: the filter
- * does not grow, and the add is BLOOM_NO_ROOM. It may be called for a layer that is then not made, for want of memory. */
+ * does not grow, and the add is BLOOM_NO_ROOM. A layer that cannot be made, for want of memory or because of a limit, is not
+ * told of: a log that had it would let the filter grow when it is brought back. */
 struct bloom_journal_ops {
     void (*add)(void *ctx, uint64_t id, struct bloom_hash hash, unsigned layer, uint64_t ordinal);
     int (*grow)(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape, struct errbuf *err);

@@ -220,6 +220,24 @@ Test(bloom_journal, growth_that_cannot_be_noted_is_refused)
     filter_free(filter);
 }
 
+/* Else each refused add would be in the log, and the next start would let the filter grow past the limit. */
+Test(bloom_journal, growth_that_a_limit_refuses_is_not_noted)
+{
+    struct bloom_filter *filter = filter_new(10, 2);
+    struct bloom_journal journal = {&ops, calls, 7};
+    struct rng rng = {.state = {4, 1, 1, 1}};
+    unsigned refused = 0;
+
+    bloom_pool_set_limits(pool, bloom_pool_bytes(pool), 0);
+    for (int i = 0; i < 100; i++)
+        refused +=
+            bloom_filter_add_journaled(filter, (struct bloom_hash){rng_next(&rng), 3}, &journal, NULL) == BLOOM_NO_ROOM;
+    cr_assert_gt(refused, 0u);
+    cr_assert_eq(bloom_filter_nlayers(filter), 1u);
+    cr_assert_eq(ncalls, bloom_filter_items(filter));
+    filter_free(filter);
+}
+
 /* While a filter is being replaced by a younger one, adds to the older one are told for both. */
 Test(bloom_journal, adds_to_a_twin_are_told_for_both)
 {

@@ -94,6 +94,10 @@ int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_he
         errbuf_set(err, "its header has a number of 0");
         return LOG_DAMAGED;
     }
+    if (get64(bytes + 24) >= LOG_NUMBER_END || (version >= 3 && get64(bytes + 56) >= LOG_NUMBER_END)) {
+        errbuf_set(err, "its header has a number that nobody has counted up to");
+        return LOG_DAMAGED;
+    }
     if (has_start && (get64(bytes + 40) == 0 || get64(bytes + 40) > get64(bytes + 16))) {
         errbuf_set(err, "its header says that its process began with segment %" PRIu64, get64(bytes + 40));
         return LOG_DAMAGED;
@@ -133,7 +137,7 @@ static uint64_t read_name(const char *name, const char *suffix)
         return 0;
     number = strtoull(name, NULL, 10);
     write_name(number, suffix, again);
-    return strcmp(name, again) == 0 ? number : 0;
+    return strcmp(name, again) == 0 && number < LOG_NUMBER_END ? number : 0;
 }
 
 void log_segment_name(uint64_t number, char name_out[LOG_SEGMENT_NAME])

@@ -67,7 +67,7 @@ static int parse(const char *found, size_t len, uint64_t *segment_out, struct er
 
     if (fields >= 1 && version != 1)
         errbuf_set(err, "version %u of the format is not known here", version);
-    else if (fields != 2 || segment == 0 || format(segment, text) != len || memcmp(text, found, len) != 0)
+    else if (fields != 2 || segment == 0 || segment >= LOG_NUMBER_END || format(segment, text) != len || memcmp(text, found, len) != 0)
         errbuf_set(err, "it is not what was written");
     else {
         *segment_out = segment;

@@ -168,6 +168,15 @@ static uint64_t get_number(struct cursor *c)
     return value;
 }
 
+/* Of what is counted. */
+static uint64_t get_counted(struct cursor *c, uint64_t min)
+{
+    uint64_t value = get_number(c);
+
+    c->bad |= value < min || value >= LOG_NUMBER_END;
+    return value;
+}
+
 static uint64_t get_u64(struct cursor *c)
 {
     uint64_t value = 0;
@@ -235,12 +244,10 @@ static void get_control(struct cursor *c, struct log_control *control)
         c->bad = true;
         return;
     }
-    if (kind != LOG_CLEAR && kind != LOG_BREAK) {
-        control->id = get_number(c);
-        c->bad |= control->id == 0;
-    }
+    if (kind != LOG_CLEAR && kind != LOG_BREAK)
+        control->id = get_counted(c, 1);
     if (kind == LOG_CREATE || kind == LOG_LOADED || kind == LOG_RENAME)
-        control->replaced_id = get_number(c);
+        control->replaced_id = get_counted(c, 0);
     if (kind == LOG_CREATE || kind == LOG_RENAME)
         control->name = get_string(c, &control->name_len);
     if (kind == LOG_CREATE || kind == LOG_EXPIRY)
@@ -271,8 +278,8 @@ static int decode_controls(struct cursor *c, const struct log_visitor *visitor, 
         return damaged(c, "the length of the control records", err);
     part.end = c->at + len;
     c->at = part.end;
-    uint64_t number = get_number(&part);
-    if (part.bad || number == 0 || part.at == part.end)
+    uint64_t number = get_counted(&part, 1);
+    if (part.bad || part.at == part.end)
         return damaged(&part, "the number of a control record", err);
     for (; part.at < part.end; number++) {
         struct log_control control;
@@ -290,13 +297,13 @@ static int decode_controls(struct cursor *c, const struct log_visitor *visitor, 
 static int decode_group(struct cursor *c, const struct log_visitor *visitor, struct errbuf *err)
 {
     struct bloom_replay_item items[LOG_ADDS_BATCH];
-    uint64_t id = get_number(c);
+    uint64_t id = get_counted(c, 1);
     uint64_t head = get_number(c);
     uint64_t left = (head >> LAYER_BITS) + 1;
     unsigned layer = (unsigned)(head & ((1u << LAYER_BITS) - 1));
     uint64_t ordinal = 0;
 
-    if (c->bad || id == 0 || left > (uint64_t)(c->end - c->at) / (HASH_BYTES + 1))
+    if (c->bad || left > (uint64_t)(c->end - c->at) / (HASH_BYTES + 1))
         return damaged(c, "a group of adds", err);
     while (left) {
         size_t n = left < LOG_ADDS_BATCH ? (size_t)left : LOG_ADDS_BATCH;

@@ -12,6 +12,10 @@
 #include "bloom_filter.h"
 #include "errbuf.h"
 
+/* Ids, and the numbers of control records, frames and segments, are below this: far beyond what can be counted up to one by
+ * one, and half of what a MANIFEST takes, so that what counts on from a log that has been tampered with still fits. */
+#define LOG_NUMBER_END (UINT64_C(1) << 61)
+
 /* A growing string of bytes. Zeroed: empty. */
 struct log_bytes {
     unsigned char *ptr; /* owned */

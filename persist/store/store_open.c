@@ -117,9 +117,12 @@ static int check_numbers(const struct opening *opening, const struct manifest_sa
         return MANIFEST_DAMAGED;
     }
     /* Saves count on from here, and what they write must be readable. */
-    if (save->next_id > MANIFEST_MAX_NUMBER / 2 || save->generation > MANIFEST_MAX_NUMBER / 2) {
-        errbuf_set(err, "line 2: generation=%" PRIu64 " next-id=%" PRIu64 ": no directory has seen as many", save->generation,
-                   save->next_id);
+    const uint64_t most = MANIFEST_MAX_NUMBER / 2;
+    if (save->next_id > most || save->generation > most || save->log >= most || save->control >= most) {
+        errbuf_set(err,
+                   "line 2: generation=%" PRIu64 " next-id=%" PRIu64 " log=%" PRIu64 " control=%" PRIu64
+                   ": no directory has seen as many",
+                   save->generation, save->next_id, save->log, save->control);
         return MANIFEST_DAMAGED;
     }
     return 0;

@@ -3,6 +3,7 @@
  *
  * A record is in the table, with its generation, before the first file is made: whoever cleans up spares it. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -291,6 +292,11 @@ int store_replay_written(struct store *store, const char *record, size_t len, st
     uint64_t generation = newest_generation(parsed.filter);
     uint64_t id = parsed.filter->id;
     parsed_record_deinit(&parsed);
+    if (id >= MANIFEST_MAX_NUMBER / 2 || generation > MANIFEST_MAX_NUMBER / 2) {
+        errbuf_set(err, "the record of a filter has the id %" PRIu64 " and the generation %" PRIu64 ": no directory has seen as many",
+                   id, generation);
+        return STORE_DAMAGED;
+    }
 
     /* Numbers that were given out are not given out again, whatever has become of the filter. */
     if (generation > atomic_load(&store->generation))

@@ -51,14 +51,19 @@ static uint64_t some_number(struct rng *rng)
     return rng_next(rng) >> rng_below(rng, 64);
 }
 
+static uint64_t some_id(struct rng *rng)
+{
+    return 1 + some_number(rng) % (LOG_NUMBER_END - 1);
+}
+
 static struct log_control some_control(struct rng *rng, const char *text)
 {
     struct log_control c = {.kind = (enum log_control_kind)(1 + rng_below(rng, 9))};
 
     if (c.kind != LOG_CLEAR && c.kind != LOG_BREAK)
-        c.id = some_number(rng) | 1;
+        c.id = some_id(rng);
     if (c.kind == LOG_CREATE || c.kind == LOG_LOADED || c.kind == LOG_RENAME)
-        c.replaced_id = some_number(rng);
+        c.replaced_id = some_id(rng) - 1;
     if (c.kind == LOG_CREATE || c.kind == LOG_RENAME)
         c.name = text, c.name_len = rng_below(rng, 300);
     if (c.kind == LOG_CREATE || c.kind == LOG_EXPIRY)
@@ -104,7 +109,7 @@ Test(log_payload, what_is_encoded_is_decoded)
         struct log_control controls[RECORDS];
         struct bloom_replay_item items[3000];
         size_t ncontrols = rng_below(&rng, RECORDS), nadds = 0;
-        uint64_t first = some_number(&rng) / 2 + 1;
+        uint64_t first = some_id(&rng);
         struct errbuf err = {""};
 
         for (size_t i = 0; i < ncontrols; i++) {
@@ -118,7 +123,7 @@ Test(log_payload, what_is_encoded_is_decoded)
             size_t n = 1 + rng_below(&rng, group == 0 ? 1 : group == 1 ? 3000 : 60);
             for (size_t i = 0; i < n; i++)
                 items[i] = (struct bloom_replay_item){{rng_next(&rng), rng_next(&rng)}, some_number(&rng)};
-            cr_assert_eq(log_payload_adds(&payload, some_number(&rng) | 1, (unsigned)group, items, n), 0);
+            cr_assert_eq(log_payload_adds(&payload, some_id(&rng), (unsigned)group, items, n), 0);
             nadds += n;
         }
         struct bloom_replay_item last = items[0];
@@ -191,6 +196,48 @@ Test(log_payload, damaged_payloads_are_refused_or_harmless)
     }
     log_bytes_deinit(&records);
     log_bytes_deinit(&payload);
+}
+
+static int decode_control(uint64_t first, const struct log_control *control)
+{
+    struct log_bytes records = {0}, payload = {0};
+    struct errbuf err = {""};
+
+    cr_assert_eq(log_control_encode(&records, control), 0);
+    cr_assert_eq(log_payload_controls(&payload, first, &records), 0);
+    memset(&seen, 0, sizeof(seen));
+    int rc = log_payload_decode(payload.ptr, payload.len, true, &visitor, &err);
+    log_bytes_deinit(&records);
+    log_bytes_deinit(&payload);
+    return rc;
+}
+
+static int decode_add(uint64_t id)
+{
+    const struct bloom_replay_item item = {{1, 2}, 3};
+    struct log_bytes payload = {0};
+    struct errbuf err = {""};
+
+    cr_assert_eq(log_payload_adds(&payload, id, 0, &item, 1), 0);
+    memset(&seen, 0, sizeof(seen));
+    int rc = log_payload_decode(payload.ptr, payload.len, false, &visitor, &err);
+    log_bytes_deinit(&payload);
+    return rc;
+}
+
+/* What a MANIFEST could not state when it has been counted on from there: the save that did would be the last one to be read. */
+Test(log_payload, numbers_that_no_manifest_takes_are_refused)
+{
+    const uint64_t end = LOG_NUMBER_END;
+
+    cr_assert_eq(decode_control(5, &(struct log_control){.kind = LOG_DELETE, .id = end - 1}), LOG_OK);
+    cr_assert_eq(decode_control(5, &(struct log_control){.kind = LOG_DELETE, .id = end}), LOG_DAMAGED);
+    cr_assert_eq(decode_control(5, &(struct log_control){.kind = LOG_RENAME, .id = 1, .replaced_id = end - 1}), LOG_OK);
+    cr_assert_eq(decode_control(5, &(struct log_control){.kind = LOG_RENAME, .id = 1, .replaced_id = end}), LOG_DAMAGED);
+    cr_assert_eq(decode_control(end - 1, &(struct log_control){.kind = LOG_DELETE, .id = 1}), LOG_OK);
+    cr_assert_eq(decode_control(end, &(struct log_control){.kind = LOG_DELETE, .id = 1}), LOG_DAMAGED);
+    cr_assert_eq(decode_add(end - 1), LOG_OK);
+    cr_assert_eq(decode_add(end), LOG_DAMAGED);
 }
 
 /* ---- frames --------------------------------------------------------------------------------------------------------- */
@@ -339,11 +386,21 @@ Test(log_frame, headers_and_names)
     header.previous = 12;
     log_header_encode(&header, block);
     cr_assert_eq(log_header_decode(block, &again, &err), LOG_DAMAGED, "no segment follows itself");
+    header.previous = 0;
+    header.first = LOG_NUMBER_END;
+    log_header_encode(&header, block);
+    cr_assert_eq(log_header_decode(block, &again, &err), LOG_DAMAGED, "nobody has counted up to that");
+    header.first = 345;
+    header.sealed = LOG_NUMBER_END;
+    log_header_encode(&header, block);
+    cr_assert_eq(log_header_decode(block, &again, &err), LOG_DAMAGED, "nobody has counted up to that");
     log_segment_name(12, name);
     cr_assert_str_eq(name, "00000012.log");
     cr_assert_eq(log_segment_number(name), 12u);
-    log_segment_name(UINT64_MAX, name);
-    cr_assert_eq(log_segment_number(name), UINT64_MAX);
+    log_segment_name(LOG_NUMBER_END - 1, name);
+    cr_assert_eq(log_segment_number(name), LOG_NUMBER_END - 1);
+    log_segment_name(LOG_NUMBER_END, name);
+    cr_assert_eq(log_segment_number(name), 0u);
     cr_assert_eq(log_segment_number("12.log"), 0u);
     cr_assert_eq(log_segment_number("00000000.log"), 0u);
     cr_assert_eq(log_segment_number("00000012.log~"), 0u);
@@ -353,6 +410,6 @@ Test(log_frame, headers_and_names)
     cr_assert_str_eq(name, "00000012.log.new");
     cr_assert_eq(log_draft_number(name), 12u);
     cr_assert_eq(log_draft_number("00000012.log"), 0u);
-    log_draft_name(UINT64_MAX, name);
-    cr_assert_eq(log_draft_number(name), UINT64_MAX);
+    log_draft_name(LOG_NUMBER_END, name);
+    cr_assert_eq(log_draft_number(name), 0u);
 }

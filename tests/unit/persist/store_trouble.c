@@ -353,6 +353,8 @@ Test(store_trouble, manifests_that_would_do_harm_are_refused)
     } table[] = {
         {"save generation=4611686018427387904 next-id=2 log=0 control=0\n", 0, 0, "no directory has seen as many"},
         {"save generation=1 next-id=4611686018427387904 log=0 control=0\n", 0, 0, "no directory has seen as many"},
+        {"save generation=1 next-id=2 log=4611686018427387904 control=0\n", 0, 0, "no directory has seen as many"},
+        {"save generation=1 next-id=2 log=0 control=4611686018427387904\n", 0, 0, "no directory has seen as many"},
         {"save generation=18446744073709551615 next-id=2 log=0 control=0\n", 0, 0, "line 2"},
         {"save generation=1 next-id=1 log=0 control=0\n" FILTER_A, 1, 0, "not above the filter id 1"},
         {"save generation=1 next-id=2 log=0 control=0\n"

@@ -16,6 +16,7 @@
 #include "log_reader.h"
 #include "manifest.h"
 #include "pack.h"
+#include "store.h"
 #include "tool.h"
 
 #define COMMAND     "check"
@@ -179,6 +180,11 @@ static int check_manifest(struct check *check)
 
     if (tool_read_manifest(check->datadir, &sink, &check->save, &err) != 0) {
         complain("%s", err.text);
+        return TOOL_FAILED;
+    }
+    /* What a line says may be in order, and yet contradict another one. */
+    if (store_verify(check->datadir, NULL, &err) != 0) {
+        complain("damaged: %s", err.text);
         return TOOL_FAILED;
     }
     printf("MANIFEST: save %" PRIu64 ", %" PRIu64 " filters, %" PRIu64 " layers, %" PRIu64 " items, %" PRIu64 " bytes\n",

@@ -63,6 +63,10 @@ struct store_checkpoint {
 int store_open(const char *dir, const struct store_options *options, struct store **store_out, struct errbuf *err)
     __attribute__((warn_unused_result));
 
+/* Verifies the MANIFEST as store_open() does, and changes nothing; the lock is the caller's business. 0, STORE_DAMAGED, or -errno:
+ * -ENOENT when there is none. */
+int store_verify(const char *dir, const struct store_options *options, struct errbuf *err) __attribute__((warn_unused_result));
+
 /* Gives the lock back. Saves nothing. NULL is fine. */
 void store_close(struct store *store);
 

@@ -400,16 +400,15 @@ static int check_age(struct store *store, struct errbuf *err)
     return STORE_DAMAGED;
 }
 
-int store_open(const char *dir, const struct store_options *options, struct store **store_out, struct errbuf *err)
+/* NULL: no memory. */
+static struct store *store_new(const char *dir, const struct store_options *options, struct errbuf *err)
 {
     struct store *store = calloc(1, sizeof(*store));
-    struct errbuf reason;
-    int rc;
 
     if (!store || !(store->dir = strdup(dir))) {
         free(store);
         errbuf_set(err, "out of memory");
-        return -ENOMEM;
+        return NULL;
     }
     store->fs = options && options->fs ? options->fs : fsops_posix();
     store->report = options ? options->report : NULL;
@@ -418,8 +417,38 @@ int store_open(const char *dir, const struct store_options *options, struct stor
     store->lock_fd = -1;
     store->manifest_fd = -1;
     pthread_mutex_init(&store->mutex, NULL);
+    return store;
+}
 
-    rc = take_lock(store, err);
+int store_verify(const char *dir, const struct store_options *options, struct errbuf *err)
+{
+    struct store *store = store_new(dir, options, err);
+    struct path path;
+
+    if (!store)
+        return -ENOMEM;
+    int rc = path_root(store, &path, "MANIFEST", err);
+    if (rc == 0) {
+        rc = store->fs->open(store->fs->ctx, path.text, FS_READ, &store->manifest_fd);
+        if (rc != 0)
+            errbuf_set(err, "%s", strerror(-rc));
+        else
+            rc = read_manifest(store, err);
+        if (rc != 0)
+            errbuf_prefix(err, "%s", path.text);
+    }
+    store_close(store);
+    return rc;
+}
+
+int store_open(const char *dir, const struct store_options *options, struct store **store_out, struct errbuf *err)
+{
+    struct store *store = store_new(dir, options, err);
+    struct errbuf reason;
+
+    if (!store)
+        return -ENOMEM;
+    int rc = take_lock(store, err);
     if (rc == 0)
         rc = open_manifest(store, err);
     if (rc == 0)

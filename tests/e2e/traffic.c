@@ -338,13 +338,15 @@ static int items_of(redisContext *context, int letter, unsigned life)
 
 /* One life at most is under way; which, and how far, is somewhere between what was promised and what was sent. Adds of
  * the last moment may be lost while what was done to the filter after them is not, unless they were waited for. Returns
- * the steps that have been done. */
-static unsigned check_moves(redisContext *context, const struct traffic *traffic, int64_t promised_ns, const char *what)
+ * the steps that have been done, and in `half_out` whether the next one has been in part. */
+static unsigned check_moves(redisContext *context, const struct traffic *traffic, int64_t promised_ns, bool *half_out,
+                            const char *what)
 {
     unsigned promised = 0, life = 0, under_way = 0, first;
     bool exact = traffic->options.grace_ns == 0;
     int found[3] = {-1, -1, -1};
 
+    *half_out = false;
     while (promised < traffic->moves && traffic->moved_ns[promised] != INT64_MAX &&
            traffic->moved_ns[promised] <= promised_ns)
         promised++;
@@ -365,8 +367,12 @@ static unsigned check_moves(redisContext *context, const struct traffic *traffic
     for (unsigned move = promised; move <= traffic->moves; move++) {
         bool here = under_way ? move / STEPS == life : move / STEPS >= first;
         const int *step = lives[move % STEPS];
-        if (here && (is_step(found, step, exact) || (move < traffic->moves && is_between(found, step, lives[move % STEPS + 1]))))
+        if (here && is_step(found, step, exact))
             return move;
+        if (here && (move < traffic->moves || traffic->half_moved) && is_between(found, step, lives[move % STEPS + 1])) {
+            *half_out = true;
+            return move;
+        }
     }
     cr_assert_fail("%s: filters a%u, b%u, c%u have %d, %d, %d items after %u (of %u) moves", what, life, life, life,
                    found[0], found[1], found[2], promised, traffic->moves);
@@ -391,8 +397,11 @@ static unsigned check_all(struct traffic *traffic, int port, int64_t crash_ns, b
                       (traffic->options.keeper == KEEPER_SAVES_ALONE && card > (long long)counts[f]),
                   "%s: BF.CARD k%u is %lld, and %llu items are there", what, f, card, (unsigned long long)counts[f]);
     }
-    unsigned moves = traffic->options.moves ? check_moves(context, traffic, promised_ns, what) : 0;
+    bool half = false;
+    unsigned moves = traffic->options.moves ? check_moves(context, traffic, promised_ns, &half, what) : 0;
     redisFree(context);
+    if (adopt)
+        traffic->half_moved = half;
     return moves;
 }
 
@@ -436,5 +445,6 @@ void traffic_reset(struct traffic *traffic, int port)
         memset(adder->in_exec, 0, sizeof(adder->in_exec));
     }
     traffic->moves = 0;
+    traffic->half_moved = false;
     traffic->keeps = 0;
 }

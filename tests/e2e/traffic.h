@@ -62,6 +62,7 @@ struct traffic {
     struct traffic_adder adders[TRAFFIC_ADDERS];
     pthread_t mover, keeper;
     unsigned moves; /* steps sent, over all lives */
+    bool half_moved; /* the next one had been sent before the last end, and is there in part */
     int64_t moved_ns[TRAFFIC_MOVES];
     unsigned keeps;
     struct {

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "environment.h"
 #include "tmpdir.h"
 #include "wire.h"
 
@@ -367,14 +368,7 @@ void daemon_kill(struct daemon *daemon)
               status, tail(daemon));
 }
 
-void daemon_deinit(struct daemon *daemon)
-{
-    if (daemon->pid > 0)
-        daemon_stop(daemon);
-    daemon_discard(daemon);
-}
-
-void daemon_discard(struct daemon *daemon)
+static void discard(struct daemon *daemon, bool keep)
 {
     char *remove[] = {(char[]){"/bin/rm"}, (char[]){"-rf"}, daemon->dir, NULL};
     int status;
@@ -384,9 +378,23 @@ void daemon_discard(struct daemon *daemon)
         waitpid(daemon->pid, &status, 0);
     }
     free_args(daemon);
-    if (daemon->dir[0] != '\0')
+    if (daemon->dir[0] != '\0' && keep)
+        printf("kept: %s\n", daemon->dir);
+    else if (daemon->dir[0] != '\0')
         wait_exit(spawn(remove, STDIN_FILENO, STDERR_FILENO, false), PATIENCE_MS, &status);
     memset(daemon, 0, sizeof(*daemon));
+}
+
+void daemon_deinit(struct daemon *daemon)
+{
+    if (daemon->pid > 0)
+        daemon_stop(daemon);
+    discard(daemon, false);
+}
+
+void daemon_discard(struct daemon *daemon)
+{
+    discard(daemon, environment_number("BLOOMERY_KEEP", 0) != 0);
 }
 
 void daemon_wait_output(const struct daemon *daemon, const char *text)

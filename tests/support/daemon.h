@@ -59,7 +59,8 @@ void daemon_wait(struct daemon *daemon);
 /* Stops it if it runs, as daemon_stop() does, and removes the directory. Idempotent. */
 void daemon_deinit(struct daemon *daemon);
 
-/* Kills it if it runs and removes the directory, whatever has happened: for .fini. Idempotent. */
+/* Kills it if it runs and removes the directory, whatever has happened: for .fini. Idempotent. With BLOOMERY_KEEP=1 in the
+ * environment the directory of a test that has not come to daemon_deinit() stays, and the output says where it is. */
 void daemon_discard(struct daemon *daemon);
 
 /* A test at whose end the daemon is stopped, within the test, with all that daemon_stop() demands: Criterion counts no

@@ -177,6 +177,42 @@ DAEMON_TEST(the_daemon, content, a_wrong_chunk_ends_the_load)
     chunks_free(chunks, n);
 }
 
+/* From two connections: one is refused at least, nothing is loaded, and all of it can be sent again. Until the second has come
+ * in the middle of the first, and both are told so. */
+DAEMON_TEST(the_daemon, content, two_chunks_of_one_load_at_a_time)
+{
+    struct chunk chunks[MAX_CHUNKS];
+    redisContext *both[] = {client, client_open(the_daemon.port)};
+    expect(client, "+OK", "BF.RESERVE f 0.001 1000000");
+    for_items(client, "BF.MADD", "f", "i", 1000);
+    int n = scandump(client, "f", chunks), met = 0;
+    for (int round = 0; round < 5000 && met < 2; round++) {
+        int taken = 0;
+        met = 0;
+        cr_assert_str_eq(loadchunk(client, "g", &chunks[0]), "+OK");
+        for (int i = 0, done = 0; i < 2; i++, done = 0) {
+            redisAppendCommand(both[i], "BF.LOADCHUNK g %s %b", chunks[1].iterator, chunks[1].data, chunks[1].len);
+            while (!done)
+                cr_assert_eq(redisBufferWrite(both[i], &done), REDIS_OK);
+        }
+        for (int i = 0; i < 2; i++) {
+            const char *reply = client_reply(both[i]);
+            taken += strcmp(reply, "+OK") == 0;
+            met += strstr(reply, "two chunks at a time") != NULL;
+            cr_assert(strcmp(reply, "+OK") == 0 || strstr(reply, "dropped"), "%s", reply);
+        }
+        cr_assert_leq(taken, 1);
+        cr_assert_eq(strncmp(loadchunk(client, "g", &chunks[2]), "-ERR received bad data: ", 24), 0);
+        expect(client, ":0", "EXISTS g");
+    }
+    cr_assert_eq(met, 2);
+    for (int c = 0; c < n; c++)
+        cr_assert_str_eq(loadchunk(both[c % 2], "g", &chunks[c]), "+OK");
+    cr_assert_eq(for_items(client, "BF.MEXISTS", "g", "i", 1000), 1000);
+    redisFree(both[1]);
+    chunks_free(chunks, n);
+}
+
 /* Chunks of two dumps of one filter, with adds in between, do not go together; nor do those of another filter. */
 DAEMON_TEST(the_daemon, content, chunks_of_different_dumps_do_not_mix)
 {

@@ -180,6 +180,7 @@ void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struc
         .error_rate = geometry->error_rate,
         .items = atomic_load_explicit(&layer->items, memory_order_relaxed),
         .words = bloom_layer_words(layer),
+        .room = geometry->words_inline ? NULL : bloom_words_room(bloom_layer_words(layer), bloom_geometry_nwords(geometry)),
     };
 }
 

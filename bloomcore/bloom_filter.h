@@ -179,7 +179,18 @@ struct bloom_layer_view {
     double error_rate;            /* this layer's share */
     uint64_t items;
     _Atomic uint64_t *words;      /* shape.nwords words in memory order; valid as long as the filter */
+    unsigned char *room;          /* the layer's place as a file: see below; NULL for small layers */
 };
+
+/* Layers whose words take BLOOM_ROOM_MIN_BYTES or more lie in memory as they do in a file, behind a header of BLOOM_ROOM_HEAD
+ * bytes: `room` is where that would be. It begins at a multiple of 2 MiB and ends behind the words, at a multiple of 4096. What
+ * is in it beside the words is nobody's, so that whole blocks of a file can be read into it. */
+#define BLOOM_ROOM_HEAD      8
+#define BLOOM_ROOM_MIN_BYTES (UINT64_C(2) << 20)
+
+/* Loading: these bytes of a room, whole pages that nobody else uses yet, are zero, and need take no memory until they are
+ * written. */
+void bloom_room_empty(unsigned char *from, size_t len);
 
 /* The layer `index` (0 is the oldest), index < bloom_filter_nlayers(). */
 void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struct bloom_layer_view *view_out);

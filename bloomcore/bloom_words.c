@@ -1,6 +1,7 @@
-/* A mapping is aligned to huge pages. In front of the words there is a page for what is to be known of them; the ends
- * of what had to be mapped for the alignment are given back. The mapping reserves no swap: a filter of 10 GB may be
- * created on any machine and takes what it uses.
+/* A mapping is aligned to huge pages, and begins with room for a file's header, so that a file can be read into it past the
+ * page cache. In front of it there is a page for what is to be known of it; the ends of what had to be mapped for the
+ * alignment are given back. The mapping reserves no swap: a filter of 10 GB may be created on any machine and takes what it
+ * uses.
  *
  * A page is made huge by MADV_COLLAPSE (Linux 6.1), which copies its small pages in the calling thread. Measured with
  * random touches meanwhile: of those during populating none waits longer than 0.2 ms; collapsing at a tenth of the
@@ -16,7 +17,7 @@
 #include <sys/mman.h>
 
 #define HUGE_PAGE ((size_t)2 << 20)
-#define LEAD      ((size_t)64 << 10) /* in front of the words; a multiple of every page size in use, as all lengths are */
+#define LEAD      ((size_t)64 << 10) /* in front of the mapping; a multiple of every page size in use, as all lengths are */
 #define PASSES    4                  /* over a mapping: one to populate, then some to collapse, as a page can be busy */
 #define UNMAP     HUGE_PAGE          /* bytes at once: 0.2 ms */
 #define LOOKS     32                 /* unused mappings that one call looks at */
@@ -30,7 +31,7 @@
 #define MADV_COLLAPSE 25
 #endif
 
-/* In the last bytes of the page in front of the words. */
+/* In the last bytes of the page in front of the mapping. */
 struct bloom_map {
     struct bloom_map *prev, *next; /* in the ring of those on small pages; next NULL: not in it */
     size_t len;
@@ -44,7 +45,7 @@ struct bloom_map {
 
 static struct bloom_map *map_of(_Atomic uint64_t *words)
 {
-    return (struct bloom_map *)((char *)words - sizeof(struct bloom_map));
+    return (struct bloom_map *)((char *)words - BLOOM_ROOM_HEAD - sizeof(struct bloom_map));
 }
 
 static char *map_start(struct bloom_map *map)
@@ -120,7 +121,7 @@ static void leave_ring(struct bloom_maps *maps, struct bloom_map *map)
 
 static size_t mapped_length(uint64_t nwords)
 {
-    return (size_t)((nwords * 8 + LEAD - 1) / LEAD * LEAD);
+    return (size_t)((BLOOM_ROOM_HEAD + nwords * 8 + LEAD - 1) / LEAD * LEAD);
 }
 
 /* Half of what may be populated ahead is the most for one: whoever uses it at once touches all of its huge pages. */
@@ -154,7 +155,7 @@ static _Atomic uint64_t *map_aligned(struct bloom_maps *maps, size_t len, bool a
     if (lead < HUGE_PAGE)
         munmap(start + len, HUGE_PAGE - lead);
 
-    _Atomic uint64_t *words = (_Atomic uint64_t *)(void *)start;
+    _Atomic uint64_t *words = (_Atomic uint64_t *)(void *)(start + BLOOM_ROOM_HEAD);
     struct bloom_map *map = map_of(words);
     map->len = len;
     enter_ring(maps, map, ahead);
@@ -192,16 +193,28 @@ void bloom_words_free(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t
         free((void *)words);
         return;
     }
-    leave_ring(maps, map_of(words));
-    unmap_slowly((char *)words - LEAD, LEAD + mapped_length(nwords));
+    struct bloom_map *map = map_of(words);
+    leave_ring(maps, map);
+    unmap_slowly(map_start(map) - LEAD, LEAD + mapped_length(nwords));
+}
+
+unsigned char *bloom_words_room(_Atomic uint64_t *words, uint64_t nwords)
+{
+    return nwords * 8 < BLOOM_MAPPED_BYTES ? NULL : (unsigned char *)words - BLOOM_ROOM_HEAD;
+}
+
+void bloom_room_empty(unsigned char *from, size_t len)
+{
+    (void)madvise(from, len, MADV_DONTNEED);
 }
 
 void bloom_words_fill(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords)
 {
     if (nwords * 8 < BLOOM_MAPPED_BYTES)
         return;
-    leave_ring(maps, map_of(words));
-    madvise((void *)words, map_of(words)->len, MADV_HUGEPAGE);
+    struct bloom_map *map = map_of(words);
+    leave_ring(maps, map);
+    madvise(map_start(map), map->len, MADV_HUGEPAGE);
 }
 
 /* ---- settling, without the lock ---------------------------------------------------------------------------------- */

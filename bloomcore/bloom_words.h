@@ -21,8 +21,9 @@
 
 #include "bloom_filter.h"
 
-/* From this size on, words are mapped on their own; below, they come from the heap. */
-#define BLOOM_MAPPED_BYTES (UINT64_C(2) << 20)
+/* From this size on, words are mapped on their own, BLOOM_ROOM_HEAD bytes behind the beginning of a huge page; below, they come
+ * from the heap. */
+#define BLOOM_MAPPED_BYTES BLOOM_ROOM_MIN_BYTES
 
 /* The mappings that are still on small pages, or that are populated ahead. */
 struct bloom_maps {
@@ -48,6 +49,9 @@ _Atomic uint64_t *bloom_words_alloc(struct bloom_maps *maps, uint64_t nwords, bo
 
 /* `nwords` as given to bloom_words_alloc(). NULL is fine. Takes about 0.1 ms per megabyte in use. */
 void bloom_words_free(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords);
+
+/* As `room` of bloom_layer_view; NULL for words that are not mapped on their own. */
+unsigned char *bloom_words_room(_Atomic uint64_t *words, uint64_t nwords);
 
 /* All words will be written soon, by somebody who can afford to wait: huge pages from the start. */
 void bloom_words_fill(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords);

@@ -119,6 +119,16 @@ void filterdb_decode_words(enum bloom_variant variant, const unsigned char *byte
     }
 }
 
+void filterdb_turn_words(enum bloom_variant variant, _Atomic uint64_t *words, size_t nwords)
+{
+    if (variant == BLOOM_NA)
+        return;
+    for (size_t i = 0; i < nwords; i++) {
+        uint64_t word = atomic_load_explicit(&words[i], memory_order_relaxed);
+        atomic_store_explicit(&words[i], __builtin_bswap64(word), memory_order_relaxed);
+    }
+}
+
 static const char *const variant_names[] = {[BLOOM_NA] = "na", [BLOOM_ME] = "me", [BLOOM_KA] = "ka"};
 
 const char *filterdb_variant_name(enum bloom_variant variant)

@@ -41,6 +41,9 @@ int filterdb_decode_header(const unsigned char *bytes, uint64_t file_size, enum 
 void filterdb_encode_words(enum bloom_variant variant, const _Atomic uint64_t *words, size_t nwords, unsigned char *bytes);
 void filterdb_decode_words(enum bloom_variant variant, const unsigned char *bytes, size_t nwords, _Atomic uint64_t *words);
 
+/* File bytes that have been put where the words are, 8 * nwords of them, become words. */
+void filterdb_turn_words(enum bloom_variant variant, _Atomic uint64_t *words, size_t nwords);
+
 /* "na", "me", "ka". */
 const char *filterdb_variant_name(enum bloom_variant variant);
 int filterdb_variant_parse(const char *text, size_t len, enum bloom_variant *variant_out); /* 0 or FILTERDB_MALFORMED */

@@ -26,14 +26,10 @@ struct io_helper {
     uint64_t waited;
 };
 
-int io_job_run(const struct fsops *fs, const struct io_job *job)
+static int run_job(const struct fsops *fs, const struct io_job *job)
 {
-    int rc = job->write ? fs_write_all(fs, job->fd, job->buf, job->len, job->offset)
-                        : fs_read_some(fs, job->fd, job->buf, job->need, job->len, job->offset);
-
-    if (rc == 0 && job->then)
-        job->then(job->ctx, job);
-    return rc;
+    return job->write ? fs_write_all(fs, job->fd, job->buf, job->len, job->offset)
+                      : fs_read_some(fs, job->fd, job->buf, job->need, job->len, job->offset);
 }
 
 static void *helper_main(void *arg)
@@ -48,7 +44,7 @@ static void *helper_main(void *arg)
         }
         struct slot *slot = &helper->slots[helper->begun++ % IO_HELPER_JOBS];
         pthread_mutex_unlock(&helper->mutex);
-        int rc = io_job_run(helper->fs, &slot->job);
+        int rc = run_job(helper->fs, &slot->job);
         pthread_mutex_lock(&helper->mutex);
         slot->rc = rc;
         slot->done = true;
@@ -103,7 +99,7 @@ void io_helper_submit(struct io_helper *helper, const struct io_job *job)
     CHECK(helper->submitted - helper->waited < IO_HELPER_JOBS);
     *slot = (struct slot){.job = *job}; /* nobody looks at it before the number is raised */
     if (helper->nthreads == 0)
-        *slot = (struct slot){.done = true, .rc = io_job_run(helper->fs, job)};
+        *slot = (struct slot){.done = true, .rc = run_job(helper->fs, job)};
     pthread_mutex_lock(&helper->mutex);
     helper->submitted++;
     if (helper->nthreads == 0)

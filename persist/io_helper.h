@@ -22,8 +22,6 @@ struct io_job {
     size_t len; /* bytes to be written; when reading, at least `need` and at most `len` */
     size_t need;
     uint64_t offset;
-    void (*then)(void *ctx, const struct io_job *job); /* in the same thread, after success; may be NULL */
-    void *ctx;
 };
 
 struct io_helper;
@@ -36,9 +34,6 @@ void io_helper_stop(struct io_helper *helper); /* NULL is fine; nothing may be u
 void io_helper_want(struct io_helper *helper, unsigned nthreads);
 
 void io_helper_submit(struct io_helper *helper, const struct io_job *job);
-int io_helper_wait(struct io_helper *helper); /* for the oldest one: what io_job_run() returned */
-
-/* The same at once. 0 or -errno: -EIO when the file ends before. */
-int io_job_run(const struct fsops *fs, const struct io_job *job);
+int io_helper_wait(struct io_helper *helper); /* for the oldest one: 0 or -errno, -EIO when the file ends before */
 
 #endif

@@ -2,11 +2,14 @@
  * is as long as a word, so that every piece but the last is full and every piece begins at a multiple of its size: what
  * direct I/O needs. The last piece is padded with zeros to a whole block there, and the file cut to its length afterwards.
  *
- * While pieces of a large file are on their way to (from) the disk, the next (previous) ones are copied and hashed, which
- * takes a core a tenth of a second per gigabyte. The buffers are huge pages of memory, because the kernel hands a buffer to
- * the disk page by page: with small pages direct writes were measured at 1.5 GB/s and reads at 1.0, with huge ones at 2.1
- * and 3.0, for a fifth of the processor's time. One thread writes, since writes that extend a file exclude each other. Several
- * read, because they also put the words into place: fresh memory, which costs more than all the rest. */
+ * While pieces of a large file are on their way to the disk, the next ones are copied and hashed, which takes a core a tenth
+ * of a second per gigabyte. The buffers are huge pages of memory, because the kernel hands a buffer to the disk page by page:
+ * with small pages direct writes were measured at 1.5 GB/s and reads at 1.0, with huge ones at 2.1 and 3.0, for a fifth of the
+ * processor's time. One thread writes, since writes that extend a file exclude each other.
+ *
+ * A large file is read right into the layer's words, the header into the room in front of them: no copy, and no buffers. Several
+ * threads read, because to them falls what costs more than all the rest: the kernel makes the pages that it reads into. The
+ * owner follows them with the checksum. */
 #include "layer_file.h"
 
 #include <errno.h>
@@ -22,6 +25,8 @@
 
 _Static_assert(LAYER_PIECE_BYTES % (2u << 20) == 0, "pieces are whole huge pages");
 _Static_assert(LAYER_MAX_PIECES <= IO_HELPER_JOBS, "every piece may be on its way");
+_Static_assert(BLOOM_ROOM_HEAD == FILTERDB_HEADER_BYTES, "a file fits into a layer's room");
+_Static_assert(LAYER_PIECE_BYTES >= BLOOM_ROOM_MIN_BYTES, "what has no room is one piece");
 
 int layer_io_init(struct layer_io *io, const struct fsops *fs, uint64_t memory)
 {
@@ -66,15 +71,21 @@ static unsigned char *map_ring(size_t len)
     return raw + lead;
 }
 
-/* What large files need: buffers, and so many threads if they can be had. */
-static int get_ring(struct layer_io *io, unsigned nthreads)
+/* What large files need: so many threads, if they can be had, */
+static int get_helper(struct layer_io *io, unsigned nthreads)
 {
-    if (!io->ring)
-        io->ring = map_ring(io->npieces * (size_t)LAYER_PIECE_BYTES);
-    if (!io->ring || (!io->helper && io_helper_start(&io->helper, io->fs) != 0))
+    if (!io->helper && io_helper_start(&io->helper, io->fs) != 0)
         return -ENOMEM;
     io_helper_want(io->helper, nthreads);
     return 0;
+}
+
+/* and buffers, where they are copied. */
+static int get_ring(struct layer_io *io)
+{
+    if (!io->ring)
+        io->ring = map_ring(io->npieces * (size_t)LAYER_PIECE_BYTES);
+    return io->ring ? 0 : -ENOMEM;
 }
 
 static size_t round_up(size_t len)
@@ -134,7 +145,10 @@ static int write_large(struct layer_io *io, int fd, const struct bloom_layer_vie
 {
     uint64_t made = 0, under_way = 0; /* under way: pieces */
     size_t at = 0;
-    int rc = get_ring(io, size >= LAYER_HELP_MIN ? 1 : 0);
+    int rc = get_ring(io);
+
+    if (rc == 0)
+        rc = get_helper(io, size >= LAYER_HELP_MIN ? 1 : 0);
 
     while (rc == 0 && made < size) {
         if (under_way == io->npieces) {
@@ -241,76 +255,91 @@ static int check_header(const unsigned char *bytes, uint64_t size, const struct 
     return LAYER_OK;
 }
 
-/* Puts words from the piece of the file at `offset` into place: those of the bytes [from, to) of the piece. */
-static void place_words(const struct bloom_layer_view *layer, const unsigned char *buf, uint64_t offset, size_t from, size_t to)
+/* A file that is one piece. Nothing goes into the words before the header says that they have room for it. */
+static int read_whole(struct layer_io *io, int fd, const struct bloom_layer_view *layer, struct errbuf *err)
 {
-    filterdb_decode_words((enum bloom_variant)layer->shape.variant, buf + from, (to - from) / 8,
-                          layer->words + (offset + from - FILTERDB_HEADER_BYTES) / 8);
-}
+    size_t size = (size_t)filterdb_bytes(layer->shape.nwords);
+    int rc = is_small(size) ? 0 : get_ring(io);
+    unsigned char *buf = is_small(size) ? io->small : io->ring;
 
-/* Because of the header, a piece's first word is in the last huge page of the piece before. It comes last: two threads that
- * touch a new page at the same time both clear one, which costs more than all the rest. */
-static void place_job(void *ctx, const struct io_job *job)
-{
-    place_words(ctx, job->buf, job->offset, FILTERDB_HEADER_BYTES, job->need);
-    place_words(ctx, job->buf, job->offset, 0, FILTERDB_HEADER_BYTES);
-}
-
-/* The first piece, or all there is of it. Nothing goes into the words before the header says that they have room for it. */
-static int read_first(struct layer_io *io, int fd, const struct bloom_layer_view *layer, uint64_t size, unsigned char *buf,
-                      struct errbuf *err)
-{
-    size_t len = piece_len(size, 0);
-    struct io_job job = {.fd = fd, .buf = buf, .len = round_up(len), .need = len};
-    int rc = io_job_run(io->fs, &job);
-
+    if (rc == 0)
+        rc = fs_read_some(io->fs, fd, buf, size, round_up(size), 0);
     if (rc == 0)
         rc = check_header(buf, size, &layer->shape, err);
     if (rc != LAYER_OK)
         return rc;
-    XXH3_64bits_update(io->hash, buf, len);
-    place_words(layer, buf, 0, FILTERDB_HEADER_BYTES, len);
+    XXH3_64bits_update(io->hash, buf, size);
+    filterdb_decode_words((enum bloom_variant)layer->shape.variant, buf + FILTERDB_HEADER_BYTES, layer->shape.nwords,
+                          layer->words);
     return 0;
 }
 
-/* Reads ask for whole blocks, because direct ones must, also at the end. */
-static int read_large(struct layer_io *io, int fd, const struct bloom_layer_view *layer, uint64_t size, struct errbuf *err)
+static bool is_zero(const unsigned char *bytes, size_t len)
 {
-    uint64_t asked, hashed;
-    size_t at = 0, next = 0;
-    int rc = get_ring(io, size < LAYER_HELP_MIN ? 0 : size < LAYER_SHARE_MIN ? 1 : IO_HELPER_THREADS);
+    return bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0;
+}
 
-    if (rc == 0)
-        rc = read_first(io, fd, layer, size, io->ring, err);
-    for (asked = hashed = piece_len(size, 0); rc == 0 && hashed < size;) {
-        if (asked < size && at - next < io->npieces) {
+/* The piece of the file at `offset` has been read into its place: it is hashed, and becomes words. */
+static void take_piece(struct layer_io *io, const struct bloom_layer_view *layer, uint64_t offset, size_t len)
+{
+    unsigned char *piece = layer->room + offset;
+    enum bloom_variant variant = (enum bloom_variant)layer->shape.variant;
+
+    for (size_t at = 0; at < len;) {
+        size_t part = len - at < HASH_BYTES ? len - at : HASH_BYTES;
+        size_t header = offset + at == 0 ? FILTERDB_HEADER_BYTES : 0;
+
+        XXH3_64bits_update(io->hash, piece + at, part);
+        filterdb_turn_words(variant, layer->words + (offset + at + header - FILTERDB_HEADER_BYTES) / 8, (part - header) / 8);
+        at += part;
+    }
+    if (len == LAYER_PIECE_BYTES && is_zero(piece, len))
+        bloom_room_empty(piece, len); /* a filter of which little is used stays small */
+}
+
+/* Reads ask for whole blocks, because direct ones must, also at the end. */
+static int read_into_room(struct layer_io *io, int fd, const struct bloom_layer_view *layer, struct errbuf *err)
+{
+    uint64_t size = filterdb_bytes(layer->shape.nwords), asked = 0, taken = 0;
+    unsigned under_way = 0;
+    int rc = get_helper(io, size < LAYER_HELP_MIN ? 0 : size < LAYER_SHARE_MIN ? 1 : IO_HELPER_THREADS);
+
+    while (rc == 0 && taken < size) {
+        if (asked < size && under_way < LAYER_MAX_PIECES) {
             size_t len = piece_len(size, asked);
-            struct io_job job = {.fd = fd,
-                                 .buf = io->ring + at++ % io->npieces * LAYER_PIECE_BYTES,
-                                 .len = round_up(len),
-                                 .need = len,
-                                 .offset = asked,
-                                 .then = place_job,
-                                 .ctx = (void *)layer};
+            struct io_job job = {.fd = fd, .buf = layer->room + asked, .len = round_up(len), .need = len, .offset = asked};
             io_helper_submit(io->helper, &job);
+            under_way++;
             asked += len;
             continue;
         }
         rc = io_helper_wait(io->helper);
+        under_way--;
+        if (rc == 0 && taken == 0)
+            rc = check_header(layer->room, size, &layer->shape, err);
         if (rc == 0)
-            XXH3_64bits_update(io->hash, io->ring + next % io->npieces * LAYER_PIECE_BYTES, piece_len(size, hashed));
-        hashed += piece_len(size, hashed);
-        next++;
+            take_piece(io, layer, taken, piece_len(size, taken));
+        taken += piece_len(size, taken);
     }
-    for (; next < at; next++)
+    for (; under_way > 0; under_way--)
         (void)io_helper_wait(io->helper);
     return rc;
+}
+
+/* A file of another length than the layer has. */
+static int refuse_length(struct layer_io *io, int fd, const struct bloom_layer_view *layer, uint64_t size, struct errbuf *err)
+{
+    int rc = fs_read_some(io->fs, fd, io->small, size < FILTERDB_HEADER_BYTES ? (size_t)size : FILTERDB_HEADER_BYTES, FS_BLOCK, 0);
+
+    return rc == 0 ? check_header(io->small, size, &layer->shape, err) : rc;
 }
 
 static int read_pieces(struct layer_io *io, int fd, const struct bloom_layer_view *layer, uint64_t size, struct errbuf *err)
 {
     XXH3_64bits_reset(io->hash);
-    return is_small(size) ? read_first(io, fd, layer, size, io->small, err) : read_large(io, fd, layer, size, err);
+    if (size != filterdb_bytes(layer->shape.nwords))
+        return refuse_length(io, fd, layer, size, err);
+    return layer->room ? read_into_room(io, fd, layer, err) : read_whole(io, fd, layer, err);
 }
 
 static int read_file(struct layer_io *io, const char *path, const struct bloom_layer_view *layer, bool direct,
@@ -347,7 +376,8 @@ int layer_decode(const unsigned char *bytes, const struct bloom_layer_view *laye
     if (rc == LAYER_OK)
         rc = check_digest(XXH3_64bits(bytes, size), xxh3, err);
     if (rc == LAYER_OK)
-        place_words(layer, bytes, 0, FILTERDB_HEADER_BYTES, size);
+        filterdb_decode_words((enum bloom_variant)layer->shape.variant, bytes + FILTERDB_HEADER_BYTES, layer->shape.nwords,
+                              layer->words);
     return rc;
 }
 

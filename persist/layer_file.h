@@ -1,6 +1,7 @@
 /* layer_file: one layer from memory to a Filter.db file and back, in pieces, with its XXH3. Internal to persist.
  *
- * Large files go past the page cache where the file system lets them: faster, and the cache stays with its users.
+ * Large files go past the page cache where the file system lets them: faster, and the cache stays with its users. They are
+ * read right into their place in memory.
  *
  * Lifetime: caller's storage, init to deinit; one layer_io per thread. */
 #ifndef BLOOMERY_LAYER_FILE_H
@@ -16,20 +17,19 @@
 
 #define LAYER_SMALL_BYTES (1u << 20)  /* files below this size are one piece, and go through the page cache */
 #define LAYER_PIECE_BYTES (2u << 20)  /* of larger files; what is written or read at once */
-#define LAYER_MAX_PIECES  8           /* more do not help */
+#define LAYER_MAX_PIECES  8           /* under way; more do not help */
 #define LAYER_HELP_MIN    (8u << 20)  /* from this size on they are computed and written (read) by two threads */
 #define LAYER_SHARE_MIN   (64u << 20) /* and read by five */
 
-/* What a layer_io takes at least, and what it can use, in bytes. */
+/* What a layer_io takes at least, in bytes. */
 #define LAYER_IO_MIN_MEMORY (LAYER_SMALL_BYTES + 2 * LAYER_PIECE_BYTES)
-#define LAYER_IO_MAX_MEMORY (LAYER_SMALL_BYTES + LAYER_MAX_PIECES * LAYER_PIECE_BYTES)
 
 struct layer_io {
     const struct fsops *fs;
     void (*wrote)(void *ctx, uint64_t bytes); /* a piece has been handed on to be written; may be NULL */
     void *wrote_ctx;
     unsigned char *small; /* LAYER_SMALL_BYTES, aligned to FS_BLOCK */
-    unsigned char *ring;  /* `npieces` pieces on huge pages; NULL until a large file needs them */
+    unsigned char *ring;  /* `npieces` pieces on huge pages; NULL until a file that is copied needs them */
     unsigned npieces;
     XXH3_state_t *hash;
     struct io_helper *helper; /* NULL until a large file needs it */

@@ -8,7 +8,7 @@
 #include "filterdb.h"
 #include "store_internal.h"
 
-#define LOAD_MEMORY  LAYER_IO_MAX_MEMORY /* per thread */
+#define LOAD_MEMORY  LAYER_IO_MIN_MEMORY /* per thread; what is large is read into its place */
 #define LOAD_AT_ONCE 256                 /* filters that a thread takes, and */
 #define LOAD_SHARES  64                  /* no more than this part of what is left */
 

@@ -1,0 +1,110 @@
+/* Whole data directories. The input is a recipe: it makes a directory by the store and the log's own code, then changes
+ * it, with checksums put right. The daemon's start and `bloomery check` look at it: each comes to an end, they agree,
+ * what has not been changed is all there; what a start has found the next ones find, too, and a save keeps it. Each
+ * says on stdout what it has found (-close_fd_mask=3). */
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "datadir_damage.h"
+#include "datadir_make.h"
+#include "datadir_start.h"
+#include "tool.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static char base[128];
+
+static int on_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
+
+static void remove_tree(const char *path)
+{
+    (void)nftw(path, on_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static void remove_base(void)
+{
+    remove_tree(base);
+}
+
+/* In memory where that can be had. */
+static void make_base(void)
+{
+    const char *tmp = getenv("TMPDIR");
+
+    if (base[0])
+        return;
+    snprintf(base, sizeof(base), "/dev/shm/bloomery-fuzz-XXXXXX");
+    if (!mkdtemp(base)) {
+        snprintf(base, sizeof(base), "%s/bloomery-fuzz-XXXXXX", tmp && strlen(tmp) < 90 ? tmp : "/tmp");
+        CHECK(mkdtemp(base) != NULL);
+    }
+    atexit(remove_base);
+}
+
+static bool is_whole(const char *dir)
+{
+    char *argv[] = {(char[]){"check"}, (char *)dir, NULL};
+    int status = tool_check(2, argv);
+
+    CHECK(status == TOOL_OK || status == TOOL_FAILED);
+    return status == TOOL_OK;
+}
+
+/* What a start has found does not depend on how often it is started, and a save keeps it. */
+static void start_again(const char *dir, const struct started *first, bool accept)
+{
+    struct started next;
+
+    datadir_start(dir, accept, true, &next);
+    CHECK(!next.refused && next.digest == first->digest && next.quarantined == first->quarantined);
+    if (!next.saved)
+        return;
+    /* The damage is behind the save, unless the log is kept because it has adds to filters in quarantine. */
+    datadir_start(dir, accept && next.quarantined > 0, false, &next);
+    CHECK(!next.refused && next.digest == first->digest && next.quarantined == first->quarantined);
+    if (next.quarantined == 0)
+        CHECK(is_whole(dir));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct recipe recipe = {data, data + size};
+    struct made made;
+    struct started first;
+    char dir[160];
+
+    setvbuf(stdout, NULL, _IOLBF, 0); /* what has been said before a crash */
+    make_base();
+    snprintf(dir, sizeof(dir), "%s/data", base);
+    datadir_make(dir, &recipe, &made);
+    bool changed = datadir_damage(dir, &recipe) > 0;
+    uint64_t before = datadir_tree_digest(dir);
+    bool whole = is_whole(dir);
+    CHECK(datadir_tree_digest(dir) == before);
+    datadir_start(dir, false, false, &first);
+    if (!changed && !made.wild)
+        CHECK(whole && !first.refused && first.quarantined == 0 && first.filters == made.filters &&
+              first.digest == made.digest);
+    if (whole && !made.wild)
+        CHECK(!first.refused && first.quarantined == 0);
+    if (first.refused_by_store)
+        CHECK(datadir_tree_digest(dir) == before);
+    if (!first.refused) {
+        start_again(dir, &first, false);
+    } else {
+        datadir_start(dir, true, false, &first);
+        if (!first.refused)
+            start_again(dir, &first, true);
+    }
+    remove_tree(dir);
+    return 0;
+}

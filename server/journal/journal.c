@@ -274,6 +274,12 @@ bool journal_held(void)
 
 /* ---- saves ----------------------------------------------------------------------------------------------------------- */
 
+/* The segment from which on it keeps them; 0: all. Under the lock. */
+static uint64_t first_kept(const struct journal *j, const struct journal_keep *keep)
+{
+    return keep->segment ? keep->segment : j->oldest_segment;
+}
+
 void journal_keep_begin(struct journal *j, struct journal_keep *keep)
 {
     pthread_mutex_lock(&j->lock);
@@ -290,11 +296,17 @@ void journal_keep_end(struct journal *j, struct journal_keep *keep)
     while (*at != keep)
         at = &(*at)->next;
     *at = keep->next;
+    uint64_t first = first_kept(j, keep);
+    if (first < j->kept_for_save)
+        j->kept_for_save = first;
     pthread_mutex_unlock(&j->lock);
 }
 
 uint64_t journal_save_begins(struct journal *j)
 {
+    pthread_mutex_lock(&j->lock);
+    j->kept_for_save = UINT64_MAX; /* what has been published until now the save will find */
+    pthread_mutex_unlock(&j->lock);
     pthread_mutex_lock(&j->control_lock);
     uint64_t begun = j->breaks;
     j->first_break = 0;
@@ -334,10 +346,11 @@ int journal_rotate(struct journal *j, uint64_t *segment_out, struct errbuf *err)
 uint64_t journal_first_needed(struct journal *j, uint64_t segment)
 {
     pthread_mutex_lock(&j->lock);
-    for (const struct journal_keep *keep = j->keeps; keep && segment; keep = keep->next) {
-        uint64_t first = keep->segment ? keep->segment : j->oldest_segment;
-        if (first < segment)
-            segment = first;
+    if (j->kept_for_save < segment)
+        segment = j->kept_for_save;
+    for (const struct journal_keep *keep = j->keeps; keep; keep = keep->next) {
+        if (first_kept(j, keep) < segment)
+            segment = first_kept(j, keep);
     }
     pthread_mutex_unlock(&j->lock);
     return segment;
@@ -513,6 +526,7 @@ int journal_create(struct journal **journal_out, const struct journal_start *sta
     j->first_sequence = start->next_sequence - 1;
     j->next_control = j->taken_next = start->next_control;
     j->oldest_segment = start->oldest_segment;
+    j->kept_for_save = UINT64_MAX;
     j->start_bytes = start->log_bytes;
     atomic_init(&j->policy, JOURNAL_EVERYSEC);
     int status = make_parts(j);

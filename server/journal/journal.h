@@ -138,8 +138,9 @@ bool journal_held(void); /* whether the calling thread is between the two: it mu
 
 /* ---- saves ---------------------------------------------------------------------------------------------------------- */
 
-/* Between the two, contents are written outside of the log (store_write()) to which adds are already being recorded: a save
- * that is made meanwhile keeps the segments from the first call on. The storage is the caller's. */
+/* Between the two, contents are written outside of the log (store_write()) to which adds are already being recorded, and are
+ * published: a save that is made meanwhile keeps the segments from the first call on, also when it ends after the second one,
+ * as it may have looked at what there is before this was. The storage is the caller's. */
 struct journal_keep {
     struct journal_keep *next; /* internal */
     uint64_t segment;

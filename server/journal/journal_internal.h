@@ -65,6 +65,7 @@ struct journal {
     uint64_t failures;           /* changes whenever `failed` is set anew */
     struct errbuf reason;
     struct journal_keep *keeps;
+    uint64_t kept_for_save;      /* as if a keep that ended since the last save began went on; UINT64_MAX: there was none */
     uint64_t oldest_segment;     /* 0: there is none */
     uint64_t current_segment;
     uint64_t cut_written;        /* info.written at the beginning of the log as it is now */

@@ -325,3 +325,36 @@ Test(journal, switched_on_it_needs_a_save_that_begins_later)
     cr_assert(journal_is_whole(journal));
     expect_log("B1B2B");
 }
+
+/* ---- what a save may cut --------------------------------------------------------------------------------------------- */
+
+static uint64_t rotate(void)
+{
+    struct errbuf err = {""};
+    uint64_t segment;
+    note(1, false);
+    cr_assert_eq(journal_rotate(journal, &segment, &err), 0, "%s", err.text);
+    return segment;
+}
+
+/* Contents from elsewhere are published behind a save's back: it has looked before. What has been added to them since they
+ * were written is in segments from before the save, and nowhere else until there is another one. */
+Test(journal, a_save_keeps_what_was_published_behind_its_back)
+{
+    struct journal_keep early, late;
+    journal_switch(journal, true);
+    rotate();
+    uint64_t before = rotate();
+    journal_keep_begin(journal, &early);
+    journal_save_begins(journal);
+    uint64_t segment = rotate();
+    cr_assert_gt(segment, before);
+    cr_assert_eq(journal_first_needed(journal, segment), before);
+    journal_keep_begin(journal, &late);
+    journal_keep_end(journal, &early);
+    journal_keep_end(journal, &late);
+    cr_assert_eq(journal_first_needed(journal, segment), before);
+    journal_save_begins(journal); /* the next one finds it */
+    segment = rotate();
+    cr_assert_eq(journal_first_needed(journal, segment), segment);
+}

@@ -22,13 +22,22 @@ static void discard(void)
 
 TestSuite(content_crash, .fini = discard, .timeout = 300);
 
+static _Atomic unsigned connected; /* threads of the round: the daemon is not killed before all of them are */
+
+static redisContext *connect_thread(void)
+{
+    redisContext *c = client_open(the_daemon.port);
+    atomic_fetch_add(&connected, 1);
+    return c;
+}
+
 static _Atomic int acknowledged[ADDERS]; /* adds answered to each, since the daemon was started first */
 
 /* Adds items of its own until the daemon is gone. */
 static void *adder_until_the_end(void *arg)
 {
     size_t me = (size_t)arg;
-    redisContext *c = client_open(the_daemon.port);
+    redisContext *c = connect_thread();
     for (;;) {
         redisReply *reply = redisCommand(c, "BF.ADD f own%d-%d", (int)me, atomic_load(&acknowledged[me]));
         if (!reply)
@@ -44,7 +53,7 @@ static void *adder_until_the_end(void *arg)
 /* Sends a command again and again until the daemon is gone. */
 static void *repeater_until_the_end(void *command)
 {
-    redisContext *c = client_open(the_daemon.port);
+    redisContext *c = connect_thread();
     redisReply *reply;
     while ((reply = redisCommand(c, command)))
         freeReplyObject(reply);
@@ -72,11 +81,12 @@ DAEMON_TEST(the_daemon, content_crash, a_crash_among_merges_loses_nothing)
     expect(client, "[:1,:1,:1]", "BF.MADD g a b c");
     for (int round = 1; round <= 3; round++) {
         pthread_t threads[ADDERS + 2];
+        atomic_store(&connected, 0);
         for (size_t i = 0; i < ADDERS; i++)
             cr_assert_eq(pthread_create(&threads[i], NULL, adder_until_the_end, (void *)i), 0);
         cr_assert_eq(pthread_create(&threads[ADDERS], NULL, repeater_until_the_end, merge), 0);
         cr_assert_eq(pthread_create(&threads[ADDERS + 1], NULL, repeater_until_the_end, save), 0);
-        while (acknowledged_in_all() < 600 * round)
+        while (atomic_load(&connected) < ADDERS + 2 || acknowledged_in_all() < 600 * round)
             usleep(1000);
         redisFree(client);
         daemon_kill(&the_daemon);
@@ -102,7 +112,7 @@ static _Atomic int too_low; /* how often a filter said fewer than that */
 /* Single adds and batches, to one filter after the other. */
 static void *counting_adder(void *arg)
 {
-    redisContext *c = client_open(the_daemon.port);
+    redisContext *c = connect_thread();
     redisReply *reply;
     char command[2000];
     (void)arg;
@@ -135,7 +145,7 @@ static long long count_of(redisContext *c, unsigned f, bool info)
 
 static void *counter(void *arg)
 {
-    redisContext *c = client_open(the_daemon.port);
+    redisContext *c = connect_thread();
     (void)arg;
     for (unsigned i = 0;; i++) {
         long long least = atomic_load(&counted[i % COUNTED]), count = count_of(c, i % COUNTED, i / COUNTED % 2);
@@ -161,13 +171,14 @@ DAEMON_TEST(the_daemon, content_crash, no_filter_counts_less_than_was_added_to_i
     for (unsigned round = 1; round <= rounds; round++) {
         pthread_t threads[8];
         unsigned n = 0;
+        atomic_store(&connected, 0);
         for (int i = 0; i < 3; i++)
             cr_assert_eq(pthread_create(&threads[n++], NULL, counting_adder, NULL), 0);
         cr_assert_eq(pthread_create(&threads[n++], NULL, counter, NULL), 0);
         for (int i = 0; i < 3; i++)
             cr_assert_eq(pthread_create(&threads[n++], NULL, repeater_until_the_end, merges[i]), 0);
         cr_assert_eq(pthread_create(&threads[n++], NULL, repeater_until_the_end, save), 0);
-        while (atomic_load(&counted[0]) < 700 * round)
+        while (atomic_load(&connected) < n || atomic_load(&counted[0]) < 700 * round)
             usleep(1000);
         redisFree(client);
         daemon_kill(&the_daemon);

@@ -102,7 +102,7 @@ static void begin(struct bloom_batch *batch, const struct bloom_item *items, siz
 {
     CHECK(n <= BLOOM_BATCH);
     batch->n = (uint32_t)n;
-    batch->tested = false;
+    batch->tested = NULL;
     hash(batch, items, n);
 }
 
@@ -195,18 +195,17 @@ uint32_t bloom_batch_query(const struct bloom_batch *batch, const struct bloom_f
 enum bloom_add bloom_batch_add(struct bloom_batch *batch, size_t i, struct bloom_filter *filter,
                                const struct bloom_journal *journal, struct errbuf *err)
 {
-    const struct bloom_layer *newest = bloom_filter_newest(filter);
     uint64_t bit[BLOOM_PROBE_BITS];
 
     CHECK(i < batch->n);
     if (!batch->tested) {
+        batch->tested = bloom_filter_newest(filter); /* before the test: what comes later is tested under the lock */
         batch->present = bloom_batch_query(batch, filter);
-        batch->tested = true;
     }
     if (batch->present >> i & 1)
         return BLOOM_PRESENT;
-    bloom_layer_bits(newest, hash_of(batch, i), bit);
-    return bloom_filter_add_absent(filter, hash_of(batch, i), newest, bit, journal, err);
+    bloom_layer_bits(batch->tested, hash_of(batch, i), bit);
+    return bloom_filter_add_absent(filter, hash_of(batch, i), batch->tested, bit, journal, err);
 }
 
 /* Of each item those bits in the newest layer that are not set. As bits stay set, these decide and are to be set by an add;
@@ -272,10 +271,10 @@ static void touch_pages(const struct bloom_layer *layer, const struct missing *m
     }
 }
 
-/* Adds those of the `absent` items, in order, that have a place in the newest layer, under the filter's lock: what
- * bloom_filter_add_absent() does for one. What is read of words and of the count was last written by somebody who has
- * held the lock before. Bits that were found set outside of it stay set. Returns those that it has not got to. A
- * function of its own, so that what it needs for each item stays in registers. */
+/* Adds those of the `absent` items, in order, that have a place in the layer that was the newest when they were tested, and
+ * still is, under the filter's lock: what bloom_filter_add_absent() does for one. What is read of words and of the count was
+ * last written by somebody who has held the lock before. Bits that were found set outside of it stay set. Returns those that
+ * it has not got to. A function of its own, so that what it needs for each item stays in registers. */
 static __attribute__((noinline)) uint32_t add_all_absent(struct bloom_layer *newest, const struct bloom_batch *batch,
                                                          const struct missing *missing, uint32_t absent,
                                                          const struct bloom_journal *journal, uint32_t *added_out)
@@ -291,7 +290,7 @@ static __attribute__((noinline)) uint32_t add_all_absent(struct bloom_layer *new
         const uint64_t *bit = missing->bit[i];
         unsigned n = missing->n[i];
 
-        if (bloom_test_bits(words, bit, n) || (geometry->index > 0 && bloom_layer_test_below(newest, hash_of(batch, i))))
+        if (bloom_test_bits(words, bit, n) || bloom_layer_test_since(newest, newest, hash_of(batch, i)))
             continue;
         if (items >= capacity)
             break;

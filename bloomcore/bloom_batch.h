@@ -28,7 +28,7 @@ struct bloom_item {
 struct bloom_batch {
     uint32_t n;
     uint32_t present; /* items that a test has found */
-    bool tested;
+    const struct bloom_layer *tested; /* the newest layer when they were tested for adds; NULL: they have not been */
     uint64_t h1[BLOOM_BATCH], h2[BLOOM_BATCH];
 };
 

@@ -1,14 +1,14 @@
 /* Adds. Whoever adds to a filter holds its lock, after a query that needs none. Of two threads that add the same item
- * the second one then finds the first one's bits and answers PRESENT. That holds across growth, because all layers are
- * tested under the lock. A place in the layer is reserved before bits are set. Under the lock nobody else writes, so
- * bits are set by a load and a store: a locked instruction for each bit, and a lock for each item, took more than all
- * the rest of an add, as long as the filter is in the cache. The exception are filters that are being merged into
- * (bloom_twins.c).
+ * the second one then finds the first one's bits and answers PRESENT. That holds across growth: under the lock all layers
+ * are tested that may have changed since the query. A place in the layer is reserved before bits are set. Under the lock
+ * nobody else writes, so bits are set by a load and a store: a locked instruction for each bit, and a lock for each item,
+ * took more than all the rest of an add, as long as the filter is in the cache. The exception are filters that are being
+ * merged into (bloom_twins.c).
  *
  * Growth. The new layer is complete before it is published with one store; readers come from `newest` and find either
  * the old chain or the new one. It does not take the filter's lock: an adder who holds it may go on with the layer
- * below, and whoever gets it next tests that one, too. Nothing is ever taken out of a chain, so there is nothing to
- * reclaim before the end. */
+ * below, but finds it full, as whoever made the new one did under the lock. Nothing is ever taken out of a chain, so there
+ * is nothing to reclaim before the end. */
 #include "bloom_filter.h"
 
 #include <errno.h>
@@ -344,6 +344,7 @@ enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom
     uint64_t own_bit[BLOOM_PROBE_BITS];
 
     for (;;) {
+        const struct bloom_layer *tested = twin ? NULL : layer;
         struct bloom_layer *newest;
         enum bloom_add answer;
         struct bloom_locks locks;
@@ -355,7 +356,7 @@ enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom
             bit = own_bit;
             layer = newest;
         }
-        answer = bloom_layer_place(newest, hash, bit, journal);
+        answer = bloom_layer_place(newest, tested, hash, bit, journal);
         if (answer == BLOOM_ADDED) {
             if (__builtin_expect(twin != NULL, 0))
                 bloom_twins_pass_on(twin, filter, hash, journal);

@@ -24,6 +24,7 @@
 #include "bloom_geometry.h"
 #include "bloom_pool.h"
 #include "bloom_vector.h"
+#include "check.h"
 
 struct bloom_layer {
     const struct bloom_geometry *geometry;
@@ -194,15 +195,31 @@ static inline bool bloom_layer_test_below(const struct bloom_layer *layer, struc
     return false;
 }
 
-/* Gives an item a place in the newest layer, under the filter's lock; after BLOOM_ADDED its bits are to be set.
- * BLOOM_FULL: there is no place. */
-static inline enum bloom_add bloom_layer_place(struct bloom_layer *newest, struct bloom_hash hash,
-                                               const uint64_t bit[BLOOM_PROBE_BITS],
+/* Whether the item is in one of the layers below `newest`, when it was in none while `tested` was the newest. Layers below the
+ * newest one do not change any more: it is published when the one before is full and all adds to it have set their bits. That
+ * does not hold for twins, which note items without the filter's lock: all layers are tested then, by `tested` NULL. */
+static inline bool bloom_layer_test_since(const struct bloom_layer *newest, const struct bloom_layer *tested,
+                                          struct bloom_hash hash)
+{
+    const struct bloom_layer *layer = newest;
+
+    while (layer != tested && (layer = bloom_layer_older(layer))) {
+        if (bloom_layer_test(layer, hash))
+            return true;
+    }
+    VERIFY(!tested || !bloom_layer_test_below(tested, hash));
+    return false;
+}
+
+/* Gives an item a place in the newest layer, under the filter's lock; after BLOOM_ADDED its bits are to be set. `tested` as for
+ * bloom_layer_test_since(). BLOOM_FULL: there is no place. */
+static inline enum bloom_add bloom_layer_place(struct bloom_layer *newest, const struct bloom_layer *tested,
+                                               struct bloom_hash hash, const uint64_t bit[BLOOM_PROBE_BITS],
                                                const struct bloom_journal *journal)
 {
     uint64_t ordinal;
 
-    if (bloom_layer_test_bits(newest, bit) || bloom_layer_test_below(newest, hash))
+    if (bloom_layer_test_bits(newest, bit) || bloom_layer_test_since(newest, tested, hash))
         return BLOOM_PRESENT;
     ordinal = bloom_layer_reserve(newest);
     if (ordinal == 0)
@@ -214,8 +231,8 @@ static inline enum bloom_add bloom_layer_place(struct bloom_layer *newest, struc
 
 /* ---- bloom_filter.c --------------------------------------------------------------------------------------------- */
 
-/* The slow half of an add, for an item that has just been tested and was absent: `bit` are its bits in `layer`, which
- * was the newest then. Answers as bloom_filter_add(). */
+/* The slow half of an add, for an item that has just been tested and was absent from all layers: `bit` are its bits in `layer`,
+ * which was the newest then. Answers as bloom_filter_add(). */
 enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom_hash hash,
                                        const struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS],
                                        const struct bloom_journal *journal, struct errbuf *err);

@@ -7,6 +7,7 @@
 
 #include "bloom_batch.h"
 #include "bloom_filter.h"
+#include "bloom_layer.h"
 #include "filters.h"
 #include "rng.h"
 
@@ -529,5 +530,53 @@ Test(bloom_filter, bits_are_counted_exactly)
         cr_assert_eq(state.bits_set, nwords * 64);
         cr_assert(state.rate == 1 && isfinite(state.estimated_items) && state.estimated_items > (double)nwords * 64);
         filter_free(filter);
+    }
+}
+
+/* ---- adds that meet ---------------------------------------------------------------------------------------------- */
+
+static void grow_to(struct bloom_filter *filter, struct rng *rng, unsigned index)
+{
+    while (bloom_filter_nlayers(filter) <= index)
+        (void)bloom_filter_add(filter, random_hash(rng), NULL);
+}
+
+/* Three have tested for an item and not found it, with layer `tested` as the newest: alone, in a batch, and somebody whose add
+ * goes into layer `in`. Then the filter grows to layer `newest`. The first two find the item. */
+static void adds_meet(unsigned tested, unsigned in, unsigned newest)
+{
+    static const struct bloom_item items[] = {{"first", 5}, {"item", 4}};
+    struct bloom_hash hash = murmur3_hash("item", 4), other = murmur3_hash("other", 5);
+    struct bloom_filter *filter = filter_new(8, 0.0001, 2);
+    uint64_t bit[BLOOM_PROBE_BITS], other_bit[BLOOM_PROBE_BITS];
+    struct bloom_batch batch;
+    struct rng rng;
+
+    rng_init(&rng, 100 * tested + 10 * in + newest);
+    grow_to(filter, &rng, tested);
+    const struct bloom_layer *layer = bloom_filter_newest(filter);
+    bloom_layer_bits(layer, hash, bit);
+    bloom_layer_bits(layer, other, other_bit);
+    bloom_batch_start(&batch, filter, items, 2);
+    cr_assert_eq(bloom_batch_add(&batch, 0, filter, NULL, NULL), BLOOM_ADDED);
+    cr_assert_eq(bloom_filter_newest(filter), layer);
+    grow_to(filter, &rng, in);
+    cr_assert_eq(bloom_filter_add(filter, hash, NULL), BLOOM_ADDED);
+    grow_to(filter, &rng, newest);
+    cr_assert_eq(bloom_filter_nlayers(filter), newest + 1);
+    cr_expect_eq(bloom_filter_add_absent(filter, hash, layer, bit, NULL, NULL), BLOOM_PRESENT, "%u %u %u", tested, in, newest);
+    cr_expect_eq(bloom_batch_add(&batch, 1, filter, NULL, NULL), BLOOM_PRESENT, "%u %u %u", tested, in, newest);
+    cr_expect_eq(bloom_filter_add_absent(filter, other, layer, other_bit, NULL, NULL), BLOOM_ADDED);
+    cr_expect_eq(bloom_filter_add_absent(filter, other, layer, other_bit, NULL, NULL), BLOOM_PRESENT);
+    filter_free(filter);
+}
+
+Test(bloom_filter, an_item_that_came_after_the_test_is_found_whichever_layer_has_it)
+{
+    for (unsigned tested = 0; tested < 4; tested++) {
+        for (unsigned in = tested; in < 5; in++) {
+            for (unsigned newest = in; newest < 6; newest++)
+                adds_meet(tested, in, newest);
+        }
     }
 }

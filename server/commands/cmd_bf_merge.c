@@ -9,7 +9,7 @@
 #include "handlers.h"
 
 #define MERGE_MAX_SOURCES 1000 /* each one is pinned and ORed, by one thread */
-#define MERGE_TRIES       16   /* each one: somebody has deleted or replaced the destination meanwhile */
+#define MERGE_TRIES       16   /* each one: somebody has deleted or replaced the destination during the work */
 
 struct source {
     struct entry *entry; /* pinned */
@@ -24,6 +24,7 @@ struct merge {
     size_t nsources;
     uint64_t bytes;         /* of all of them */
     struct entry *made;     /* prepared, pinned */
+    bool superseded;        /* somebody else has replaced the destination while this merge waited for its turn */
 };
 
 static int printable(struct slice name)
@@ -97,9 +98,17 @@ static void mark_dirty(void *entry)
     entry_mark_dirty(entry);
 }
 
+static bool is_current(const struct merge *merge)
+{
+    struct entry *entry = registry_pin(merge->job->server->registry, merge->name);
+    if (entry)
+        registry_unpin(entry);
+    return entry == merge->dst;
+}
+
 /* The destination and the new filter become twins. Somebody else may be merging into the same destination: he is waited
- * for. Offline. */
-static void begin_twins(struct merge *merge)
+ * for, and has then replaced it: false, and nothing has been done for nothing. */
+static bool begin_twins(struct merge *merge)
 {
     struct bloom_twins twins = {
         .older = entry_filter(merge->dst),
@@ -109,9 +118,14 @@ static void begin_twins(struct merge *merge)
         .younger_id = merge->made->id,
     };
     struct timespec moment = {.tv_nsec = 1000 * 1000};
-    while (!bloom_twins_begin(merge->job->server->pool, &twins))
+    while (is_current(merge)) {
+        if (bloom_twins_begin(merge->job->server->pool, &twins))
+            return true;
+        rcu_reader_offline();
         nanosleep(&moment, NULL);
-    rcu_wait_for_readers(); /* from here on every add to the destination goes into both */
+        rcu_reader_online();
+    }
+    return false;
 }
 
 /* ORs all into the new filter. The destination may have grown since it was looked at. 0, or a status of
@@ -150,9 +164,12 @@ static int exchange(struct merge *merge, bool overfull, struct errbuf *err)
             (struct registry_publication){.expected_id = merge->dst->id, .keep_expiry = true, .event = "bloom.merge"};
         publication.absorbs = merge->dst->id;
     }
+    merge->superseded = merge->dst && !begin_twins(merge);
+    if (merge->superseded)
+        return REGISTRY_CHANGED;
     rcu_reader_offline();
     if (merge->dst)
-        begin_twins(merge);
+        rcu_wait_for_readers(); /* from here on every add to the destination goes into both */
     int status = unite(merge, overfull, err);
     if (status == 0)
         status = content_publish(merge->job->server, merge->made, &publication, err);
@@ -171,6 +188,7 @@ static bool try_merge(struct merge *merge, const struct job_args *args, bool las
     struct errbuf err = {""};
     bool overfull = server_config(merge->job->server)->bf_merge_overfull, done = true;
     merge->made = NULL;
+    merge->superseded = false;
     if (!pin_all(merge, args) || !content_large_begin(merge->job, merge->bytes)) {
         unpin_all(merge);
         return true;
@@ -186,7 +204,7 @@ static bool try_merge(struct merge *merge, const struct job_args *args, bool las
     }
     content_large_end(merge->job, merge->bytes);
     unpin_all(merge);
-    if (made && (status == REGISTRY_CHANGED || status == REGISTRY_EXISTS) && !last)
+    if (made && (status == REGISTRY_CHANGED || status == REGISTRY_EXISTS) && (merge->superseded || !last))
         done = false;
     else if (made && status == REGISTRY_OK)
         reply_status(&merge->job->reply, "OK");
@@ -204,8 +222,8 @@ static void merge_job(struct command_job *job)
         reply_error(&job->reply, "ERR out of memory");
         return;
     }
-    for (int i = 1; !try_merge(&merge, args, i == MERGE_TRIES); i++)
-        ;
+    for (int i = 1; !try_merge(&merge, args, i == MERGE_TRIES);)
+        i += !merge.superseded;
     free(merge.sources);
 }
 

@@ -1,8 +1,6 @@
-/* Filters that come into being whole: dumped and loaded, restored, copied, merged, emptied; while clients go on adding.
- */
+/* Filters that come into being whole: dumped and loaded, restored, copied, merged, emptied.
+ * Merges while clients go on adding: test_merges.c. */
 #include <criterion/criterion.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,28 +27,6 @@ static void discard(void)
 }
 
 TestSuite(content, .init = start, .fini = discard, .timeout = 300);
-
-/* Adds or asks for items prefix0..prefix<n-1>, a thousand at a time; returns how many were answered 1. */
-static long long for_items(redisContext *c, const char *command, const char *key, const char *prefix, int n)
-{
-    char words[1000][32];
-    const char *argv[1002] = {command, key};
-    long long ones = 0;
-    for (int done = 0; done < n; done += 1000) {
-        int batch = n - done < 1000 ? n - done : 1000;
-        for (int i = 0; i < batch; i++) {
-            snprintf(words[i], sizeof(words[i]), "%s%d", prefix, done + i);
-            argv[i + 2] = words[i];
-        }
-        redisReply *reply = redisCommandArgv(c, batch + 2, argv, NULL);
-        cr_assert(reply && reply->type == REDIS_REPLY_ARRAY, "%s %s: %s", command, key, reply ? reply->str : c->errstr);
-        cr_assert_eq(reply->elements, (size_t)batch);
-        for (int i = 0; i < batch; i++)
-            ones += reply->element[i]->integer;
-        freeReplyObject(reply);
-    }
-    return ones;
-}
 
 /* ---- dumps ------------------------------------------------------------------------------------------------------- */
 
@@ -110,7 +86,7 @@ DAEMON_TEST(the_daemon, content, a_dump_is_loaded_again)
     struct chunk chunks[MAX_CHUNKS];
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         expect(client, "+OK", cases[i].reserve);
-        for_items(client, "BF.MADD", "f", "i", cases[i].items);
+        client_for_items(client, "BF.MADD", "f", "i", cases[i].items);
         int n = scandump(client, "f", chunks);
         cr_assert_geq(n, 3);
         for (int c = 0; c < n; c++) {
@@ -118,7 +94,7 @@ DAEMON_TEST(the_daemon, content, a_dump_is_loaded_again)
             expect(client, ":0", "BF.EXISTS g i0");
             cr_assert_str_eq(loadchunk(client, "g", &chunks[c]), "+OK", "chunk %d", c);
         }
-        cr_assert_eq(for_items(client, "BF.MEXISTS", "g", "i", cases[i].items), cases[i].items);
+        cr_assert_eq(client_for_items(client, "BF.MEXISTS", "g", "i", cases[i].items), cases[i].items);
         char *info = strdup(client_ask(client, "BF.INFO f"));
         expect(client, info, "BF.INFO g");
         free(info);
@@ -137,7 +113,7 @@ DAEMON_TEST(the_daemon, content, a_wrong_chunk_ends_the_load)
 {
     struct chunk chunks[MAX_CHUNKS], bad;
     expect(client, "+OK", "BF.RESERVE f 0.001 1000000");
-    for_items(client, "BF.MADD", "f", "i", 1000);
+    client_for_items(client, "BF.MADD", "f", "i", 1000);
     int n = scandump(client, "f", chunks);
     cr_assert_geq(n, 5);
     for (int way = 0; way < 7; way++) {
@@ -171,7 +147,7 @@ DAEMON_TEST(the_daemon, content, a_wrong_chunk_ends_the_load)
     }
     for (int c = 0; c < n; c++)
         cr_assert_str_eq(loadchunk(client, "g", &chunks[c]), "+OK");
-    cr_assert_eq(for_items(client, "BF.MEXISTS", "g", "i", 1000), 1000);
+    cr_assert_eq(client_for_items(client, "BF.MEXISTS", "g", "i", 1000), 1000);
     cr_assert_eq(strncmp(loadchunk(client, "g", &chunks[0]), "-ERR received bad data: the key exists", 38), 0);
     expect(client, ":2", "EXISTS f g h");
     chunks_free(chunks, n);
@@ -184,7 +160,7 @@ DAEMON_TEST(the_daemon, content, two_chunks_of_one_load_at_a_time)
     struct chunk chunks[MAX_CHUNKS];
     redisContext *both[] = {client, client_open(the_daemon.port)};
     expect(client, "+OK", "BF.RESERVE f 0.001 1000000");
-    for_items(client, "BF.MADD", "f", "i", 1000);
+    client_for_items(client, "BF.MADD", "f", "i", 1000);
     int n = scandump(client, "f", chunks), met = 0;
     for (int round = 0; round < 5000 && met < 2; round++) {
         int taken = 0;
@@ -208,7 +184,7 @@ DAEMON_TEST(the_daemon, content, two_chunks_of_one_load_at_a_time)
     cr_assert_eq(met, 2);
     for (int c = 0; c < n; c++)
         cr_assert_str_eq(loadchunk(both[c % 2], "g", &chunks[c]), "+OK");
-    cr_assert_eq(for_items(client, "BF.MEXISTS", "g", "i", 1000), 1000);
+    cr_assert_eq(client_for_items(client, "BF.MEXISTS", "g", "i", 1000), 1000);
     redisFree(both[1]);
     chunks_free(chunks, n);
 }
@@ -316,10 +292,10 @@ DAEMON_TEST(the_daemon, content, dump_and_restore)
 {
     expect(client, "nil", "DUMP f");
     expect(client, "+OK", "BF.RESERVE f 0.01 100");
-    for_items(client, "BF.MADD", "f", "i", 500);
+    client_for_items(client, "BF.MADD", "f", "i", 500);
     struct bytes bytes = dump("f");
     expect(client, "+OK", "RESTORE g 0 %b", bytes.data, bytes.len);
-    cr_assert_eq(for_items(client, "BF.MEXISTS", "g", "i", 500), 500);
+    cr_assert_eq(client_for_items(client, "BF.MEXISTS", "g", "i", 500), 500);
     expect(client, "-BUSYKEY Target key name already exists.", "RESTORE g 0 %b", bytes.data, bytes.len);
     expect(client, ":1", "BF.ADD g more");
     expect(client, "+OK", "RESTORE g 0 %b REPLACE IDLETIME 5", bytes.data, bytes.len);
@@ -347,9 +323,9 @@ DAEMON_TEST(the_daemon, content, copy)
 {
     expect(client, ":0", "COPY f g");
     expect(client, "+OK", "BF.RESERVE f 0.01 10 EXPANSION 4");
-    for_items(client, "BF.MADD", "f", "i", 300);
+    client_for_items(client, "BF.MADD", "f", "i", 300);
     expect(client, ":1", "COPY f g");
-    cr_assert_eq(for_items(client, "BF.MEXISTS", "g", "i", 300), 300);
+    cr_assert_eq(client_for_items(client, "BF.MEXISTS", "g", "i", 300), 300);
     char *info = strdup(client_ask(client, "BF.INFO f"));
     expect(client, info, "BF.INFO g");
     free(info);
@@ -370,17 +346,17 @@ DAEMON_TEST(the_daemon, content, merge)
     expect(client, "+OK", "BF.RESERVE a 0.001 1000");
     expect(client, "+OK", "BF.RESERVE b 0.001 1000");
     expect(client, "+OK", "BF.RESERVE c 0.001 1000");
-    for_items(client, "BF.MADD", "a", "a", 200);
-    for_items(client, "BF.MADD", "b", "b", 300);
+    client_for_items(client, "BF.MADD", "a", "a", 200);
+    client_for_items(client, "BF.MADD", "b", "b", 300);
     expect(client, "-ERR not found: 'nothing'", "BF.MERGE a b nothing");
-    cr_assert_eq(for_items(client, "BF.MEXISTS", "a", "b", 300), 0);
+    cr_assert_eq(client_for_items(client, "BF.MEXISTS", "a", "b", 300), 0);
     expect(client, "+OK", "BF.MERGE a b c a");
-    cr_assert_eq(for_items(client, "BF.MEXISTS", "a", "a", 200), 200);
-    cr_assert_eq(for_items(client, "BF.MEXISTS", "a", "b", 300), 300);
+    cr_assert_eq(client_for_items(client, "BF.MEXISTS", "a", "a", 200), 200);
+    cr_assert_eq(client_for_items(client, "BF.MEXISTS", "a", "b", 300), 300);
     long long card = client_number(client, "BF.CARD a");
     cr_assert(card >= 485 && card <= 500, "%lld", card);
     expect(client, "+OK", "BF.MERGE new a b");
-    cr_assert_eq(for_items(client, "BF.MEXISTS", "new", "a", 200), 200);
+    cr_assert_eq(client_for_items(client, "BF.MEXISTS", "new", "a", 200), 200);
     char *many = malloc(1001 * 2 + 32);
     strcpy(many, "BF.MERGE a");
     for (int i = 0; i < 1001; i++)
@@ -391,13 +367,13 @@ DAEMON_TEST(the_daemon, content, merge)
     free(many);
     expect(client, "+OK", "BF.RESERVE other 0.001 1001");
     expect(client, "-ERR 'a' and 'other' cannot be merged: the capacities differ: 1000 and 1001", "BF.MERGE a b other");
-    for_items(client, "BF.MADD", "c", "c", 990);
+    client_for_items(client, "BF.MADD", "c", "c", 990);
     const char *reply = client_ask(client, "BF.MERGE a c");
     cr_assert(strncmp(reply, "-ERR the union would be too full", 32) == 0, "%s", reply);
     expect(client, ":0", "BF.EXISTS a c1");
     expect(client, "+OK", "CONFIG SET bf-merge-overfull yes");
     expect(client, "+OK", "BF.MERGE a c");
-    cr_assert_eq(for_items(client, "BF.MEXISTS", "a", "c", 990), 990);
+    cr_assert_eq(client_for_items(client, "BF.MEXISTS", "a", "c", 990), 990);
     expect(client, ":1000", "BF.CARD a"); /* a layer never counts more than its capacity */
 }
 
@@ -406,10 +382,10 @@ DAEMON_TEST(the_daemon, content, clear)
     expect(client, "-ERR not found", "BF.CLEAR f");
     expect(client, "+OK", "BF.RESERVE f 0.01 50 EXPANSION 3");
     char *info = strdup(client_ask(client, "BF.INFO f"));
-    for_items(client, "BF.MADD", "f", "i", 1000);
+    client_for_items(client, "BF.MADD", "f", "i", 1000);
     expect(client, "+OK", "BF.CLEAR f");
     expect(client, info, "BF.INFO f");
-    cr_assert_eq(for_items(client, "BF.MEXISTS", "f", "i", 1000), 0);
+    cr_assert_eq(client_for_items(client, "BF.MEXISTS", "f", "i", 1000), 0);
     expect(client, ":1", "BF.ADD f i1");
     free(info);
     expect(client, "+OK", "CONFIG SET maxmemory 3000000");
@@ -423,8 +399,8 @@ DAEMON_TEST(the_daemon, content, what_was_made_is_saved)
     struct chunk chunks[MAX_CHUNKS];
     expect(client, "+OK", "BF.RESERVE a 0.001 1000");
     expect(client, "+OK", "BF.RESERVE b 0.001 1000");
-    for_items(client, "BF.MADD", "a", "a", 100);
-    for_items(client, "BF.MADD", "b", "b", 100);
+    client_for_items(client, "BF.MADD", "a", "a", 100);
+    client_for_items(client, "BF.MADD", "b", "b", 100);
     expect(client, "+OK", "SAVE");
     expect(client, "+OK", "BF.MERGE a b");
     expect(client, ":1", "COPY a copied");
@@ -440,158 +416,9 @@ DAEMON_TEST(the_daemon, content, what_was_made_is_saved)
     client = client_open(the_daemon.port);
     static const char *const keys[] = {"a", "copied", "loaded"};
     for (size_t i = 0; i < 3; i++) {
-        cr_assert_eq(for_items(client, "BF.MEXISTS", keys[i], "a", 100), 100);
-        cr_assert_eq(for_items(client, "BF.MEXISTS", keys[i], "b", 100), 100);
+        cr_assert_eq(client_for_items(client, "BF.MEXISTS", keys[i], "a", 100), 100);
+        cr_assert_eq(client_for_items(client, "BF.MEXISTS", keys[i], "b", 100), 100);
     }
     expect(client, ":0", "BF.CARD b");
-    cr_assert_eq(for_items(client, "BF.MEXISTS", "b", "b", 100), 0);
-}
-
-/* ---- while clients add ------------------------------------------------------------------------------------------- */
-
-#define ADDERS 4
-#define ITEMS  6000
-#define BATCH  40
-
-static _Atomic int wins[ITEMS];
-static _Atomic int progress[ADDERS];
-static _Atomic bool merging_done;
-
-/* Adds all items in order, in pipelines of single adds or in batches, to whatever filter is there. */
-static void *adder(void *arg)
-{
-    size_t me = (size_t)arg;
-    redisContext *c = client_open(the_daemon.port);
-    for (int first = 0; first < ITEMS; first += BATCH) {
-        for (int i = 0; i < BATCH; i++)
-            redisAppendCommand(c, me % 2 ? "BF.ADD f x%d" : "BF.MADD f x%d", first + i);
-        for (int i = 0; i < BATCH; i++) {
-            redisReply *reply = NULL;
-            cr_assert_eq(redisGetReply(c, (void **)&reply), REDIS_OK);
-            long long one = me % 2 ? reply->integer : reply->elements == 1 ? reply->element[0]->integer : -1;
-            cr_assert(one == 0 || one == 1, "%s", reply->str);
-            atomic_fetch_add(&wins[first + i], (int)one);
-            freeReplyObject(reply);
-        }
-        atomic_store(&progress[me], first + BATCH);
-    }
-    redisFree(c);
-    return NULL;
-}
-
-static int slowest(void)
-{
-    int least = ITEMS;
-    for (int i = 0; i < ADDERS; i++) {
-        int p = atomic_load(&progress[i]);
-        least = p < least ? p : least;
-    }
-    return least;
-}
-
-/* Unions take the place of the filter again and again, some of them inside transactions. Each item has exactly one
- * winner, and what was acknowledged to somebody is there at every moment. */
-DAEMON_TEST(the_daemon, content, merges_lose_no_add_and_no_winner)
-{
-    pthread_t threads[ADDERS];
-    int merges = 0;
-    expect(client, "+OK", "BF.RESERVE f 0.0000001 2000");
-    expect(client, "+OK", "BF.RESERVE g 0.0000001 2000");
-    for_items(client, "BF.MADD", "g", "g", 100);
-    expect(client, "+OK", "BF.MERGE f g"); /* while there is room for all of it in the first layer */
-    for (size_t i = 0; i < ADDERS; i++)
-        cr_assert_eq(pthread_create(&threads[i], NULL, adder, (void *)i), 0);
-    while (slowest() < ITEMS || merges < 20) {
-        int before = slowest();
-        if (++merges % 4 == 0) {
-            expect(client, "+OK", "MULTI");
-            expect(client, "+QUEUED", "BF.MERGE f g");
-            expect(client, "+QUEUED", "BF.EXISTS f g1");
-            expect(client, "[+OK,:1]", "EXEC");
-        } else {
-            expect(client, "+OK", "BF.MERGE f g");
-        }
-        if (before > 0)
-            cr_assert_eq(for_items(client, "BF.MEXISTS", "f", "x", before), before, "after merge %d", merges);
-    }
-    for (size_t i = 0; i < ADDERS; i++)
-        pthread_join(threads[i], NULL);
-    int without = 0;
-    for (int i = 0; i < ITEMS; i++) {
-        cr_assert_leq(wins[i], 1, "x%d was won %d times", i, wins[i]);
-        without += wins[i] == 0;
-    }
-    cr_assert_leq(without, 3); /* some that seemed to be there already */
-    cr_assert_eq(for_items(client, "BF.MEXISTS", "f", "x", ITEMS), ITEMS);
-    cr_assert_eq(for_items(client, "BF.MEXISTS", "f", "g", 100), 100);
-}
-
-static void *destroyer(void *arg)
-{
-    redisContext *c = client_open(the_daemon.port);
-    static const char *const commands[] = {"BF.CLEAR f",
-                                           "DEL f",
-                                           "RENAME f h",
-                                           "COPY g f REPLACE",
-                                           "FLUSHALL",
-                                           "BF.MERGE f g",
-                                           "BF.MERGE g f",
-                                           "BF.RESERVE f 0.0000001 2000",
-                                           "BF.RESERVE g 0.0000001 2000"};
-    for (unsigned n = (unsigned)(size_t)arg; !atomic_load(&merging_done); n = n * 5 + 3)
-        freeReplyObject(
-            redisCommand(c, commands[n % (sizeof(commands) / sizeof(commands[0]))])); /* whatever it answers */
-    redisFree(c);
-    return NULL;
-}
-
-/* Everything at once that replaces filters under their names: no crash, no endless wait, each reply one that there is.
- */
-DAEMON_TEST(the_daemon, content, replacements_at_the_same_time)
-{
-    pthread_t adders[ADDERS], destroyers[3];
-    char why[256];
-    expect(client, "+OK", "CONFIG SET bf-initial-size 2000");
-    expect(client, "+OK", "CONFIG SET bf-error-rate 0.0000001");
-    atomic_store(&merging_done, false);
-    for (size_t i = 0; i < 3; i++)
-        cr_assert_eq(pthread_create(&destroyers[i], NULL, destroyer, (void *)(i + 1)), 0);
-    for (size_t i = 0; i < ADDERS; i++)
-        cr_assert_eq(pthread_create(&adders[i], NULL, adder, (void *)i), 0);
-    for (int i = 0; i < 200; i++) {
-        snprintf(why, sizeof(why), "%s", client_ask(client, "BF.MERGE f g"));
-        cr_assert(strcmp(why, "+OK") == 0 || strncmp(why, "-ERR not found", 14) == 0 ||
-                      strncmp(why, "-ERR the filter was deleted", 27) == 0 || strncmp(why, "-ERR the union", 14) == 0,
-                  "%s", why);
-    }
-    for (size_t i = 0; i < ADDERS; i++)
-        pthread_join(adders[i], NULL);
-    atomic_store(&merging_done, true);
-    for (size_t i = 0; i < 3; i++)
-        pthread_join(destroyers[i], NULL);
-    expect(client, "+PONG", "PING");
-}
-
-/* Merges wait for all workers to have looked away, also when these are at their end and other jobs come back to them. */
-DAEMON_TEST(the_daemon, content, the_end_in_the_middle_of_merges)
-{
-    enum { CLIENTS = 12, EACH = 20 };
-    redisContext *busy[CLIENTS];
-    expect(client, "+OK", "BF.RESERVE a 0.001 5000000");
-    expect(client, "+OK", "BF.RESERVE b 0.001 5000000");
-    for (int i = 0; i < CLIENTS; i++) {
-        busy[i] = client_open(the_daemon.port);
-        for (int n = 0; n < EACH; n++)
-            redisAppendCommand(busy[i], i % 3 ? "BF.MERGE a b" : "COPY b copy:%d REPLACE", i);
-        int done = 0;
-        while (!done)
-            cr_assert_eq(redisBufferWrite(busy[i], &done), REDIS_OK);
-    }
-    redisReply *reply;
-    cr_assert_eq(redisGetReply(busy[1], (void **)&reply), REDIS_OK);
-    freeReplyObject(reply);
-    freeReplyObject(redisCommand(client, "SHUTDOWN NOSAVE"));
-    daemon_wait(&the_daemon);
-    for (int i = 0; i < CLIENTS; i++)
-        redisFree(busy[i]);
+    cr_assert_eq(client_for_items(client, "BF.MEXISTS", "b", "b", 100), 0);
 }

@@ -166,3 +166,24 @@ void client_expect_items(redisContext *client, const char *filter, int from, int
         }
     }
 }
+
+long long client_for_items(redisContext *c, const char *command, const char *key, const char *prefix, int n)
+{
+    char words[1000][32];
+    const char *argv[1002] = {command, key};
+    long long ones = 0;
+    for (int done = 0; done < n; done += 1000) {
+        int batch = n - done < 1000 ? n - done : 1000;
+        for (int i = 0; i < batch; i++) {
+            snprintf(words[i], sizeof(words[i]), "%s%d", prefix, done + i);
+            argv[i + 2] = words[i];
+        }
+        redisReply *reply = redisCommandArgv(c, batch + 2, argv, NULL);
+        cr_assert(reply && reply->type == REDIS_REPLY_ARRAY, "%s %s: %s", command, key, reply ? reply->str : c->errstr);
+        cr_assert_eq(reply->elements, (size_t)batch);
+        for (int i = 0; i < batch; i++)
+            ones += reply->element[i]->integer;
+        freeReplyObject(reply);
+    }
+    return ones;
+}

@@ -1,0 +1,203 @@
+/* Unions and other filters that take the place of one that clients are adding to. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+
+static struct daemon the_daemon;
+static redisContext *client;
+
+static void start(void)
+{
+    static const char *const args[] = {"--threads", "3", NULL};
+    daemon_start(&the_daemon, args);
+    client = client_open(the_daemon.port);
+}
+
+static void discard(void)
+{
+    redisFree(client);
+    daemon_discard(&the_daemon);
+}
+
+TestSuite(merges, .init = start, .fini = discard, .timeout = 300);
+
+#define ADDERS 4
+#define ITEMS  6000
+#define BATCH  40
+
+static _Atomic int wins[ITEMS];
+static _Atomic int progress[ADDERS];
+static _Atomic bool merging_done;
+
+/* Adds all items in order, in pipelines of single adds or in batches, to whatever filter is there. */
+static void *adder(void *arg)
+{
+    size_t me = (size_t)arg;
+    redisContext *c = client_open(the_daemon.port);
+    for (int first = 0; first < ITEMS; first += BATCH) {
+        for (int i = 0; i < BATCH; i++)
+            redisAppendCommand(c, me % 2 ? "BF.ADD f x%d" : "BF.MADD f x%d", first + i);
+        for (int i = 0; i < BATCH; i++) {
+            redisReply *reply = NULL;
+            cr_assert_eq(redisGetReply(c, (void **)&reply), REDIS_OK);
+            long long one = me % 2 ? reply->integer : reply->elements == 1 ? reply->element[0]->integer : -1;
+            cr_assert(one == 0 || one == 1, "%s", reply->str);
+            atomic_fetch_add(&wins[first + i], (int)one);
+            freeReplyObject(reply);
+        }
+        atomic_store(&progress[me], first + BATCH);
+    }
+    redisFree(c);
+    return NULL;
+}
+
+static int slowest(void)
+{
+    int least = ITEMS;
+    for (int i = 0; i < ADDERS; i++) {
+        int p = atomic_load(&progress[i]);
+        least = p < least ? p : least;
+    }
+    return least;
+}
+
+/* Unions take the place of the filter again and again, some of them inside transactions. Each item has exactly one
+ * winner, and what was acknowledged to somebody is there at every moment. */
+DAEMON_TEST(the_daemon, merges, merges_lose_no_add_and_no_winner)
+{
+    pthread_t threads[ADDERS];
+    int merges = 0;
+    expect(client, "+OK", "BF.RESERVE f 0.0000001 2000");
+    expect(client, "+OK", "BF.RESERVE g 0.0000001 2000");
+    client_for_items(client, "BF.MADD", "g", "g", 100);
+    expect(client, "+OK", "BF.MERGE f g"); /* while there is room for all of it in the first layer */
+    for (size_t i = 0; i < ADDERS; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, adder, (void *)i), 0);
+    while (slowest() < ITEMS || merges < 20) {
+        int before = slowest();
+        if (++merges % 4 == 0) {
+            expect(client, "+OK", "MULTI");
+            expect(client, "+QUEUED", "BF.MERGE f g");
+            expect(client, "+QUEUED", "BF.EXISTS f g1");
+            expect(client, "[+OK,:1]", "EXEC");
+        } else {
+            expect(client, "+OK", "BF.MERGE f g");
+        }
+        if (before > 0)
+            cr_assert_eq(client_for_items(client, "BF.MEXISTS", "f", "x", before), before, "after merge %d", merges);
+    }
+    for (size_t i = 0; i < ADDERS; i++)
+        pthread_join(threads[i], NULL);
+    int without = 0;
+    for (int i = 0; i < ITEMS; i++) {
+        cr_assert_leq(wins[i], 1, "x%d was won %d times", i, wins[i]);
+        without += wins[i] == 0;
+    }
+    cr_assert_leq(without, 3); /* some that seemed to be there already */
+    cr_assert_eq(client_for_items(client, "BF.MEXISTS", "f", "x", ITEMS), ITEMS);
+    cr_assert_eq(client_for_items(client, "BF.MEXISTS", "f", "g", 100), 100);
+}
+
+static void *destroyer(void *arg)
+{
+    redisContext *c = client_open(the_daemon.port);
+    static const char *const commands[] = {"BF.CLEAR f",
+                                           "DEL f",
+                                           "RENAME f h",
+                                           "COPY g f REPLACE",
+                                           "FLUSHALL",
+                                           "BF.MERGE f g",
+                                           "BF.MERGE g f",
+                                           "BF.RESERVE f 0.0000001 2000",
+                                           "BF.RESERVE g 0.0000001 2000"};
+    for (unsigned n = (unsigned)(size_t)arg; !atomic_load(&merging_done); n = n * 5 + 3)
+        freeReplyObject(
+            redisCommand(c, commands[n % (sizeof(commands) / sizeof(commands[0]))])); /* whatever it answers */
+    redisFree(c);
+    return NULL;
+}
+
+/* Everything at once that replaces filters under their names: no crash, no endless wait, each reply one that there is.
+ */
+DAEMON_TEST(the_daemon, merges, replacements_at_the_same_time)
+{
+    pthread_t adders[ADDERS], destroyers[3];
+    char why[256];
+    expect(client, "+OK", "CONFIG SET bf-initial-size 2000");
+    expect(client, "+OK", "CONFIG SET bf-error-rate 0.0000001");
+    atomic_store(&merging_done, false);
+    for (size_t i = 0; i < 3; i++)
+        cr_assert_eq(pthread_create(&destroyers[i], NULL, destroyer, (void *)(i + 1)), 0);
+    for (size_t i = 0; i < ADDERS; i++)
+        cr_assert_eq(pthread_create(&adders[i], NULL, adder, (void *)i), 0);
+    for (int i = 0; i < 200; i++) {
+        snprintf(why, sizeof(why), "%s", client_ask(client, "BF.MERGE f g"));
+        cr_assert(strcmp(why, "+OK") == 0 || strncmp(why, "-ERR not found", 14) == 0 ||
+                      strncmp(why, "-ERR the filter was deleted", 27) == 0 || strncmp(why, "-ERR the union", 14) == 0,
+                  "%s", why);
+    }
+    for (size_t i = 0; i < ADDERS; i++)
+        pthread_join(adders[i], NULL);
+    atomic_store(&merging_done, true);
+    for (size_t i = 0; i < 3; i++)
+        pthread_join(destroyers[i], NULL);
+    expect(client, "+PONG", "PING");
+}
+
+/* Merges into one filter take turns: none is told that it has changed under its hands because of another one. */
+DAEMON_TEST(the_daemon, merges, merges_into_one_filter_take_turns)
+{
+    enum { CLIENTS = 14, EACH = 20 };
+    redisContext *busy[CLIENTS];
+    expect(client, "+OK", "BF.RESERVE a 0.001 20000");
+    expect(client, "+OK", "BF.RESERVE b 0.001 20000");
+    client_for_items(client, "BF.MADD", "b", "b", 1000);
+    for (int i = 0; i < CLIENTS; i++) {
+        busy[i] = client_open(the_daemon.port);
+        for (int n = 0; n < EACH; n++)
+            redisAppendCommand(busy[i], "BF.MERGE a b");
+        for (int done = 0; !done;)
+            cr_assert_eq(redisBufferWrite(busy[i], &done), REDIS_OK);
+    }
+    for (int i = 0; i < CLIENTS; i++) {
+        for (int n = 0; n < EACH; n++) {
+            redisReply *reply;
+            cr_assert_eq(redisGetReply(busy[i], (void **)&reply), REDIS_OK);
+            cr_assert_eq(reply->type, REDIS_REPLY_STATUS, "%s", reply->str);
+            freeReplyObject(reply);
+        }
+        redisFree(busy[i]);
+    }
+    cr_assert_eq(client_for_items(client, "BF.MEXISTS", "a", "b", 1000), 1000);
+}
+
+/* Merges wait for all workers to have looked away, also when these are at their end and other jobs come back to them. */
+DAEMON_TEST(the_daemon, merges, the_end_in_the_middle_of_merges)
+{
+    enum { CLIENTS = 12, EACH = 20 };
+    redisContext *busy[CLIENTS];
+    expect(client, "+OK", "BF.RESERVE a 0.001 5000000");
+    expect(client, "+OK", "BF.RESERVE b 0.001 5000000");
+    for (int i = 0; i < CLIENTS; i++) {
+        busy[i] = client_open(the_daemon.port);
+        for (int n = 0; n < EACH; n++)
+            redisAppendCommand(busy[i], i % 3 ? "BF.MERGE a b" : "COPY b copy:%d REPLACE", i);
+        int done = 0;
+        while (!done)
+            cr_assert_eq(redisBufferWrite(busy[i], &done), REDIS_OK);
+    }
+    redisReply *reply;
+    cr_assert_eq(redisGetReply(busy[1], (void **)&reply), REDIS_OK);
+    freeReplyObject(reply);
+    freeReplyObject(redisCommand(client, "SHUTDOWN NOSAVE"));
+    daemon_wait(&the_daemon);
+    for (int i = 0; i < CLIENTS; i++)
+        redisFree(busy[i]);
+}

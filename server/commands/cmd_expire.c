@@ -63,6 +63,8 @@ static void expire(struct command_ctx *ctx, int64_t unit_ms, int64_t base_ms)
         reply_errorf(ctx->reply, "ERR invalid expire time in '%s' command", ctx->command->name);
         return;
     }
+    if (base_ms != 0 && value > 0)
+        conditions |= REGISTRY_EXPIRE_LATER;
     int status = registry_expire(ctx->server->registry, command_arg(ctx, 1), expires_ms, conditions);
     if (status == -ENOMEM)
         reply_error(ctx->reply, "ERR out of memory");

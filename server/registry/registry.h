@@ -170,13 +170,14 @@ int registry_clear(struct registry *registry, size_t *removed_out);
 
 /* ---- expiry ------------------------------------------------------------------------------------------------------ */
 
-#define REGISTRY_EXPIRE_NX 1u /* only if it has no time yet */
-#define REGISTRY_EXPIRE_XX 2u /* only if it has one */
-#define REGISTRY_EXPIRE_GT 4u /* only if the new time is later; never is the latest */
-#define REGISTRY_EXPIRE_LT 8u /* only if the new time is earlier */
+#define REGISTRY_EXPIRE_NX    1u  /* only if it has no time yet */
+#define REGISTRY_EXPIRE_XX    2u  /* only if it has one */
+#define REGISTRY_EXPIRE_GT    4u  /* only if the new time is later; never is the latest */
+#define REGISTRY_EXPIRE_LT    8u  /* only if the new time is earlier */
+#define REGISTRY_EXPIRE_LATER 16u /* no condition: the time had not come yet when it was asked for */
 
 /* Lets the filter expire at this time (Unix time in ms), if all `conditions` are met; a time that has passed deletes
- * it. REGISTRY_OK, _NOT_FOUND, _UNCHANGED or -ENOMEM. */
+ * it, or has it expire at once if it has only just come (_LATER). REGISTRY_OK, _NOT_FOUND, _UNCHANGED or -ENOMEM. */
 int registry_expire(struct registry *registry, struct slice name, int64_t expires_ms, unsigned conditions);
 
 /* Lets it never expire. REGISTRY_OK, _NOT_FOUND or _UNCHANGED (it had no time). */

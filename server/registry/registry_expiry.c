@@ -165,7 +165,7 @@ int registry_expire(struct registry *r, struct slice name, int64_t expires_ms, u
     if (slot && !conditions_met(conditions, entry_expires_ms(holder), expires_ms)) {
         status = REGISTRY_UNCHANGED;
     } else if (slot && expires_ms <= registry_now_ms(r)) {
-        registry_remove(r, hash, slot, REGISTRY_DELETED);
+        registry_remove(r, hash, slot, conditions & REGISTRY_EXPIRE_LATER ? REGISTRY_EXPIRED : REGISTRY_DELETED);
         status = REGISTRY_OK;
     } else if (slot) {
         status = change_time(r, hash, slot, holder, expires_ms);

@@ -71,6 +71,18 @@ Test(expiry, changes_remove_what_has_expired)
     expect_all_freed();
 }
 
+/* A time that was still to come when it was asked for, and has come since, is no deletion. */
+Test(expiry, a_time_that_has_just_come_expires)
+{
+    create("a");
+    create("b");
+    told[0] = '\0';
+    cr_assert_eq(expire("a", 1000, REGISTRY_EXPIRE_LATER), REGISTRY_OK);
+    cr_assert_eq(expire("b", 1000, 0), REGISTRY_OK);
+    cr_assert_str_eq(told, "expired a, deleted b");
+    cr_assert_null(find("a"));
+}
+
 /* A time that has passed deletes at once, and says so. */
 Test(expiry, a_time_that_has_passed_deletes)
 {

@@ -185,16 +185,6 @@ static inline uint64_t bloom_layer_reserve_shared(struct bloom_layer *layer)
     return items + 1;
 }
 
-/* Whether the item is in one of the layers below. */
-static inline bool bloom_layer_test_below(const struct bloom_layer *layer, struct bloom_hash hash)
-{
-    while ((layer = bloom_layer_older(layer))) {
-        if (bloom_layer_test(layer, hash))
-            return true;
-    }
-    return false;
-}
-
 /* Whether the item is in one of the layers below `newest`, when it was in none while `tested` was the newest. Layers below the
  * newest one do not change any more: it is published when the one before is full and all adds to it have set their bits. That
  * does not hold for twins, which note items without the filter's lock: all layers are tested then, by `tested` NULL. */
@@ -207,8 +197,14 @@ static inline bool bloom_layer_test_since(const struct bloom_layer *newest, cons
         if (bloom_layer_test(layer, hash))
             return true;
     }
-    VERIFY(!tested || !bloom_layer_test_below(tested, hash));
+    VERIFY(!tested || !bloom_layer_test_since(tested, NULL, hash));
     return false;
+}
+
+/* Whether the item is in one of the layers below. */
+static inline bool bloom_layer_test_below(const struct bloom_layer *layer, struct bloom_hash hash)
+{
+    return bloom_layer_test_since(layer, NULL, hash);
 }
 
 /* Gives an item a place in the newest layer, under the filter's lock; after BLOOM_ADDED its bits are to be set. `tested` as for

@@ -401,6 +401,23 @@ static void open_all(struct maker *m)
     open_writer(m, 1);
 }
 
+/* One filter's own steps. */
+static void step_filter(struct maker *m, struct filter *filter, unsigned what)
+{
+    if (what <= 13) {
+        note(m, &(struct log_control){.kind = LOG_DELETE, .id = filter->id});
+        drop(filter);
+    } else if (what <= 16) {
+        rename_filter(m, filter);
+    } else if (what == 17) {
+        filter->expires_ms = recipe_byte(m->recipe) % 4 == 1 ? GONE_MS : LATER_MS;
+        note(m, &(struct log_control){.kind = LOG_EXPIRY, .id = filter->id, .expires_ms = filter->expires_ms});
+    } else {
+        add(m, filter);
+    }
+}
+
+/* The numbers are in the kept recipes: what one stands for stays. */
 static bool step(struct maker *m)
 {
     unsigned what = (unsigned)recipe_below(m->recipe, 32);
@@ -408,65 +425,26 @@ static bool step(struct maker *m)
 
     if (!filter->filter)
         filter = m->filters[0].filter ? &m->filters[0] : NULL;
-    switch (what) {
-    case 0:
+    if (what == 0)
         return false;
-    case 1:
+    if (what == 1) {
         note_anything(m);
-        break;
-    case 2:
+    } else if (what == 2) {
         write_filter(m);
-        break;
-    case 3:
-    case 4:
-    case 5:
-    case 6:
+    } else if (what <= 6) {
         save(m);
-        break;
-    case 7:
-    case 8:
-    case 9:
+    } else if (what <= 9) {
         end_frame(m);
-        break;
-    case 10:
+    } else if (what == 10) {
         next_process(m);
-        break;
-    case 11:
+    } else if (what == 11) {
         note(m, &(struct log_control){.kind = LOG_CLEAR});
         for (size_t i = 0; i < FILTERS; i++)
             drop(&m->filters[i]);
-        break;
-    case 12:
-    case 13:
-        if (filter) {
-            note(m, &(struct log_control){.kind = LOG_DELETE, .id = filter->id});
-            drop(filter);
-        }
-        break;
-    case 14:
-    case 15:
-    case 16:
-        if (filter)
-            rename_filter(m, filter);
-        break;
-    case 17:
-        if (filter) {
-            filter->expires_ms = recipe_byte(m->recipe) % 4 == 1 ? GONE_MS : LATER_MS;
-            note(m, &(struct log_control){.kind = LOG_EXPIRY, .id = filter->id, .expires_ms = filter->expires_ms});
-        }
-        break;
-    case 18:
-    case 19:
-    case 20:
-    case 21:
-    case 22:
-    case 23:
-    case 24:
-        if (filter)
-            add(m, filter);
-        break;
-    default:
+    } else if (what > 24) {
         create(m);
+    } else if (filter) {
+        step_filter(m, filter, what);
     }
     return true;
 }

@@ -227,7 +227,8 @@ static int note_contents(struct check *check, uint64_t number, const struct log_
     drop_contents(check, control->replaced_id);
     if (control->kind == LOG_CLEAR)
         drop_all_contents(check);
-    if (control->kind == LOG_DELETE || control->kind == LOG_FORGET || control->kind == LOG_LOADED)
+    if (control->kind == LOG_DELETE || control->kind == LOG_FORGET || control->kind == LOG_LOADED ||
+        control->kind == LOG_FILLED)
         drop_contents(check, control->id);
     if (control->kind != LOG_LOADED)
         return 0;
@@ -286,6 +287,7 @@ static int on_control(void *ctx, uint64_t number, const struct log_control *cont
         [LOG_CREATE] = &check->creates, [LOG_LOADED] = &check->loads,    [LOG_DELETE] = &check->deletes,
         [LOG_RENAME] = &check->renames, [LOG_EXPIRY] = &check->expiries, [LOG_CLEAR] = &check->clears,
         [LOG_GROW] = &check->grows,     [LOG_FORGET] = &check->deletes, [LOG_BREAK] = &check->breaks,
+        [LOG_FILLED] = &check->loads,
     };
 
     (void)err;

@@ -12,7 +12,9 @@
 
 #include "log_varint.h"
 
-#define LOG_VERSION 4 /* earlier ones, whose headers end before `start` (1), `sealed` (2) and `previous` (3), are read */
+/* Earlier ones, whose headers end before `start` (1), `sealed` (2) and `previous` (3), and which have no control records with
+ * contents in them (4), are read. */
+#define LOG_VERSION 5
 #define LONG_FRAME  128 /* payloads from this length on have the check of the length */
 #define HEAD_FIXED  6   /* checksum and the low half of the sequence number */
 
@@ -68,7 +70,7 @@ void log_header_encode(const struct log_header *header, unsigned char bytes_out[
 /* Bytes under the checksum, which follows them; 0: a version that is not known here. */
 static size_t summed_bytes(uint32_t version)
 {
-    static const size_t summed[] = {0, 40, 56, 64, 72};
+    static const size_t summed[] = {0, 40, 56, 64, 72, 72};
 
     return version <= LOG_VERSION ? summed[version] : 0;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "log_contents.h"
 #include "log_varint.h"
 
 #define HASH_BYTES     16
@@ -52,6 +53,23 @@ void log_bytes_deinit(struct log_bytes *bytes)
     *bytes = (struct log_bytes){0};
 }
 
+/* ---- what a kind has ------------------------------------------------------------------------------------------------ */
+
+#define OF(kind)    (1u << (kind))
+#define OF_NO_ID    (OF(LOG_CLEAR) | OF(LOG_BREAK))
+#define OF_REPLACED (OF(LOG_CREATE) | OF(LOG_LOADED) | OF(LOG_RENAME) | OF(LOG_FILLED))
+#define OF_NAME     (OF(LOG_CREATE) | OF(LOG_RENAME) | OF(LOG_FILLED))
+#define OF_EXPIRY   (OF(LOG_CREATE) | OF(LOG_EXPIRY) | OF(LOG_FILLED))
+#define OF_PARAMS   (OF(LOG_CREATE) | OF(LOG_FILLED))
+#define OF_LAYER    OF(LOG_GROW)
+#define OF_SHAPE    (OF(LOG_CREATE) | OF(LOG_GROW))
+#define OF_RECORD   (OF(LOG_LOADED) | OF(LOG_FILLED))
+
+static bool has(const struct log_control *control, unsigned kinds)
+{
+    return OF(control->kind) & kinds;
+}
+
 /* ---- encoding ------------------------------------------------------------------------------------------------------- */
 
 static unsigned char *put_string(unsigned char *at, const char *ptr, size_t len)
@@ -95,21 +113,21 @@ int log_control_encode(struct log_bytes *bytes, const struct log_control *contro
         return rc;
     unsigned char *at = bytes->ptr + bytes->len;
     *at++ = (unsigned char)control->kind;
-    if (control->kind != LOG_CLEAR && control->kind != LOG_BREAK)
+    if (!has(control, OF_NO_ID))
         at = varint_put(at, control->id);
-    if (control->kind == LOG_CREATE || control->kind == LOG_LOADED || control->kind == LOG_RENAME)
+    if (has(control, OF_REPLACED))
         at = varint_put(at, control->replaced_id);
-    if (control->kind == LOG_CREATE || control->kind == LOG_RENAME)
+    if (has(control, OF_NAME))
         at = put_string(at, control->name, control->name_len);
-    if (control->kind == LOG_CREATE || control->kind == LOG_EXPIRY)
+    if (has(control, OF_EXPIRY))
         at = varint_put(at, (uint64_t)control->expires_ms);
-    if (control->kind == LOG_CREATE)
+    if (has(control, OF_PARAMS))
         at = put_params(at, &control->params);
-    if (control->kind == LOG_GROW)
+    if (has(control, OF_LAYER))
         *at++ = (unsigned char)control->layer;
-    if (control->kind == LOG_CREATE || control->kind == LOG_GROW)
+    if (has(control, OF_SHAPE))
         at = put_shape(at, &control->shape);
-    if (control->kind == LOG_LOADED)
+    if (has(control, OF_RECORD))
         at = put_string(at, control->record, control->record_len);
     bytes->len = (size_t)(at - bytes->ptr);
     return 0;
@@ -234,32 +252,41 @@ static void get_params(struct cursor *c, struct bloom_params *params)
     params->expansion = (uint32_t)expansion;
 }
 
+static void get_contents(struct cursor *c, struct log_control *control)
+{
+    struct log_contents contents;
+
+    c->bad |= !log_contents_decode(control->record, control->record_len, &contents);
+}
+
 static void get_control(struct cursor *c, struct log_control *control)
 {
     unsigned kind = get_byte(c);
 
     memset(control, 0, sizeof(*control));
     control->kind = (enum log_control_kind)kind;
-    if (kind < LOG_CREATE || kind > LOG_BREAK) {
+    if (kind < LOG_CREATE || kind > LOG_FILLED) {
         c->bad = true;
         return;
     }
-    if (kind != LOG_CLEAR && kind != LOG_BREAK)
+    if (!has(control, OF_NO_ID))
         control->id = get_counted(c, 1);
-    if (kind == LOG_CREATE || kind == LOG_LOADED || kind == LOG_RENAME)
+    if (has(control, OF_REPLACED))
         control->replaced_id = get_counted(c, 0);
-    if (kind == LOG_CREATE || kind == LOG_RENAME)
+    if (has(control, OF_NAME))
         control->name = get_string(c, &control->name_len);
-    if (kind == LOG_CREATE || kind == LOG_EXPIRY)
+    if (has(control, OF_EXPIRY))
         control->expires_ms = (int64_t)get_number(c);
-    if (kind == LOG_CREATE)
+    if (has(control, OF_PARAMS))
         get_params(c, &control->params);
-    if (kind == LOG_GROW)
+    if (has(control, OF_LAYER))
         control->layer = get_byte(c);
-    if (kind == LOG_CREATE || kind == LOG_GROW)
+    if (has(control, OF_SHAPE))
         get_shape(c, &control->shape);
-    if (kind == LOG_LOADED)
+    if (has(control, OF_RECORD))
         control->record = get_string(c, &control->record_len);
+    if (kind == LOG_FILLED)
+        get_contents(c, control);
     c->bad |= control->name_len > 65535 || control->expires_ms < 0 || control->layer >= BLOOM_MAX_LAYERS;
 }
 

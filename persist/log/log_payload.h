@@ -31,7 +31,7 @@ void log_bytes_deinit(struct log_bytes *bytes);
 
 enum log_control_kind {
     LOG_CREATE = 1, /* an empty filter: name, replaced_id, expires_ms, params, shape */
-    LOG_LOADED = 2, /* a filter with contents: record (store.h, struct store_record), replaced_id */
+    LOG_LOADED = 2, /* a filter with contents, which are in files: record (store.h, struct store_record), replaced_id */
     LOG_DELETE = 3,
     LOG_RENAME = 4, /* name: the new one; replaced_id */
     LOG_EXPIRY = 5, /* expires_ms */
@@ -40,6 +40,7 @@ enum log_control_kind {
     LOG_FORGET = 8, /* as LOG_DELETE, of a quarantined filter: its files are not to be deleted but moved to quarantine/ */
     LOG_BREAK = 9,  /* something before it is not in the log; no id. What follows, to the end of the process that wrote it,
                      * holds with a save that has this record, and not without */
+    LOG_FILLED = 10, /* a filter with contents, and these: name, replaced_id, expires_ms, params, record (log_contents.h) */
 };
 
 /* Fields that the kind does not have are 0. */

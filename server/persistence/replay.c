@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "id_map.h"
 #include "journal.h"
+#include "log_contents.h"
 #include "server.h"
 
 /* What the log says of a filter, as far as it has been read. */
@@ -23,6 +25,8 @@ struct history {
     int64_t expires_ms;
     struct bloom_params params;
     struct bloom_shape shape;
+    unsigned char *contents; /* malloc'ed (log_contents.h); NULL: created empty */
+    size_t contents_len;
     struct bloom_shape *grown; /* BLOOM_MAX_LAYERS shapes, by index; nwords 0: not known. NULL: none */
 };
 
@@ -62,8 +66,16 @@ int replay_create(struct replay **replay_out, struct server *server, struct stor
     return 0;
 }
 
+static void drop_contents(struct history *h)
+{
+    free(h->contents);
+    h->contents = NULL;
+    h->contents_len = 0;
+}
+
 static void history_free(struct history *h)
 {
+    drop_contents(h);
     free(h->name);
     free(h->grown);
     free(h);
@@ -116,6 +128,7 @@ static int end_filter(struct replay *replay, uint64_t id, enum store_fate fate)
         return -ENOMEM;
     if (h->fate != STORE_GIVEN_UP)
         h->fate = fate;
+    drop_contents(h);
     return 0;
 }
 
@@ -139,7 +152,28 @@ static int note_created(struct history *h, const struct log_control *control)
     h->params = control->params;
     h->shape = control->shape;
     h->expires_ms = control->expires_ms;
+    drop_contents(h);
     return set_name(h, control);
+}
+
+/* As long as it is not deleted they are kept here: no more than the filter itself will take. */
+static int note_filled(struct history *h, const struct log_control *control, struct errbuf *err)
+{
+    struct log_contents contents;
+    int status = note_created(h, control);
+    if (status)
+        return status;
+    if (!log_contents_decode(control->record, control->record_len, &contents)) { /* log_payload_decode() has looked */
+        errbuf_set(err, "the contents of filter %" PRIu64 " make no sense", h->id);
+        return LOG_DAMAGED;
+    }
+    h->shape = contents.layers[0].shape;
+    h->contents = malloc(control->record_len);
+    if (!h->contents)
+        return -ENOMEM;
+    memcpy(h->contents, control->record, control->record_len);
+    h->contents_len = control->record_len;
+    return 0;
 }
 
 static int note_grown(struct history *h, const struct log_control *control)
@@ -157,8 +191,11 @@ static void clear(struct replay *replay)
     replay->cleared = true;
     for (size_t i = 0; i < replay->histories.nslots; i++) {
         struct history *h = replay->histories.slots[i].value;
-        if (replay->histories.slots[i].id && h->fate != STORE_GIVEN_UP)
+        if (!replay->histories.slots[i].id)
+            continue;
+        if (h->fate != STORE_GIVEN_UP)
             h->fate = STORE_GONE;
+        drop_contents(h);
     }
 }
 
@@ -168,6 +205,8 @@ static int note_change(struct replay *replay, struct history *h, const struct lo
     switch (control->kind) {
     case LOG_CREATE:
         return note_created(h, control);
+    case LOG_FILLED:
+        return note_filled(h, control, err);
     case LOG_LOADED:
         h->fate = STORE_KEPT;
         status = store_replay_written(replay->store, control->record, control->record_len, err);
@@ -283,7 +322,19 @@ int replay_loaded(struct replay *replay, uint64_t id, struct entry *entry, uint6
     return status;
 }
 
-static int create(struct replay *replay, const struct history *h, struct errbuf *err)
+/* What it was made with. Then nothing of that is needed any more. */
+static int fill(struct history *h, struct entry *entry, struct errbuf *err)
+{
+    struct log_contents contents;
+    if (!h->contents)
+        return 0;
+    CHECK(log_contents_decode(h->contents, h->contents_len, &contents)); /* as it did when it was noted */
+    int status = log_contents_fill(&contents, entry_filter(entry), err);
+    drop_contents(h);
+    return status;
+}
+
+static int create(struct replay *replay, struct history *h, struct errbuf *err)
 {
     struct slice name = {h->name, h->name_len};
     struct bloom_class *class;
@@ -306,6 +357,8 @@ static int create(struct replay *replay, const struct history *h, struct errbuf 
             return 0;
         }
     }
+    if (status == 0)
+        status = fill(h, entry, err);
     if (status == 0 && h->expires_ms)
         status = registry_expire(replay->server->registry, name, h->expires_ms, 0);
     if (status == 0)
@@ -335,7 +388,7 @@ int replay_filters(struct replay *replay, struct errbuf *err)
 {
     int status = 0;
     for (size_t i = 0; i < replay->histories.nslots && status == 0; i++) {
-        const struct history *h = replay->histories.slots[i].value;
+        struct history *h = replay->histories.slots[i].value;
         if (replay->histories.slots[i].id == 0 || h->fate != STORE_KEPT)
             continue;
         struct target *target = id_map_get(&replay->targets, h->id);

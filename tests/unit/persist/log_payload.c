@@ -5,6 +5,7 @@
 
 #include "log_frame.h"
 #include "log_payload.h"
+#include "log_varint.h"
 #include "rng.h"
 
 #define RECORDS 200
@@ -56,19 +57,41 @@ static uint64_t some_id(struct rng *rng)
     return 1 + some_number(rng) % (LOG_NUMBER_END - 1);
 }
 
+/* Layers as log_contents.h has them: bits and counts of any kind. */
+static size_t some_contents(struct rng *rng, unsigned char *at)
+{
+    const unsigned char *begin = at;
+    unsigned nlayers = 1 + (unsigned)rng_below(rng, 3);
+
+    *at++ = (unsigned char)rng_below(rng, 3);
+    *at++ = (unsigned char)nlayers;
+    for (unsigned i = 0; i < nlayers; i++) {
+        uint64_t nwords = 1 + rng_below(rng, 20);
+        *at++ = (unsigned char)(1 + rng_below(rng, BLOOM_MAX_K));
+        *at++ = (unsigned char)nwords;
+        rng_fill(rng, at, nwords * 8);
+        at = varint_put(at + nwords * 8, some_number(rng));
+    }
+    return (size_t)(at - begin);
+}
+
+#define CONTENTS_MAX 600
+
 static struct log_control some_control(struct rng *rng, const char *text)
 {
-    struct log_control c = {.kind = (enum log_control_kind)(1 + rng_below(rng, 9))};
+    static unsigned char contents[RECORDS][CONTENTS_MAX]; /* as many as are looked at together */
+    static unsigned next;
+    struct log_control c = {.kind = (enum log_control_kind)(1 + rng_below(rng, LOG_FILLED))};
 
     if (c.kind != LOG_CLEAR && c.kind != LOG_BREAK)
         c.id = some_id(rng);
-    if (c.kind == LOG_CREATE || c.kind == LOG_LOADED || c.kind == LOG_RENAME)
+    if (c.kind == LOG_CREATE || c.kind == LOG_LOADED || c.kind == LOG_RENAME || c.kind == LOG_FILLED)
         c.replaced_id = some_id(rng) - 1;
-    if (c.kind == LOG_CREATE || c.kind == LOG_RENAME)
+    if (c.kind == LOG_CREATE || c.kind == LOG_RENAME || c.kind == LOG_FILLED)
         c.name = text, c.name_len = rng_below(rng, 300);
-    if (c.kind == LOG_CREATE || c.kind == LOG_EXPIRY)
+    if (c.kind == LOG_CREATE || c.kind == LOG_EXPIRY || c.kind == LOG_FILLED)
         c.expires_ms = (int64_t)(some_number(rng) >> 1);
-    if (c.kind == LOG_CREATE)
+    if (c.kind == LOG_CREATE || c.kind == LOG_FILLED)
         c.params = (struct bloom_params){some_number(rng) | 1, 0.5 / (double)(1 + rng_below(rng, 1000000)),
                                          (uint32_t)rng_below(rng, BLOOM_MAX_EXPANSION + 1)};
     if (c.kind == LOG_CREATE || c.kind == LOG_GROW)
@@ -78,6 +101,11 @@ static struct log_control some_control(struct rng *rng, const char *text)
         c.layer = (unsigned)rng_below(rng, BLOOM_MAX_LAYERS);
     if (c.kind == LOG_LOADED)
         c.record = text, c.record_len = rng_below(rng, 300);
+    if (c.kind == LOG_FILLED) {
+        unsigned char *bytes = contents[next++ % RECORDS];
+        c.record_len = some_contents(rng, bytes);
+        c.record = (const char *)bytes;
+    }
     return c;
 }
 
@@ -240,6 +268,27 @@ Test(log_payload, numbers_that_no_manifest_takes_are_refused)
     cr_assert_eq(decode_add(end), LOG_DAMAGED);
 }
 
+/* Contents that are none make the whole record one that is not read. */
+Test(log_payload, contents_that_are_none_are_refused)
+{
+    unsigned char contents[] = {BLOOM_NA, 1, 3, 1, 0xff, 0, 0, 0, 0, 0, 0, 0, 8};
+    struct log_control control = {
+        .kind = LOG_FILLED, .id = 7, .name = "f", .name_len = 1, .params = {100, 0.01, 2}, .record = (const char *)contents};
+
+    control.record_len = sizeof(contents);
+    cr_assert_eq(decode_control(5, &control), LOG_OK);
+    control.record_len = sizeof(contents) - 1;
+    cr_assert_eq(decode_control(5, &control), LOG_DAMAGED);
+    control.record_len = 0;
+    cr_assert_eq(decode_control(5, &control), LOG_DAMAGED);
+    control.record_len = sizeof(contents);
+    contents[3] = 2; /* words */
+    cr_assert_eq(decode_control(5, &control), LOG_DAMAGED);
+    contents[3] = 1;
+    contents[2] = BLOOM_MAX_K + 1;
+    cr_assert_eq(decode_control(5, &control), LOG_DAMAGED);
+}
+
 /* ---- frames --------------------------------------------------------------------------------------------------------- */
 
 static size_t put_frame(unsigned char *at, uint64_t salt, uint64_t sequence, uint64_t synced, const void *payload, size_t len)
@@ -314,7 +363,7 @@ static void expect_old_header(const unsigned char block[LOG_HEADER_BYTES], size_
     cr_assert_eq(log_header_decode(block, &header, &err), LOG_OK, "%s", err.text);
     cr_assert(header.number == expected->number && header.first == expected->first && header.salt == expected->salt);
     cr_assert(header.start == expected->start && header.generation == expected->generation);
-    cr_assert(header.sealed == expected->sealed && header.previous == 0);
+    cr_assert(header.sealed == expected->sealed && header.previous == expected->previous);
     memcpy(changed, block, sizeof(changed));
     for (size_t i = 0; i < used; i++) {
         changed[i] ^= 1;
@@ -359,6 +408,20 @@ Test(log_frame, a_header_of_version_3_is_read)
 
     expect_old_header(block, 72,
                       &(struct log_header){.number = 12, .first = 345, .salt = 678, .start = 11, .generation = 90, .sealed = 400});
+}
+
+/* As it was before control records had contents: the fields are today's. */
+Test(log_frame, a_header_of_version_4_is_read)
+{
+    static const unsigned char block[LOG_HEADER_BYTES] = {
+        'B', 'L', 'O', 'O', 'M', 'L', 'O', 'G', 4,
+        [16] = 12, [24] = 345 & 255, 345 >> 8, [32] = 678 & 255, 678 >> 8, [40] = 11, [48] = 90, [56] = 400 & 255, 400 >> 8,
+        [64] = 9, [72] = 0x9f, 0x92, 0x57, 0x99, 0xb3, 0xeb, 0x69, 0xbe,
+    };
+    const struct log_header expected = {
+        .number = 12, .first = 345, .salt = 678, .start = 11, .generation = 90, .sealed = 400, .previous = 9};
+
+    expect_old_header(block, 80, &expected);
 }
 
 Test(log_frame, headers_and_names)

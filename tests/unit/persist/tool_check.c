@@ -6,6 +6,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "log_contents.h"
 #include "log_writer.h"
 #include "program.h"
 #include "rig.h"
@@ -44,32 +45,38 @@ static void expect_check(int code, const char *text)
     program_expect(output, sizeof(output), code, text, BLOOMERY_TOOL " check %s", AT("data"));
 }
 
-/* A log of one frame: a filter with contents, and whether it is deleted again. */
-static void write_contents(bool deleted)
+/* A log of one frame: these control records. */
+static void write_log(const struct log_control *controls, size_t n)
 {
-    struct rig_filter *filter = rig_add(&rig, "contents", &small, NULL);
-    const struct store_item item = {
-        .id = filter->id, .name = filter->name, .name_len = filter->name_len, .filter = filter->filter};
     const struct log_writer_options options = {.dir = AT("data"), .next_segment = 1, .next_sequence = 1};
-    struct log_control control = {.kind = LOG_LOADED, .id = filter->id};
     struct log_bytes records = {0};
-    struct store_record record;
     struct log_writer *writer;
 
-    rig_fill(filter, 0, 20);
-    cr_assert_eq(store_write(store, &item, &record, &err), 0, "%s", err.text);
-    store_published(store, filter->id);
-    control.record = record.text;
-    control.record_len = record.len;
-    cr_assert_eq(log_control_encode(&records, &control), 0);
-    if (deleted)
-        cr_assert_eq(log_control_encode(&records, &(struct log_control){.kind = LOG_DELETE, .id = filter->id}), 0);
+    for (size_t i = 0; i < n; i++)
+        cr_assert_eq(log_control_encode(&records, &controls[i]), 0);
     cr_assert_eq(log_writer_create(&options, &writer), 0);
     cr_assert_eq(log_payload_controls(log_writer_payload(writer), 1, &records), 0);
     cr_assert_eq(log_writer_append(writer, true, &err), 0, "%s", err.text);
     cr_assert_eq(log_writer_sync(writer, &err), 0, "%s", err.text);
     log_writer_destroy(writer);
     log_bytes_deinit(&records);
+}
+
+/* A filter with contents that are in a file, and whether it is deleted again. */
+static void write_contents(bool deleted)
+{
+    struct rig_filter *filter = rig_add(&rig, "contents", &small, NULL);
+    const struct store_item item = {
+        .id = filter->id, .name = filter->name, .name_len = filter->name_len, .filter = filter->filter};
+    struct log_control controls[] = {{.kind = LOG_LOADED, .id = filter->id}, {.kind = LOG_DELETE, .id = filter->id}};
+    struct store_record record;
+
+    rig_fill(filter, 0, 20);
+    cr_assert_eq(store_write(store, &item, &record, &err), 0, "%s", err.text);
+    store_published(store, filter->id);
+    controls[0].record = record.text;
+    controls[0].record_len = record.len;
+    write_log(controls, deleted ? 2 : 1);
     free(record.text);
     store_close(store);
 }
@@ -96,6 +103,28 @@ Test(tool_check, a_damaged_file_of_what_the_log_has_deleted_is_of_no_interest)
 
     write_contents(true);
     file_flip_bit(file.text, 100);
+    expect_check(0, "whole");
+}
+
+/* Contents in the log itself count as a filter that is loaded. */
+Test(tool_check, contents_in_the_log_need_no_file)
+{
+    struct rig_filter *filter = rig_add(&rig, "contents", &small, NULL);
+    struct log_bytes contents = {0};
+
+    rig_fill(filter, 0, 20);
+    cr_assert_eq(log_contents_encode(&contents, filter->filter, LOG_CONTENTS_MAX), 0);
+    const struct log_control control = {.kind = LOG_FILLED,
+                                        .id = filter->id,
+                                        .name = filter->name,
+                                        .name_len = filter->name_len,
+                                        .params = small,
+                                        .record = (const char *)contents.ptr,
+                                        .record_len = contents.len};
+    write_log(&control, 1);
+    log_bytes_deinit(&contents);
+    store_close(store);
+    expect_check(0, "0 filters created, 1 loaded");
     expect_check(0, "whole");
 }
 

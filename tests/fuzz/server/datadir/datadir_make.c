@@ -5,6 +5,8 @@
 #include <xxhash.h>
 
 #include "check.h"
+#include "log_contents.h"
+#include "log_varint.h"
 #include "log_writer.h"
 #include "store.h"
 
@@ -146,12 +148,36 @@ static void next_process(struct maker *m)
     open_writer(m, info.sequence + 1);
 }
 
+/* Contents of a layer that nobody can have filled so. */
+static void fill_anything(struct maker *m, struct log_control *control)
+{
+    static unsigned char bytes[64];
+    struct recipe *r = m->recipe;
+    unsigned nwords = 1 + (unsigned)recipe_below(r, 4);
+    unsigned char *at = bytes;
+
+    *at++ = (unsigned char)recipe_below(r, 3);
+    *at++ = 1;
+    *at++ = (unsigned char)(1 + recipe_below(r, BLOOM_MAX_K));
+    *at++ = (unsigned char)nwords;
+    memset(at, (int)recipe_byte(r), 8 * nwords);
+    at = varint_put(at + 8 * nwords, recipe_number(r));
+    control->kind = LOG_FILLED;
+    control->params = params[recipe_below(r, sizeof(params) / sizeof(*params))];
+    unsigned name = (unsigned)recipe_below(r, NAMES);
+    control->name = names[name].ptr;
+    control->name_len = names[name].len;
+    control->record = (const char *)bytes;
+    control->record_len = (size_t)(at - bytes);
+}
+
 /* What the decoder takes and no daemon writes. */
 static void note_anything(struct maker *m)
 {
     struct recipe *r = m->recipe;
     unsigned name = (unsigned)recipe_below(r, NAMES);
     struct log_control control = {.kind = (enum log_control_kind)(1 + recipe_below(r, 9)), .id = recipe_number(r)};
+    unsigned how;
 
     m->wild = true;
     switch (control.kind) {
@@ -182,7 +208,10 @@ static void note_anything(struct maker *m)
         control.record = "filter id=1 name=a capacity=1 error-rate=0.5 expansion=0 variant=na expires-ms=0 layers=1\n"
                          "layer k=1 words=1 items=0 xxh3=0000000000000000 generation=1\n";
         control.record_len = strlen(control.record);
-        control.id = recipe_byte(r) & 1 ? 1 : control.id;
+        how = recipe_byte(r);
+        control.id = how & 1 ? 1 : control.id;
+        if (how & 2)
+            fill_anything(m, &control);
         break;
     default:
         break;
@@ -276,20 +305,15 @@ static void add(struct maker *m, struct filter *filter)
     fill(m, filter, 1 + recipe_below(m->recipe, 80), &journal);
 }
 
-/* Contents that the log cannot hold. */
-static void write_filter(struct maker *m)
+static void note_files(struct maker *m, const struct filter *filter, uint64_t replaced)
 {
-    uint64_t replaced;
-    struct filter *filter = make(m, &replaced);
     struct store_record record;
     struct errbuf err = {""};
-
-    fill(m, filter, recipe_below(m->recipe, 60), NULL);
-    filter->dirty = false;
     const struct store_item item = {.id = filter->id,
                                     .name = names[filter->name].ptr,
                                     .name_len = names[filter->name].len,
                                     .filter = filter->filter};
+
     CHECK(store_write(m->store, &item, &record, &err) == 0);
     note(m, &(struct log_control){.kind = LOG_LOADED,
                                   .id = filter->id,
@@ -299,6 +323,39 @@ static void write_filter(struct maker *m)
     note(m, &(struct log_control){.kind = LOG_EXPIRY, .id = filter->id});
     store_published(m->store, filter->id);
     free(record.text);
+}
+
+/* False: they are too large for that. */
+static bool note_contents(struct maker *m, const struct filter *filter, uint64_t replaced)
+{
+    struct log_bytes contents = {0};
+    int rc = log_contents_encode(&contents, filter->filter, LOG_CONTENTS_MAX);
+
+    if (rc == LOG_CONTENTS_LARGE)
+        return false;
+    CHECK(rc == 0);
+    note(m, &(struct log_control){.kind = LOG_FILLED,
+                                  .id = filter->id,
+                                  .replaced_id = replaced,
+                                  .name = names[filter->name].ptr,
+                                  .name_len = names[filter->name].len,
+                                  .params = *bloom_filter_params(filter->filter),
+                                  .record = (const char *)contents.ptr,
+                                  .record_len = contents.len});
+    log_bytes_deinit(&contents);
+    return true;
+}
+
+/* A filter that comes into being with contents: in files, or in the log. */
+static void publish(struct maker *m, bool in_log)
+{
+    uint64_t replaced;
+    struct filter *filter = make(m, &replaced);
+
+    fill(m, filter, recipe_below(m->recipe, 60), NULL);
+    filter->dirty = in_log && note_contents(m, filter, replaced);
+    if (!filter->dirty)
+        note_files(m, filter, replaced);
 }
 
 static void rename_filter(struct maker *m, struct filter *filter)
@@ -420,8 +477,8 @@ static void step_filter(struct maker *m, struct filter *filter, unsigned what)
 /* The numbers are in the kept recipes: what one stands for stays. */
 static bool step(struct maker *m)
 {
-    unsigned what = (unsigned)recipe_below(m->recipe, 32);
-    struct filter *filter = &m->filters[recipe_below(m->recipe, FILTERS)];
+    unsigned what = (unsigned)recipe_below(m->recipe, 32), which = (unsigned)recipe_below(m->recipe, FILTERS);
+    struct filter *filter = &m->filters[which];
 
     if (!filter->filter)
         filter = m->filters[0].filter ? &m->filters[0] : NULL;
@@ -430,7 +487,7 @@ static bool step(struct maker *m)
     if (what == 1) {
         note_anything(m);
     } else if (what == 2) {
-        write_filter(m);
+        publish(m, which % 2 == 1);
     } else if (what <= 6) {
         save(m);
     } else if (what <= 9) {

@@ -1,0 +1,46 @@
+/* log_contents: the layers of a small filter as bytes, bits and all, for the control record of one that comes into being
+ * with contents. Memory to memory; docs/FORMAT.md section 12.
+ *
+ * Thread: any, on distinct objects; the filter that is encoded may be added to. */
+#ifndef BLOOMERY_LOG_CONTENTS_H
+#define BLOOMERY_LOG_CONTENTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bloom_filter.h"
+#include "errbuf.h"
+#include "log_payload.h"
+
+/* Bytes of bits, all layers together, that a record may have. */
+#define LOG_CONTENTS_MAX 65536
+
+#define LOG_CONTENTS_LARGE 1 /* there are more bytes of bits than were asked for */
+
+/* Appends the layers that the filter has. What is added meanwhile may be in it, in whole or in part; the count of a layer is
+ * read after its bits, so that it is never below what they hold. 0; otherwise nothing has been appended: -ENOMEM, or
+ * LOG_CONTENTS_LARGE when they have more than `max_bytes` <= LOG_CONTENTS_MAX bytes of bits. */
+int log_contents_encode(struct log_bytes *bytes, const struct bloom_filter *filter, size_t max_bytes)
+    __attribute__((warn_unused_result));
+
+struct log_layer {
+    struct bloom_shape shape;
+    uint64_t items;
+    const unsigned char *words; /* 8 * shape.nwords bytes within what was decoded, as the file of a BLOOM_NA has them */
+};
+
+struct log_contents {
+    unsigned nlayers; /* 1..BLOOM_MAX_LAYERS */
+    struct log_layer layers[BLOOM_MAX_LAYERS];
+};
+
+/* Whether these bytes, to the last one, are layers. Reads no others, whatever they hold. */
+bool log_contents_decode(const void *bytes, size_t len, struct log_contents *contents_out);
+
+/* Loading: puts the contents into a filter that was made with the shape of the first layer and is empty. 0, -ENOMEM,
+ * BLOOM_REFUSED or BLOOM_LIMIT, with the reason. */
+int log_contents_fill(const struct log_contents *contents, struct bloom_filter *filter, struct errbuf *err)
+    __attribute__((warn_unused_result));
+
+#endif

@@ -201,7 +201,7 @@ int store_save(struct store *store, const struct store_source *source, struct st
 /* ---- one filter, outside a save ------------------------------------------------------------------------------------- */
 
 /* Writes a filter that is not (yet) in the registry: the caller is about to publish contents that came from elsewhere, and
- * the log cannot hold them. On success the files are on disk under temporary names, and `record_out` holds what the log
+ * the log is not to hold them. On success the files are on disk under temporary names, and `record_out` holds what the log
  * has to keep of them (to be freed by the caller): handed to store_replay_written() after a crash, it brings the filter
  * back. The item's `dirty`, `quarantined` and `user` are not looked at.
  *

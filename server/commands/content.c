@@ -6,6 +6,7 @@
 
 #include "bloom_merge.h"
 #include "journal.h"
+#include "persistence.h"
 #include "rcu.h"
 #include "store.h"
 
@@ -99,13 +100,63 @@ bool content_prepare_like(struct command_job *job, struct slice name, const stru
     return content_prepare(job, name, bloom_filter_params(like), shapes, nlayers, entry_out);
 }
 
-/* Contents that the log cannot hold are on the disk before the log says that they are there. While adds to the filter
- * that it replaces are passed on to it they are noted for it, too: those that have been noted before the segments are
- * kept have set their bits when the files are written, and those that the files have counted are in the log before its
- * record is. */
-static int write_contents(struct server *server, struct journal *journal, struct entry *entry,
-                          const struct content_publication *publication, struct store_record *record,
-                          struct errbuf *err)
+/* ---- publishing -------------------------------------------------------------------------------------------------- */
+
+/* While adds to the filter that this one replaces are passed on to it they are noted for it, too. Some may be in a segment of
+ * the log that a save is about to let go: when this returns they have set their bits, so that they are in what is read then.
+ * The segments of the others are kept. Offline. */
+static void begin_absorbing(struct journal *journal, struct journal_keep *keep)
+{
+    journal_keep_begin(journal, keep);
+    rcu_wait_for_readers();
+}
+
+/* The record of the contents is behind those of the adds that are counted in them, or in one frame with them: so what a
+ * crash leaves counts none that is not there. Whoever has taken a place has noted it after the wait; and the log thread, which
+ * takes the rings as far as they go when it begins a round, does not begin one while the record is put into the queue.
+ * Offline. */
+static int publish_behind_the_counted(struct server *server, struct journal *journal, struct entry *entry,
+                                      const struct registry_publication *how)
+{
+    rcu_wait_for_readers();
+    bool hold = !journal_held(); /* a transaction does already */
+    if (hold)
+        journal_hold(journal);
+    int status = registry_publish(server->registry, entry, how);
+    if (hold)
+        journal_release(journal);
+    return status;
+}
+
+/* Small contents are in the log and nowhere else until the next save. false: these are not small. */
+static bool publish_in_log(struct server *server, struct journal *journal, struct entry *entry,
+                           const struct content_publication *publication, int *status_out)
+{
+    struct registry_publication how = publication->how;
+    struct log_bytes bytes = {0};
+    struct journal_keep keep;
+    if (publication->absorbs)
+        begin_absorbing(journal, &keep);
+    int status = log_contents_encode(&bytes, entry_filter(entry), CONTENT_IN_LOG_BYTES);
+    bool small = status != LOG_CONTENTS_LARGE;
+    struct persistence_contents contents = {.in_files = false, .ptr = bytes.ptr, .len = bytes.len};
+    how.payload = &contents;
+    if (status == 0)
+        status = publication->absorbs ? publish_behind_the_counted(server, journal, entry, &how)
+                                      : registry_publish(server->registry, entry, &how);
+    if (publication->absorbs)
+        journal_keep_end(journal, &keep);
+    log_bytes_deinit(&bytes);
+    if (small)
+        *status_out = status;
+    return small;
+}
+
+/* Others are on the disk before the log says that they are there. Adds that they count and that were passed on are in the log
+ * before its record is. */
+static int write_files(struct server *server, struct journal *journal, struct entry *entry,
+                       const struct content_publication *publication, struct store_record *record,
+                       struct errbuf *err)
 {
     struct slice name = entry_created_name(entry);
     struct store_item item = {
@@ -115,8 +166,6 @@ static int write_contents(struct server *server, struct journal *journal, struct
         .filter = entry_filter(entry),
         .expires_ms = publication->how.expires_ms,
     };
-    if (publication->absorbs)
-        rcu_wait_for_readers();
     entry_mark_clean(entry); /* before its bits are read: what is added from here on marks it again */
     int status = store_write(server->store, &item, record, err);
     if (status == 0 && publication->absorbs && !journal_held()) {
@@ -130,40 +179,55 @@ static int write_contents(struct server *server, struct journal *journal, struct
     return status;
 }
 
-int content_publish(struct server *server, struct entry *entry, const struct content_publication *publication,
-                    struct errbuf *err)
+static int publish_with_files(struct server *server, struct journal *journal, struct entry *entry,
+                              const struct content_publication *publication, struct errbuf *err)
 {
     struct registry_publication how = publication->how;
-    struct journal *journal = server_journal(server);
     struct store_record record = {NULL, 0};
     struct journal_keep keep;
-    bool write = journal && journal_records(journal) && !publication->empty;
-    bool online = rcu_reader_is_online();
-    int status = 0;
-    how.empty = publication->empty;
-    if (write) {
-        rcu_reader_offline(); /* it waits for the disk; the entry is not in the registry, and ours */
+    if (publication->absorbs)
+        begin_absorbing(journal, &keep);
+    else
         journal_keep_begin(journal, &keep);
-        status = write_contents(server, journal, entry, publication, &record, err);
-        if (online)
-            rcu_reader_online();
-        if (status) {
-            journal_keep_end(journal, &keep);
-            return status;
-        }
-        how.payload = &record;
-    }
-    uint64_t id = entry->id; /* once it is published somebody may delete it */
-    status = registry_publish(server->registry, entry, &how);
-    if (write) {
+    int status = write_files(server, journal, entry, publication, &record, err);
+    if (status == 0) {
+        struct persistence_contents contents = {.in_files = true, .ptr = record.text, .len = record.len};
+        uint64_t id = entry->id; /* once it is published somebody may delete it */
+        how.payload = &contents;
+        status = registry_publish(server->registry, entry, &how);
         if (status == REGISTRY_OK)
             store_published(server->store, id);
         else
             store_discard(server->store, id);
-        journal_keep_end(journal, &keep);
         free(record.text);
     }
+    journal_keep_end(journal, &keep);
     return status;
+}
+
+/* Waits for other threads, and for the disk: the entry is not in the registry, and ours. */
+static int publish_durably(struct server *server, struct journal *journal, struct entry *entry,
+                           const struct content_publication *publication, struct errbuf *err)
+{
+    bool online = rcu_reader_is_online();
+    int status;
+    rcu_reader_offline();
+    if (!journal_has_room(journal) || !publish_in_log(server, journal, entry, publication, &status))
+        status = publish_with_files(server, journal, entry, publication, err);
+    if (online)
+        rcu_reader_online();
+    return status;
+}
+
+int content_publish(struct server *server, struct entry *entry, const struct content_publication *publication,
+                    struct errbuf *err)
+{
+    struct journal *journal = server_journal(server);
+    if (journal && journal_records(journal) && !publication->empty)
+        return publish_durably(server, journal, entry, publication, err);
+    struct registry_publication how = publication->how;
+    how.empty = publication->empty;
+    return registry_publish(server->registry, entry, &how);
 }
 
 void content_finish(struct command_job *job, struct entry *entry, const struct content_publication *publication,

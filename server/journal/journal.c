@@ -82,6 +82,11 @@ bool journal_is_full(struct journal *j, unsigned worker)
 
 /* ---- control records ------------------------------------------------------------------------------------------------- */
 
+bool journal_has_room(const struct journal *j)
+{
+    return atomic_load(&j->control_bytes) < JOURNAL_CONTROL_LIMIT;
+}
+
 /* The following are called under control_lock. */
 static int put_control(struct journal *j, const struct log_control *control)
 {

@@ -99,6 +99,10 @@ struct journal_ring *journal_ring(struct journal *journal, unsigned worker);
 /* The operations of a struct bloom_journal whose ctx is the adding worker's ring, and whose id is the entry's. */
 extern const struct bloom_journal_ops journal_ops;
 
+/* Whether something as large as a small filter may be noted: not while control records wait up to their limit, as in a long
+ * transaction, which nothing else holds up. */
+bool journal_has_room(const struct journal *journal);
+
 /* Notes a change, in the order of the calls. Called where the change is made, under its lock; takes a leaf lock. Without
  * memory the log is incomplete from then on: until a save has made up for it writes are refused, tickets are not honoured, and
  * a start does not look at what is noted. */

@@ -8,7 +8,6 @@
 #include "registry_effect.h"
 #include "saver.h"
 #include "server.h"
-#include "store.h"
 #include "worker.h"
 
 /* ---- what the log thread calls --------------------------------------------------------------------------------------- */
@@ -105,19 +104,42 @@ static void note_creation(struct journal *journal, const struct registry_effect 
                           });
 }
 
+static void note_files(struct journal *journal, const struct registry_effect *effect,
+                       const struct persistence_contents *contents)
+{
+    journal_note(journal, &(struct log_control){
+                              .kind = LOG_LOADED,
+                              .id = effect->id,
+                              .replaced_id = effect->replaced_id,
+                              .record = contents->ptr,
+                              .record_len = contents->len,
+                          });
+    /* The record has the time that was asked for, not one that was kept from the filter before. */
+    journal_note(journal, &(struct log_control){.kind = LOG_EXPIRY, .id = effect->id, .expires_ms = effect->expires_ms});
+}
+
 static void note_contents(struct journal *journal, const struct registry_effect *effect)
 {
-    const struct store_record *record = effect->payload;
-    struct log_control control = {.kind = LOG_LOADED, .id = effect->id, .replaced_id = effect->replaced_id};
-    if (!record) { /* the log was switched on after it was asked; the save that follows that may be over */
+    const struct persistence_contents *contents = effect->payload;
+    if (!contents) { /* the log was switched on after it was asked; the save that follows that may be over */
         journal_missed(journal);
         return;
     }
-    control.record = record->text;
-    control.record_len = record->len;
-    journal_note(journal, &control);
-    /* The record has the time that was asked for, not one that was kept from the filter before. */
-    journal_note(journal, &(struct log_control){.kind = LOG_EXPIRY, .id = effect->id, .expires_ms = effect->expires_ms});
+    if (contents->in_files) {
+        note_files(journal, effect, contents);
+        return;
+    }
+    journal_note(journal, &(struct log_control){
+                              .kind = LOG_FILLED,
+                              .id = effect->id,
+                              .replaced_id = effect->replaced_id,
+                              .name = effect->name.ptr,
+                              .name_len = effect->name.len,
+                              .expires_ms = effect->expires_ms,
+                              .params = *bloom_filter_params(entry_filter(effect->entry)),
+                              .record = contents->ptr,
+                              .record_len = contents->len,
+                          });
 }
 
 void persistence_effect(struct server *server, const struct registry_effect *effect)

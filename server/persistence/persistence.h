@@ -5,6 +5,7 @@
 #define BLOOMERY_PERSISTENCE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "errbuf.h"
@@ -13,7 +14,6 @@
 struct config;
 struct registry_effect;
 struct server;
-struct store_record;
 
 /* Starts the journal where the log that was read at the start ends, and records if the settings say so. All filters are in
  * the registry, none is served yet. The status of journal_create(). */
@@ -26,8 +26,16 @@ void persistence_stop(struct server *server);
 /* New settings are in force. */
 void persistence_apply(struct server *server, const struct config *old, const struct config *now);
 
-/* For every effect of the registry, under its mutex. The payload of REGISTRY_LOADED is the struct store_record of its
- * contents; NULL if nothing is recorded. */
+/* Where contents are that did not come from adds: in files, of which this is the record (store.h), or nowhere but here
+ * (log_contents.h). */
+struct persistence_contents {
+    bool in_files;
+    const void *ptr;
+    size_t len;
+};
+
+/* For every effect of the registry, under its mutex. The payload of REGISTRY_LOADED is a struct persistence_contents; NULL if
+ * nothing is recorded. */
 void persistence_effect(struct server *server, const struct registry_effect *effect);
 
 /* Writes of this iteration: why they are refused, as the whole error with its code, in `text`; false if they are not. The

@@ -60,7 +60,7 @@ struct parameters {
 
 static const struct parameters choices[] = {
     {"0.01", "100", ""},     {"0.001", "100", "1"},  {"0.001", "50", "4"},
-    {"0.0001", "1000", "2"}, {"0.001", "200", NULL}, {"0.01", "3000", NULL},
+    {"0.0001", "1000", "2"}, {"0.001", "200", NULL}, {"0.01", "3000", NULL}, {"0.001", "50000", "2"},
 };
 #define NCHOICES (sizeof(choices) / sizeof(choices[0]))
 
@@ -433,10 +433,10 @@ static void run_merge(struct model *model, redisContext *client, const struct op
     model_change(a);
 }
 
-static void copied(struct model *model, const struct op *op)
+static void copied(struct model *model, const struct op *op, bool expires)
 {
     model->filters[op->b] = model->filters[op->a];
-    model->filters[op->b].expires = false;
+    model->filters[op->b].expires = expires;
     model_change(&model->filters[op->b]);
 }
 
@@ -448,10 +448,11 @@ static void run_restore(struct model *model, redisContext *client, const struct 
         demand(model, dump->type == REDIS_REPLY_NIL, "a dump of nothing: %s", reply_shown(dump));
     } else {
         demand(model, dump->type == REDIS_REPLY_STRING, "DUMP: %s", reply_shown(dump));
-        redisReply *reply = model_ask(model, client, "RESTORE f%u 0 %b REPLACE", op->b, dump->str, dump->len);
+        redisReply *reply = model_ask(model, client, "RESTORE f%u %s %b REPLACE", op->b, op->flag ? "100000000" : "0",
+                                      dump->str, dump->len);
         demand(model, is_ok(reply), "RESTORE: %s", reply_shown(reply));
         freeReplyObject(reply);
-        copied(model, op);
+        copied(model, op, op->flag);
     }
     freeReplyObject(dump);
 }
@@ -478,7 +479,7 @@ static void run_chunks(struct model *model, redisContext *client, const struct o
         freeReplyObject(reply);
         freeReplyObject(chunk);
     }
-    copied(model, op);
+    copied(model, op, false);
 }
 
 /* A save may be running for other reasons (the log has grown): then it is asked for again. */

@@ -70,14 +70,14 @@ static int acknowledged_in_all(void)
 }
 
 /* While adds, merges and saves go on, three times: with appendfsync always, everything that was answered is there afterwards. */
-DAEMON_TEST(the_daemon, content_crash, a_crash_among_merges_loses_nothing)
+static void crash_among_merges(const char *capacity)
 {
     static const char *const args[] = {"--threads", "3", "--appendfsync", "always", NULL};
     static char merge[] = "BF.MERGE f g", save[] = "SAVE";
     daemon_start(&the_daemon, args);
     client = client_open(the_daemon.port);
-    expect(client, "+OK", "BF.RESERVE f 0.000001 500");
-    expect(client, "+OK", "BF.RESERVE g 0.000001 500");
+    expect(client, "+OK", "BF.RESERVE f 0.000001 %s", capacity);
+    expect(client, "+OK", "BF.RESERVE g 0.000001 %s", capacity);
     expect(client, "[:1,:1,:1]", "BF.MADD g a b c");
     for (int round = 1; round <= 3; round++) {
         pthread_t threads[ADDERS + 2];
@@ -99,6 +99,16 @@ DAEMON_TEST(the_daemon, content_crash, a_crash_among_merges_loses_nothing)
                 expect(client, ":1", "BF.EXISTS f own%d-%d", i, n);
     }
     redisFree(client);
+}
+
+DAEMON_TEST(the_daemon, content_crash, a_crash_among_merges_loses_nothing)
+{
+    crash_among_merges("500"); /* in the log, as they grow as well */
+}
+
+DAEMON_TEST(the_daemon, content_crash, a_crash_among_merges_of_large_filters_loses_nothing)
+{
+    crash_among_merges("50000"); /* in files */
 }
 
 /* ---- counts --------------------------------------------------------------------------------------------------------- */
@@ -166,7 +176,7 @@ DAEMON_TEST(the_daemon, content_crash, no_filter_counts_less_than_was_added_to_i
     unsigned rounds = (unsigned)environment_number("BLOOMERY_COUNT_ROUNDS", DAEMON_SANITIZED ? 3 : 6);
     daemon_start(&the_daemon, args);
     client = client_open(the_daemon.port);
-    for (unsigned f = 0; f < COUNTED; f++)
+    for (unsigned f = 0; f < COUNTED; f++) /* small enough for the log at first, then not any more */
         expect(client, "+OK", "BF.RESERVE c%u 0.0000001 300", f);
     for (unsigned round = 1; round <= rounds; round++) {
         pthread_t threads[8];
@@ -194,4 +204,72 @@ DAEMON_TEST(the_daemon, content_crash, no_filter_counts_less_than_was_added_to_i
     }
     cr_assert_eq(atomic_load(&too_low), 0, "%d times while the daemon ran", atomic_load(&too_low));
     redisFree(client);
+}
+
+/* ---- exact counts --------------------------------------------------------------------------------------------------- */
+
+#define EXACT_MAX 9000 /* items of a round, below the filter's capacity */
+
+/* Batches of items that nobody else adds, until there are enough of them or the daemon is gone. */
+static void *adder_of_new_items(void *filter)
+{
+    redisContext *c = connect_thread();
+    char command[1000];
+    unsigned from;
+    while ((from = atomic_fetch_add(&next_item, 32)) < EXACT_MAX) {
+        int len = snprintf(command, sizeof(command), "BF.MADD %s", (const char *)filter);
+        for (unsigned i = 0; i < 32; i++)
+            len += snprintf(command + len, sizeof(command) - (size_t)len, " item:%u", from + i);
+        redisReply *reply = redisCommand(c, command);
+        if (!reply)
+            break;
+        freeReplyObject(reply);
+    }
+    redisFree(c);
+    return NULL;
+}
+
+/* Unions take the place of a filter while it is added to, and a crash loses what the log thread has not come to: what a start
+ * then counts is what is there, no more. */
+static void count_exactly(const char *rate)
+{
+    static const char *const args[] = {"--threads", "3", "--appendfsync", "no", NULL};
+    unsigned rounds = (unsigned)environment_number("BLOOMERY_COUNT_ROUNDS", DAEMON_SANITIZED ? 3 : 8);
+    daemon_start(&the_daemon, args);
+    for (unsigned round = 0; round < rounds; round++) {
+        pthread_t threads[4];
+        char filter[16], merge[64];
+        client = client_open(the_daemon.port);
+        snprintf(filter, sizeof(filter), "f%u", round);
+        snprintf(merge, sizeof(merge), "BF.MERGE f%u g%u", round, round);
+        expect(client, "+OK", "BF.RESERVE %s %s 10000", filter, rate);
+        expect(client, "+OK", "BF.RESERVE g%u %s 10000", round, rate);
+        atomic_store(&connected, 0);
+        atomic_store(&next_item, 0);
+        for (int i = 0; i < 3; i++)
+            cr_assert_eq(pthread_create(&threads[i], NULL, adder_of_new_items, filter), 0);
+        cr_assert_eq(pthread_create(&threads[3], NULL, repeater_until_the_end, merge), 0);
+        while (atomic_load(&connected) < 4 || atomic_load(&next_item) < EXACT_MAX / rounds * (round + 1))
+            usleep(200);
+        redisFree(client);
+        daemon_kill(&the_daemon);
+        for (int i = 0; i < 4; i++)
+            pthread_join(threads[i], NULL);
+        daemon_restart(&the_daemon);
+        client = client_open(the_daemon.port);
+        long long card = client_number(client, "BF.CARD %s", filter);
+        long long there = client_for_items(client, "BF.MEXISTS", filter, "item:", EXACT_MAX + 200);
+        cr_assert_eq(card, there, "round %u: %lld items are counted and %lld there", round, card, there);
+        redisFree(client);
+    }
+}
+
+DAEMON_TEST(the_daemon, content_crash, what_a_crash_leaves_of_a_union_is_counted_exactly)
+{
+    count_exactly("0.00000001"); /* in the log */
+}
+
+DAEMON_TEST(the_daemon, content_crash, what_a_crash_leaves_of_a_large_union_is_counted_exactly)
+{
+    count_exactly("0.00000000000001"); /* in files */
 }

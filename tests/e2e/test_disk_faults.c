@@ -133,13 +133,17 @@ static const struct {
     {":1", "BF.ADD h%d e"},
     {"+OK", "BF.MERGE h%d g%d"},
     {":1", "COPY g%d i%d"},
+    {"+OK", "BF.RESERVE j%d 0.0000001 20000"}, /* too large to be in the log */
+    {":1", "BF.ADD j%d a"},
+    {":1", "COPY j%d k%d"},
+    {"+OK", "BF.MERGE j%d k%d"},
     {"+OK", "BF.CLEAR g%d"},
     {":1", "PEXPIREAT i%d 95617584000000"},
     {":1", "BF.ADD g%d a"},
     {"+OK", "CONFIG SET appendonly no"},
     {"+OK", "CONFIG SET appendonly yes"},
     {"+OK", "SAVE"}, /* makes up for what had been in no log */
-    {":1", "DEL i%d"},
+    {":2", "DEL i%d j%d"},
     {":1", "BF.ADD h%d f"},
     {":1", "BF.ADD g%d b"},
 };
@@ -178,7 +182,7 @@ static void describe(int n, char text[DESCRIPTION])
 {
     size_t len = 0;
 
-    for (const char *name = "fghi"; *name; name++) {
+    for (const char *name = "fghijk"; *name; name++) {
         char filter[16];
 
         snprintf(filter, sizeof(filter), "%c%d", *name, n);
@@ -216,7 +220,7 @@ static void lose_power(int from, int to)
     for (int n = from; n < to; n++) {
         describe(n, after);
         cr_assert_str_eq(after, before[n - from], "%s:\n%sinstead of\n%s", what, after, before[n - from]);
-        client_ask(client, "DEL f%d g%d h%d i%d", n, n, n, n);
+        client_ask(client, "DEL f%d g%d h%d i%d j%d k%d", n, n, n, n, n, n);
     }
     cr_assert_str_eq(client_ask(client, "KEYS *"), "[\"base\"]", "%s", what);
 }
@@ -305,7 +309,7 @@ Test(disk_faults, each_operation_takes_place_and_reports_an_error_once)
 /* Work for the next start: a save that was not finished, a log behind it, contents that are in no save. */
 static void prepare_start(int n)
 {
-    expect(client, "+OK", "BF.RESERVE f%d 0.0000001 15", n);
+    expect(client, "+OK", "BF.RESERVE f%d 0.0000001 %s", n, n % 2 ? "20000" : "15"); /* the copy in a file, or in the log */
     expect(client, "[:1,:1,:1]", "BF.MADD f%d a b c", n);
     wait_for_reply(daemon_under_test.port, "+OK", "SAVE");
     expect(client, ":1", "BF.ADD f%d d", n);

@@ -96,20 +96,24 @@ DAEMON_TEST(daemon_under_test, log_starts, counts_given_anew_are_not_counted_twi
     redisFree(client);
 }
 
-/* A copy's file is known from the log alone and is the newest there is when the next process starts: what had been added to the
- * copy before that is not in the file's count. */
+/* A copy is known from the log alone, and its file, if it has one, is the newest there is when the next process starts: what had
+ * been added to the copy before that is not in its count. */
 DAEMON_TEST(daemon_under_test, log_starts, adds_to_a_copy_are_counted_however_many_starts_follow)
 {
     daemon_start(&daemon_under_test, always);
     redisContext *client = client_open(PORT);
-    expect(client, ":1", "BF.ADD f 0");
-    expect(client, ":1", "COPY f copy");
-    for (int i = 1; i <= 20; i++)
-        expect(client, ":1", "BF.ADD copy %d", i);
-    for (int again = 1; again <= 3; again++) {
-        client = client_after_kill(client, &daemon_under_test, always);
-        expect(client, ":1", "BF.ADD copy more:%d", again);
-        cr_assert_eq(client_number(client, "BF.CARD copy"), 21 + again);
+    expect(client, ":1", "BF.ADD small 0");
+    expect(client, "+OK", "BF.RESERVE large 0.001 100000");
+    expect(client, ":1", "BF.ADD large 0");
+    for (int large = 0; large < 2; large++) {
+        expect(client, ":1", "COPY %s copy REPLACE", large ? "large" : "small");
+        for (int i = 1; i <= 20; i++)
+            expect(client, ":1", "BF.ADD copy %d", i);
+        for (int again = 1; again <= 3; again++) {
+            client = client_after_kill(client, &daemon_under_test, always);
+            expect(client, ":1", "BF.ADD copy more:%d", again);
+            cr_assert_eq(client_number(client, "BF.CARD copy"), 21 + again);
+        }
     }
     redisFree(client);
 }

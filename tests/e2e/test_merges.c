@@ -70,12 +70,12 @@ static int slowest(void)
 
 /* Unions take the place of the filter again and again, some of them inside transactions. Each item has exactly one
  * winner, and what was acknowledged to somebody is there at every moment. */
-DAEMON_TEST(the_daemon, merges, merges_lose_no_add_and_no_winner)
+static void merge_while_others_add(const char *capacity)
 {
     pthread_t threads[ADDERS];
     int merges = 0;
-    expect(client, "+OK", "BF.RESERVE f 0.0000001 2000");
-    expect(client, "+OK", "BF.RESERVE g 0.0000001 2000");
+    expect(client, "+OK", "BF.RESERVE f 0.0000001 %s", capacity);
+    expect(client, "+OK", "BF.RESERVE g 0.0000001 %s", capacity);
     client_for_items(client, "BF.MADD", "g", "g", 100);
     expect(client, "+OK", "BF.MERGE f g"); /* while there is room for all of it in the first layer */
     for (size_t i = 0; i < ADDERS; i++)
@@ -103,6 +103,16 @@ DAEMON_TEST(the_daemon, merges, merges_lose_no_add_and_no_winner)
     cr_assert_leq(without, 3); /* some that seemed to be there already */
     cr_assert_eq(client_for_items(client, "BF.MEXISTS", "f", "x", ITEMS), ITEMS);
     cr_assert_eq(client_for_items(client, "BF.MEXISTS", "f", "g", 100), 100);
+}
+
+DAEMON_TEST(the_daemon, merges, merges_lose_no_add_and_no_winner)
+{
+    merge_while_others_add("2000"); /* in the log until it has grown for the second time */
+}
+
+DAEMON_TEST(the_daemon, merges, merges_of_large_filters_lose_no_add_and_no_winner)
+{
+    merge_while_others_add("20000"); /* in files */
 }
 
 static void *destroyer(void *arg)

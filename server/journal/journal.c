@@ -9,6 +9,7 @@
 #include "log_reader.h"
 
 #define URGENT_RECORDS (JOURNAL_RING_LIMIT / 8)
+#define URGENT_BYTES   (JOURNAL_CONTROL_LIMIT / 8)
 #define CONTROL_SPARE  (64 * 1024) /* room for control records that is there before it is needed */
 #define BREAK_ROOM     256         /* of it, what is kept for saying that there is no more */
 
@@ -116,11 +117,15 @@ static int note(struct journal *j, const struct log_control *control)
     return status == 0 ? put_control(j, control) : status;
 }
 
-static void wake_if_idle(struct journal *j)
+/* As journal_poke() does for adds. */
+static void wake_for_controls(struct journal *j)
 {
     atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&j->sleep, memory_order_relaxed) == JOURNAL_IDLE)
+    int sleep = atomic_load_explicit(&j->sleep, memory_order_relaxed);
+    if (sleep == JOURNAL_IDLE)
         wake(j, false);
+    else if (sleep != JOURNAL_AWAKE && atomic_load_explicit(&j->control_bytes, memory_order_relaxed) > URGENT_BYTES)
+        wake(j, true);
 }
 
 void journal_note(struct journal *j, const struct log_control *control)
@@ -134,7 +139,7 @@ void journal_note(struct journal *j, const struct log_control *control)
         atomic_store(&j->incomplete, true);
     }
     pthread_mutex_unlock(&j->control_lock);
-    wake_if_idle(j);
+    wake_for_controls(j);
 }
 
 static int on_grow(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape, struct errbuf *err)
@@ -169,7 +174,7 @@ void journal_switch(struct journal *j, bool on)
     atomic_store(&j->awaits_save, true);
     atomic_store(&j->records, on);
     pthread_mutex_unlock(&j->control_lock);
-    wake_if_idle(j);
+    wake_for_controls(j);
 }
 
 void journal_missed(struct journal *j)
@@ -179,7 +184,7 @@ void journal_missed(struct journal *j)
     j->breaks++;
     atomic_store(&j->awaits_save, true);
     pthread_mutex_unlock(&j->control_lock);
-    wake_if_idle(j);
+    wake_for_controls(j);
 }
 
 bool journal_is_whole(const struct journal *j)

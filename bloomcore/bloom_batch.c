@@ -16,6 +16,7 @@
 #define FIRST_WORDS 2
 
 #define SMALL_PAGE 4096
+#define HUGE_PAGE  (UINT64_C(2) << 20)
 
 /* Fewer are hashed one by one. */
 #define FEW 3
@@ -252,14 +253,18 @@ static uint32_t locate(const struct bloom_batch *batch, const struct bloom_layer
 
 /* The first write to a page has the kernel make it, which takes a microsecond and more: not under the lock, where all who
  * add to the filter would wait. Zero is replaced by zero, in one step, so this changes nothing, whatever others write.
- * After two items for each page, of some seven bits each, nearly all pages are there. */
-static void touch_pages(const struct bloom_layer *layer, const struct missing *missing, uint32_t absent)
+ * After two items for each page, of some seven bits each, nearly all pages are there. The same holds for huge pages: from then
+ * on the layer takes no more memory with these. */
+static void touch_pages(struct bloom_pool *pool, const struct bloom_layer *layer, const struct missing *missing,
+                        uint32_t absent)
 {
     _Atomic uint64_t *words = bloom_layer_words(layer);
+    uint64_t items = atomic_load_explicit(&layer->items, memory_order_relaxed);
 
-    if (layer_bytes(layer) < BLOOM_MAPPED_BYTES ||
-        atomic_load_explicit(&layer->items, memory_order_relaxed) >= layer_bytes(layer) / SMALL_PAGE * 2)
+    if (layer_bytes(layer) < BLOOM_MAPPED_BYTES || items >= layer_bytes(layer) / SMALL_PAGE * 2)
         return;
+    if (items >= layer_bytes(layer) / HUGE_PAGE)
+        bloom_words_in_use(&pool->maps, words);
     for (; absent; absent &= absent - 1) {
         unsigned i = (unsigned)__builtin_ctz(absent);
         for (unsigned j = 0; j < missing->n[i]; j++) {
@@ -342,7 +347,7 @@ size_t bloom_batch_add_all(const struct bloom_batch *batch, size_t from, struct 
 
     CHECK(from <= batch->n);
     *added_out = 0;
-    touch_pages(newest, &missing, absent);
+    touch_pages(pool, newest, &missing, absent);
     while (absent) {
         if (__builtin_expect(!twins, 1))
             absent = add_quickly(pool, filter, newest, batch, &missing, absent, journal, added_out);

@@ -70,10 +70,11 @@ uint64_t bloom_pool_grown(const struct bloom_pool *pool);
 void bloom_pool_set_limits(struct bloom_pool *pool, uint64_t max_filter_bytes, uint64_t max_total_bytes);
 
 /* Large filters start on small pages of memory, so that no add waits for a huge one to be zeroed; batched queries of a
- * filter larger than the cache are half as fast again on huge ones. This moves 2 MiB of a filter that is in use a step
- * further. To be called from a thread in the background, again and again, with pauses that follow from what was done:
- * others hardly notice pages being populated, but wait for one that is made huge. Takes a millisecond or so; a
- * bloom_filter_deinit() of that filter waits for it. One thread at a time. */
+ * filter larger than the cache are twice as fast on huge ones. This moves 2 MiB of a filter that is in use a step further:
+ * one that has an item for each huge page of it, or so many small ones. To be called from a thread in the background, again
+ * and again, with pauses that follow from what was done: nobody waits for memory being populated, but adds to and queries
+ * of the same filter may have to wait while a page is made huge. Takes a millisecond or so, ten where the host of a virtual
+ * machine has to find memory; a bloom_filter_deinit() of that filter waits for it. One thread at a time. */
 enum bloom_settled {
     BLOOM_SETTLED_NOTHING = 0, /* there is nothing to do for now */
     BLOOM_SETTLED_POPULATED = 1,
@@ -82,10 +83,10 @@ enum bloom_settled {
 };
 enum bloom_settled bloom_pool_settle(struct bloom_pool *pool);
 
-/* New filters are moved to huge pages before they are used, which costs a fifth of what it costs afterwards: as long as those
- * that have been, and have not been used, are no more than `bytes`, and none is more than half of that. bloom_pool_settle()
- * does it; `wake` (may be NULL), which must be quick and must not call bloomcore, is called when there is such a filter. At the
- * start `bytes` is 0. Layers that are added by growth are in use at once, and not among these. */
+/* New filters are moved to huge pages before they are used, which costs less than afterwards: as long as those that have
+ * been, and have not been used, are no more than `bytes`, and none is more than half of that. bloom_pool_settle() does it;
+ * `wake` (may be NULL), which must be quick and must not call bloomcore, is called when there is such a filter, and when one
+ * begins to be in use. At the start `bytes` is 0. Layers that are added by growth are in use at once, and not among these. */
 void bloom_pool_set_ahead(struct bloom_pool *pool, uint64_t bytes, void (*wake)(void *ctx), void *ctx);
 
 /* A class is what all filters of equal parameters and equal first layer share, so that a small filter costs little more

@@ -1,13 +1,14 @@
 /* bloom_words: zeroed memory for the bits of large layers. Internal to bloomcore.
  *
  * Random bits of a filter larger than the cache cost one TLB miss each with pages of 4 KiB; on huge pages of 2 MiB
- * batched queries are half as fast again. But the first touch of a huge page zeroes 2 MiB, 0.1 ms and up, and the first
- * thousand adds to a new filter of 4 GB touch all of its 2000 pages: whoever serves clients would stand still for a
- * second. So words start on small pages, whose first touch costs a microsecond. When a filter is in use, a thread in
- * the background first populates the small pages, which holds up nobody, and then makes them huge one by one, slowly,
- * because a page that is being copied is one that others wait for (bloom_maps_settle()).
+ * batched queries are twice as fast. But the first touch of a huge page zeroes 2 MiB, 0.1 ms, where the host of a virtual
+ * machine has to find memory for it 7 ms, and the first thousand adds to a new filter of 4 GB touch all of its 2000 pages:
+ * whoever serves clients would stand still for seconds. So words start on small pages, whose first touch costs a
+ * microsecond. As soon as a filter has so many items that hardly a huge page of it would be untouched, a thread in the
+ * background makes its pages huge, one by one (bloom_maps_settle()). It does so at once, as a page of which little has
+ * been touched is made huge four times as fast as one all of whose small pages have to be copied.
  *
- * All that is five times the work of huge pages from the start. A new filter of moderate size is therefore given these ahead
+ * That is more work than huge pages from the start. A new filter of moderate size is therefore given these ahead
  * of its use: the thread populates it at once. What has been populated and not been used is bounded, in total.
  *
  * Thread: any. */
@@ -34,6 +35,8 @@ struct bloom_maps {
     uint64_t ahead_limit;
     void (*wake)(void *ctx); /* NULL: nobody */
     void *wake_ctx;
+    char *spare;             /* a huge page of settle()'s own; NULL before it has needed one */
+    bool has_spare;          /* it has memory */
 };
 
 void bloom_maps_init(struct bloom_maps *maps);
@@ -55,6 +58,10 @@ unsigned char *bloom_words_room(_Atomic uint64_t *words, uint64_t nwords);
 
 /* All words will be written soon, by somebody who can afford to wait: huge pages from the start. */
 void bloom_words_fill(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords);
+
+/* `words` of BLOOM_MAPPED_BYTES and more have so many bits that they are worth huge pages: one item for each, as each item
+ * touches several. Without it settle() finds out by itself, after a while. Costs a load after the first time. */
+void bloom_words_in_use(struct bloom_maps *maps, _Atomic uint64_t *words);
 
 /* Does 2 MiB of that, in a mapping that is in use or populated ahead, and says what it has done. Takes a millisecond or
  * so; bloom_words_free() of the same words waits for it. One thread at a time. */

@@ -77,6 +77,7 @@ static bool make(struct merge *merge, const struct job_args *args)
     int status = merge->dst ? bloom_filter_append_like(made, model, bloom_filter_nlayers(model), &err) : 0;
     if (status != 0)
         reply_not_made(&merge->job->reply, status == BLOOM_LIMIT ? REGISTRY_LIMIT : status, &err);
+    bloom_filter_expect_fill(made);
     for (size_t i = 0; i < merge->nsources && status == 0; i++) {
         const struct bloom_filter *source = entry_filter(merge->sources[i].entry);
         status = bloom_filter_same_layout(model, source, &err);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bloom_batch.h"
 #include "bloom_filter.h"
 
 #define FILTERS 4
@@ -23,11 +24,33 @@ static struct bloom_hash hash_of(unsigned filter, unsigned item)
     return murmur3_hash(key, sizeof(key));
 }
 
+/* As hash_of() for the items from `first` on. */
+static void add_batch(unsigned filter, unsigned first)
+{
+    uint64_t keys[BLOOM_BATCH][2];
+    struct bloom_item items[BLOOM_BATCH];
+    struct bloom_batch batch;
+    enum bloom_add refused;
+    uint32_t added;
+
+    for (unsigned i = 0; i < BLOOM_BATCH; i++) {
+        keys[i][0] = filter;
+        keys[i][1] = first + i;
+        items[i] = (struct bloom_item){(const char *)keys[i], sizeof(keys[i])};
+    }
+    bloom_batch_start(&batch, filters[filter], items, BLOOM_BATCH);
+    bloom_batch_add_all(&batch, 0, filters[filter], NULL, NULL, &added, &refused);
+}
+
+/* One by one, or in batches, which say when their filter is in use. */
 static void *add_all(void *arg)
 {
     size_t f = (size_t)arg;
     for (unsigned i = 0; i < ITEMS; i++) {
-        bloom_filter_add(filters[f], hash_of((unsigned)f, i), NULL);
+        if (f % 2 == 0)
+            bloom_filter_add(filters[f], hash_of((unsigned)f, i), NULL);
+        else if (i % BLOOM_BATCH == 0)
+            add_batch((unsigned)f, i);
         if (!bloom_filter_query(filters[f], hash_of((unsigned)f, i / 2))) {
             fprintf(stderr, "filter %zu: item %u of %u is absent\n", f, i / 2, i);
             exit(1);

@@ -310,3 +310,38 @@ Test(bloom_batch, tells_the_journal_of_each_item_once_and_before_its_bits_are_se
         cr_assert(bloom_filter_query(pair.batched, told.hash[i]));
     pair_free(&pair);
 }
+
+/* ---- memory ------------------------------------------------------------------------------------------------------- */
+
+static void count_call(void *ctx)
+{
+    ++*(unsigned *)ctx;
+}
+
+/* A filter of a few items stays on small pages; the thread that makes them huge is woken once, at an item for each 2 MiB. */
+Test(bloom_batch, adds_say_when_a_large_filter_is_worth_huge_pages)
+{
+    struct bloom_params params = {80000000, 0.01, 0}; /* 96 MB: 45 huge pages and more */
+    struct bloom_filter *filter = filter_make(pool, &params, NULL);
+    unsigned woken = 0;
+
+    bloom_pool_set_ahead(pool, 0, count_call, &woken);
+    for (uint64_t i = 0; i < 200; i++) {
+        struct bloom_item item = {(const char *)&i, sizeof(i)};
+        struct bloom_batch batch;
+        enum bloom_add refused;
+        uint32_t added;
+
+        bloom_batch_start(&batch, filter, &item, 1);
+        bloom_batch_add_all(&batch, 0, filter, NULL, NULL, &added, &refused);
+        cr_assert_eq(added, 1);
+        if (i == 10) /* the thread finds out by itself, too, at about half of that number */
+            cr_expect_eq(bloom_pool_settle(pool), BLOOM_SETTLED_NOTHING);
+        if (i == 40)
+            cr_expect_eq(woken, 0);
+    }
+    cr_expect_eq(woken, 1);
+    cr_expect_neq(bloom_pool_settle(pool), BLOOM_SETTLED_NOTHING);
+    bloom_pool_set_ahead(pool, 0, NULL, NULL);
+    filter_free(filter);
+}

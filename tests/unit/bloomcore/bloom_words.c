@@ -76,15 +76,32 @@ Test(bloom_words, creating_and_the_first_touches_cost_small_pages_only)
     bloom_words_free(&maps, words, WORDS);
 }
 
-Test(bloom_words, an_unused_mapping_is_left_alone)
+/* One small page here and there: a handful of items. */
+static void touch_some(_Atomic uint64_t *words, unsigned pages)
+{
+    for (unsigned i = 0; i < pages; i++)
+        words[i * (MB / 8 / 2)] = 1;
+}
+
+Test(bloom_words, a_mapping_that_is_hardly_used_is_left_alone)
 {
     _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS, true);
     cr_expect_eq(bloom_maps_settle(&maps), BLOOM_SETTLED_NOTHING);
     cr_expect_leq(kilobytes((const void *)words, "Rss"), 64);
-    words[100] = 1;
-    cr_expect_eq(bloom_maps_settle(&maps), BLOOM_SETTLED_POPULATED);
+    touch_some(words, 3);
+    cr_expect_eq(bloom_maps_settle(&maps), BLOOM_SETTLED_NOTHING);
+    touch_some(words, 16);
+    cr_expect_neq(bloom_maps_settle(&maps), BLOOM_SETTLED_NOTHING);
     bloom_words_free(&maps, words, WORDS);
     cr_expect_eq(bloom_maps_settle(&maps), BLOOM_SETTLED_NOTHING);
+}
+
+static unsigned settle_all(void)
+{
+    unsigned steps = 0;
+    while (bloom_maps_settle(&maps) != BLOOM_SETTLED_NOTHING)
+        cr_assert_lt(++steps, 100);
+    return steps;
 }
 
 Test(bloom_words, settling_keeps_every_word_and_ends)
@@ -92,14 +109,37 @@ Test(bloom_words, settling_keeps_every_word_and_ends)
     _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS, true), *other = bloom_words_alloc(&maps, WORDS, true);
     for (uint64_t i = 0; i < WORDS; i += 997)
         words[i] = i + 1;
-    unsigned steps = 0;
-    while (bloom_maps_settle(&maps) != BLOOM_SETTLED_NOTHING)
-        cr_assert_lt(++steps, 100);
+    cr_expect_geq(settle_all(), 4);
     for (uint64_t i = 0; i < WORDS; i++)
         cr_assert_eq(words[i], i % 997 == 0 ? i + 1 : 0);
     if (collapse_works())
         cr_expect_geq(kilobytes((const void *)words, "AnonHugePages"), 8192);
+    cr_expect_leq(kilobytes((const void *)other, "Rss"), 64);
     bloom_words_free(&maps, other, WORDS);
+    bloom_words_free(&maps, words, WORDS);
+}
+
+Test(bloom_words, pages_of_which_nothing_is_touched_are_huge_afterwards_as_well)
+{
+    _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS, true);
+    for (uint64_t i = 0; i < MB / 8; i += 512) /* of the first only */
+        words[i] = i + 1;
+    settle_all();
+    if (collapse_works())
+        cr_expect_geq(kilobytes((const void *)words, "AnonHugePages"), 8192);
+    for (uint64_t i = 0; i < WORDS; i++)
+        cr_assert_eq(words[i], i < MB / 8 && i % 512 == 0 ? i + 1 : 0);
+    bloom_words_free(&maps, words, WORDS);
+}
+
+Test(bloom_words, what_settling_needs_itself_is_given_back)
+{
+    _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS, true);
+    touch_some(words, 16);
+    settle_all();
+    if (collapse_works())
+        cr_expect_not_null(maps.spare);
+    cr_expect_not(maps.has_spare);
     bloom_words_free(&maps, words, WORDS);
 }
 
@@ -130,6 +170,29 @@ static void count_wake(void *ctx)
 {
     cr_expect_eq(ctx, &wakes);
     wakes++;
+}
+
+/* Whoever uses it says so: the thread need not find out, and does it first. */
+Test(bloom_words, what_is_said_to_be_in_use_is_settled_at_once)
+{
+    _Atomic uint64_t *other = bloom_words_alloc(&maps, WORDS, true), *words = bloom_words_alloc(&maps, WORDS, true);
+    bloom_maps_set_ahead(&maps, 0, count_wake, &wakes);
+    touch_some(other, 16);
+    words[WORDS - 1] = 5;
+    bloom_words_in_use(&maps, words);
+    bloom_words_in_use(&maps, words);
+    cr_expect_eq(wakes, 1);
+    cr_expect_neq(bloom_maps_settle(&maps), BLOOM_SETTLED_NOTHING);
+    if (populate_works())
+        cr_expect_geq(kilobytes((const void *)words, "Rss"), 2048);
+    settle_all();
+    cr_expect_eq(words[WORDS - 1], 5);
+    bloom_words_in_use(&maps, words); /* it is done: nobody is woken */
+    bloom_words_fill(&maps, other, WORDS);
+    bloom_words_in_use(&maps, other);
+    cr_expect_eq(wakes, 1);
+    bloom_words_free(&maps, words, WORDS);
+    bloom_words_free(&maps, other, WORDS);
 }
 
 /* Populates whatever is to be populated ahead; returns how many steps that took. */

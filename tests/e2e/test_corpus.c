@@ -1,4 +1,5 @@
-/* The recorded conversations with Redis and RedisBloom, played against the daemon in both versions of the protocol.
+/* The recorded conversations with Redis and RedisBloom, played against the daemon in both versions of the protocol, each also
+ * byte by byte.
  * What differs must be in docs/COMPATIBILITY.md, and what is there must differ. */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -6,11 +7,10 @@
 
 #include "corpus.h"
 #include "daemon.h"
+#include "tmpdir.h"
 
 static void play(const char *topic)
 {
-    /* On a busy machine a command may take longer than the 10 ms from which on the slow log remembers it. */
-    const char *const args[] = {"--slowlog-log-slower-than", "60000000", NULL};
     static const char protocols[] = {2, 3};
     struct corpus_result sum = {0, 0, 0};
     struct compat compat;
@@ -18,15 +18,20 @@ static void play(const char *topic)
     size_t unused = 0;
 
     compat_load(&compat, BLOOMERY_DOCS_DIR "/COMPATIBILITY.md", file);
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 4; i++) {
         struct daemon daemon = {0};
         struct corpus_result result;
         struct corpus corpus;
+        int resp = protocols[i % 2];
 
-        snprintf(path, sizeof(path), BLOOMERY_GOLDEN_DIR "/corpus/%s.resp%d.replies", topic, protocols[i]);
+        daemon_prepare(&daemon);
+        struct tmp_path socket = tmp_path(daemon.dir, "socket");
+        /* On a busy machine a command may take longer than the 10 ms from which on the slow log remembers it. */
+        const char *const args[] = {"--slowlog-log-slower-than", "60000000", "--unixsocket", socket.text, NULL};
+        snprintf(path, sizeof(path), BLOOMERY_GOLDEN_DIR "/corpus/%s.resp%d.replies", topic, resp);
         corpus_load(&corpus, path);
         daemon_start(&daemon, args);
-        result = corpus_play(&corpus, daemon.port, protocols[i], &compat);
+        result = corpus_play(&corpus, daemon.port, i < 2 ? NULL : socket.text, resp, &compat);
         daemon_deinit(&daemon);
         cr_assert_eq(result.cases, corpus.count);
         sum.cases += result.cases;

@@ -15,6 +15,7 @@
 
 struct player {
     int port, resp;
+    const char *path; /* NULL: connections are to the port */
     bool patient; /* what the recording has is worth waiting for: no difference is meant */
     struct {
         char name[16];
@@ -155,7 +156,10 @@ static void open_connection(const struct player *player, struct wire *wire, bool
 {
     struct lines reply = {NULL, 0, 0};
 
-    wire_open(wire, player->port);
+    if (player->path)
+        wire_open_dripping(wire, player->path);
+    else
+        wire_open(wire, player->port);
     if (hello) {
         cr_assert(wire_send_text(wire, "HELLO 3\r\n"));
         cr_assert_eq(wire_reply(wire, WIRE_PATIENCE_MS, &reply), WIRE_OK);
@@ -452,9 +456,9 @@ static void wait_for_background(int port, const char *command)
         wait_until(port, "INFO persistence", "rdb_bgsave_in_progress:0");
 }
 
-struct corpus_result corpus_play(const struct corpus *corpus, int port, int resp, struct compat *compat)
+struct corpus_result corpus_play(const struct corpus *corpus, int port, const char *path, int resp, struct compat *compat)
 {
-    struct player player = {.port = port, .resp = resp};
+    struct player player = {.port = port, .path = path, .resp = resp};
     struct corpus_result result = {0, 0, 0};
     struct wire wire;
 

@@ -5,12 +5,25 @@
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+
+#define DRIPS_MAX 4096
+
+static long now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
 
 /* ---- lines ---- */
 
@@ -76,17 +89,46 @@ void wire_close(struct wire *wire)
     wire->fd = -1;
 }
 
+void wire_open_dripping(struct wire *wire, const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+    memset(wire, 0, sizeof(*wire));
+    cr_assert_lt(strlen(path), sizeof(address.sun_path));
+    strcpy(address.sun_path, path);
+    wire->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert_geq(wire->fd, 0);
+    cr_assert_eq(connect(wire->fd, (struct sockaddr *)&address, sizeof(address)), 0, "%s: %s", path, strerror(errno));
+    wire->drips = true;
+}
+
+/* Until the server has read what was sent, or has closed. */
+static void wait_until_read(const struct wire *wire)
+{
+    long deadline = now_ms() + WIRE_PATIENCE_MS;
+    int unread = 1;
+
+    while (unread > 0) {
+        cr_assert_eq(ioctl(wire->fd, TIOCOUTQ, &unread), 0);
+        cr_assert_lt(now_ms(), deadline, "the server does not read");
+        sched_yield();
+    }
+}
+
 bool wire_send(struct wire *wire, const void *data, size_t len)
 {
     const char *bytes = data;
 
-    while (len > 0) {
-        ssize_t n = send(wire->fd, bytes, len, MSG_NOSIGNAL);
+    for (size_t sent = 0; len > 0;) {
+        bool drips = wire->drips && sent++ < DRIPS_MAX;
+        ssize_t n = send(wire->fd, bytes, drips ? 1 : len, MSG_NOSIGNAL);
 
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
             return false;
+        if (drips)
+            wait_until_read(wire);
         bytes += n;
         len -= (size_t)n;
     }
@@ -121,14 +163,6 @@ bool wire_send_command(struct wire *wire, const struct word *words, size_t n)
 }
 
 /* ---- receiving ---- */
-
-static long now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* Receives something more. */
 static enum wire_status fill(struct wire *wire, int timeout_ms)

@@ -22,6 +22,7 @@ void lines_deinit(struct lines *lines); /* idempotent */
 
 struct wire {
     int fd; /* -1: not connected */
+    bool drips;
     /* internal: bytes received and not yet taken */
     char *data;
     size_t start, end, size;
@@ -37,6 +38,10 @@ enum wire_status {
 #define WIRE_PATIENCE_MS 30000
 
 void wire_open(struct wire *wire, int port);
+
+/* To a Unix socket. Of what is sent at a time the first kilobytes go byte by byte, each when the server has read the one
+ * before: it gets a command in as many pieces as that has bytes. */
+void wire_open_dripping(struct wire *wire, const char *path);
 void wire_close(struct wire *wire); /* idempotent */
 
 /* False when the connection is gone. */

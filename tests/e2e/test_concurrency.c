@@ -255,6 +255,90 @@ DAEMON_TEST(daemon_under_test, concurrency, many_shutdowns_are_one)
     daemon_wait(&daemon_under_test);
 }
 
+/* ---- long batches ------------------------------------------------------------------------------------------------ */
+
+#define BATCHES     12
+#define BATCH_ITEMS 6000 /* several slices */
+
+static _Atomic bool acked[CLIENTS][BATCHES * BATCH_ITEMS];
+static _Atomic long ones, cut, adders;
+
+static void add_long_batch(redisContext *client, size_t me, int batch)
+{
+    static _Thread_local char items[BATCH_ITEMS][24];
+    static _Thread_local const char *argv[BATCH_ITEMS + 2] = {"BF.MADD", "f"};
+    for (int i = 0; i < BATCH_ITEMS; i++) {
+        sprintf(items[i], "%zu:%d", me, batch * BATCH_ITEMS + i);
+        argv[i + 2] = items[i];
+    }
+    redisReply *reply = redisCommandArgv(client, BATCH_ITEMS + 2, argv, NULL);
+    cr_assert_not_null(reply, "%s", client->errstr);
+    size_t n = reply->type == REDIS_REPLY_ARRAY ? reply->elements : 0;
+    if (n && reply->element[n - 1]->type == REDIS_REPLY_ERROR) {
+        n--;
+        atomic_fetch_add(&cut, 1);
+    }
+    cr_assert(n < BATCH_ITEMS || reply->elements == BATCH_ITEMS);
+    for (size_t i = 0; i < n; i++) {
+        cr_assert_eq(reply->element[i]->type, REDIS_REPLY_INTEGER);
+        atomic_fetch_add(&ones, (long)reply->element[i]->integer);
+        atomic_store(&acked[me][(size_t)batch * BATCH_ITEMS + i], true);
+    }
+    freeReplyObject(reply);
+}
+
+static void *add_or_rename(void *arg)
+{
+    size_t me = (size_t)arg;
+    redisContext *client = client_open(PORT);
+    for (int i = 0; me < CLIENTS - 2 && i < BATCHES; i++)
+        add_long_batch(client, me, i);
+    if (me < CLIENTS - 2 && atomic_fetch_sub(&adders, 1) == 1)
+        atomic_store(&going, false);
+    while (me == CLIENTS - 2 && atomic_load(&going)) {
+        expect(client, "+OK", "RENAME f g");
+        expect(client, "+OK", "RENAME g f");
+        usleep(1000);
+    }
+    while (me == CLIENTS - 1 && atomic_load(&going)) {
+        freeReplyObject(redisCommand(client, "COPY f h REPLACE"));
+        freeReplyObject(redisCommand(client, "RENAME h i"));
+        freeReplyObject(redisCommand(client, "DEL i"));
+    }
+    redisFree(client);
+    return NULL;
+}
+
+static void expect_acked(redisContext *client, size_t c)
+{
+    int asked = 0;
+    for (int i = 0; i < BATCHES * BATCH_ITEMS; i++) {
+        if (atomic_load(&acked[c][i]) && ++asked)
+            redisAppendCommand(client, "BF.EXISTS f %d:%d", (int)c, i);
+        if (asked < 1000 && i < BATCHES * BATCH_ITEMS - 1)
+            continue;
+        for (; asked; asked--)
+            cr_assert_str_eq(client_reply(client), ":1");
+    }
+}
+
+/* A filter has another name for moments, again and again, while batches are added to it in slices: each ends at one of them,
+ * and says so, or goes on; what was answered is in it, and it has no more than that. */
+DAEMON_TEST(daemon_under_test, concurrency, long_batches_while_their_filter_is_renamed)
+{
+    redisContext *client = client_open(PORT);
+    expect(client, "+OK", "CONFIG SET bf-auto-create no");
+    expect(client, "+OK", "BF.RESERVE f 0.0000001 1000");
+    atomic_store(&going, true);
+    atomic_store(&adders, CLIENTS - 2);
+    run_clients(add_or_rename);
+    cr_expect_eq(client_number(client, "BF.CARD f"), atomic_load(&ones));
+    printf("%ld items, %ld batches cut\n", atomic_load(&ones), atomic_load(&cut));
+    for (size_t c = 0; c < CLIENTS; c++)
+        expect_acked(client, c);
+    redisFree(client);
+}
+
 /* ---- connections ------------------------------------------------------------------------------------------------- */
 
 /* Connections are spread evenly over the workers: no worker has more than one more than another. */

@@ -89,6 +89,7 @@ struct server {
 
     char *data_dir;                     /* as it was given at the start */
     struct journal_keep log_kept;       /* while the log has adds to filters in quarantine */
+    uint64_t log_accepted;              /* store_checkpoint.accepted of the saves to come; set before the first one */
     _Atomic(struct journal *) journal;  /* the add log (persistence.h); NULL while filters are being loaded */
     struct load_progress load;
     pthread_mutex_t config_lock;

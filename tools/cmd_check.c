@@ -307,6 +307,8 @@ static int check_log(struct check *check)
         .fs = check->fs,
         .dir = check->datadir,
         .from = check->save.log,
+        .reached = check->save.frame,
+        .accepted = check->save.accepted,
         .accept_loss = true, /* to show all of it */
         .report = on_report,
         .on_control = on_control,

@@ -225,8 +225,11 @@ static int on_control(void *ctx, uint64_t number, const struct log_control *cont
 /* The next id and the names that are taken are known only when the log has nothing that the files do not have. */
 static int check_log(struct import *import)
 {
+    const struct store_checkpoint checkpoint = store_checkpoint(import->store);
     struct log_reader_options options = {.dir = import->datadir,
-                                         .from = store_checkpoint(import->store).log,
+                                         .from = checkpoint.log,
+                                         .reached = checkpoint.frame,
+                                         .accepted = checkpoint.accepted,
                                          .report = on_report,
                                          .on_control = on_control,
                                          .ctx = import};

@@ -70,10 +70,12 @@ static void find_next(struct log_reader *r, struct segment *segment, const struc
 
     segment->gaps = true;
     *at = log_frame_find(file->ptr, file->len, *at + 1, segment->salt, r->expected, &frame, &n);
-    if (*at < file->len)
+    if (*at < file->len) {
         r->expected = frame.sequence;
-    else
-        r->expected = segment->sealed < segment->limit ? segment->sealed + 1 : segment->limit;
+        return;
+    }
+    uint64_t known = segment->sealed > r->options.reached ? segment->sealed : r->options.reached;
+    r->expected = known < segment->limit ? known + 1 : segment->limit;
 }
 
 /* An invalid frame at `*at`. Moves on to where reading goes on, the end of the file in most cases. */
@@ -82,14 +84,16 @@ static int pass_over(struct log_reader *r, struct segment *segment, const struct
 {
     size_t witness = find_witness(file, *at, segment, r->expected);
     size_t used = log_used_bytes(file);
+    /* Frames of an earlier segment may be in the next one; what is missing there is the next one's gap. */
+    bool saved = r->expected <= r->options.reached && segment->limit == UINT64_MAX && used > *at;
 
-    if (witness < file->len || r->expected <= segment->sealed) {
+    if (witness < file->len || r->expected <= segment->sealed || saved) {
         if (witness < file->len)
             errbuf_set(err, "frame %" PRIu64 " at byte %zu is not valid, and one at byte %zu says that it had been written",
                        r->expected, *at, witness);
         else
-            errbuf_set(err, "frame %" PRIu64 " at byte %zu is not valid, and its header says that it had been written",
-                       r->expected, *at);
+            errbuf_set(err, "frame %" PRIu64 " at byte %zu is not valid, and %s says that it had been written", r->expected,
+                       *at, saved ? "the MANIFEST" : "its header");
         int rc = log_found_damage(r, segment, err);
         find_next(r, segment, file, at);
         return rc;
@@ -120,6 +124,7 @@ static int read_frames(struct log_reader *r, struct segment *segment, const stru
         rc = take_frame(r, &frame, n, err);
         if (rc == LOG_DAMAGED) {
             rc = log_found_damage(r, segment, err);
+            segment->gaps = true; /* not to be carried over either */
             r->expected++;
         }
         segment->last = r->expected - 1;
@@ -216,14 +221,38 @@ static int note_tail(struct log_reader *r, struct errbuf *err)
 {
     const struct segment *last = last_segment(r);
 
+    if (last && last->gaps)
+        return log_sync_segment(r, last, err);
     if (!last || r->summary.synced + 1 >= r->expected)
         return 0;
-    if (last->gaps)
-        return log_sync_segment(r, last, err);
     r->summary.tail = r->expected - 1 - r->summary.synced;
     r->summary.tail_start = last->start;
     r->summary.tail_generation = last->generation;
     return 0;
+}
+
+/* A save notes how far the log is on the disk, then takes place. */
+static int check_reach(struct log_reader *r, struct errbuf *err)
+{
+    struct segment *last = last_segment(r);
+    uint64_t end = r->expected ? r->expected : 1, reached = r->options.reached;
+
+    if (reached > r->summary.synced)
+        r->summary.synced = reached;
+    if (end > reached)
+        return 0;
+    r->expected = reached + 1; /* what is written from now on is not taken for what is missing */
+    if (last)
+        last->gaps = true;
+    if (!last && r->summary.damages + r->summary.accepted)
+        return 0; /* it has been said that nothing is left */
+    if (last)
+        errbuf_set(err, "it ends before frame %" PRIu64 ", and the MANIFEST is of a save before which frames up to %" PRIu64
+                        " had been written: the log is older than the MANIFEST, or has lost its end", end, reached);
+    else
+        errbuf_set(err, "it is not there, and the MANIFEST is of a save before which frames up to %" PRIu64 " had been written",
+                   reached);
+    return log_found_damage(r, last ? last : &(struct segment){.number = r->summary.next_segment}, err);
 }
 
 static int first_segment_is_there(struct log_reader *r, struct errbuf *err)
@@ -253,6 +282,8 @@ static int read_all(struct log_reader *r, struct errbuf *err)
         r->summary.last_segment = r->segments[i].number;
         rc = read_segment(r, &r->segments[i], err);
     }
+    if (rc == 0)
+        rc = check_reach(r, err);
     return rc == 0 ? note_tail(r, err) : rc;
 }
 
@@ -370,7 +401,8 @@ int log_reader_adds(struct log_reader *r, size_t index,
                     void *ctx, struct errbuf *err)
 {
     const struct segment *segment = &r->segments[index];
-    struct adds_visitor visitor = {{.on_adds = on_adds, .ctx = ctx}, r->options.accept_loss};
+    struct adds_visitor visitor = {{.on_adds = on_adds, .ctx = ctx},
+                                   r->options.accept_loss || segment->number < r->options.accepted};
 
     if (segment->unused || segment->lost)
         return LOG_OK;

@@ -5,8 +5,9 @@
  *
  * Torn or damaged. Frames that were not synced may be missing after a crash, in whole or in part: that is a torn tail, and
  * the log ends before it. An invalid frame is damage if something behind it, a frame or the header of a later segment, says
- * that it had been on the disk. Damage is reported and nothing is guessed, unless the caller accepts the loss: then all
- * frames that can be read are taken, those behind the damage too.
+ * that it had been on the disk, or the save does: it knows how far the log had been synced when it was made. Damage is
+ * reported and nothing is guessed, unless the caller accepts the loss: then all frames that can be read are taken, those
+ * behind the damage too.
  *
  * Nothing on disk is changed. Lifetime: log_reader_open() to log_reader_close(). Thread: "pool"; log_reader_adds() by many
  * at a time. */
@@ -28,6 +29,8 @@ struct log_reader_options {
     const struct fsops *fs;  /* NULL: the real one. Borrowed. */
     const char *dir;         /* the data directory; borrowed until the reader is closed */
     uint64_t from;           /* store_checkpoint().log; 0: all segments that there are */
+    uint64_t reached;        /* store_checkpoint().frame: a log that ends before it is damaged */
+    uint64_t accepted;       /* store_checkpoint().accepted */
     bool accept_loss;
     store_report_fn *report; /* torn tails, damage, files that are not segments; NULL: nobody listens */
     void *report_ctx;
@@ -47,6 +50,7 @@ struct log_reader_summary {
     uint64_t bytes;          /* of the frames */
     uint64_t torn_bytes;     /* of what was cut: from the first invalid frame to the last byte that is not zero */
     uint64_t damages;        /* places with damage; above 0 only with accept_loss */
+    uint64_t accepted;       /* and those of which an earlier start had accepted the loss */
     uint64_t first_segment;  /* the lowest that was read; 0: none */
     uint64_t last_segment;   /* the highest that was read; 0: none */
     uint64_t next_segment;   /* above all that there are, also of those that were not read; >= 1 */

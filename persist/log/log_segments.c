@@ -153,6 +153,12 @@ int log_found_damage(struct log_reader *r, const struct segment *segment, struct
 
     log_segment_name(segment->number, name);
     errbuf_prefix(err, "%s/%s is damaged", r->log_dir, name);
+    if (segment->number < r->options.accepted) {
+        r->summary.accepted++;
+        log_report(r, STORE_NOTICE, "%s; the loss has been accepted by an earlier start", err->text);
+        errbuf_set(err, "%s", "");
+        return LOG_OK;
+    }
     if (!r->options.accept_loss)
         return LOG_DAMAGED;
     r->summary.damages++;

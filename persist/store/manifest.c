@@ -68,8 +68,9 @@ int manifest_format_header(struct manifest_text *text, const struct manifest_sav
     if (manifest_text_reserve(text, LINE_WITHOUT_NAME) != 0)
         return -ENOMEM;
     append(text,
-           MANIFEST_MAGIC "\nsave generation=%" PRIu64 " next-id=%" PRIu64 " log=%" PRIu64 " control=%" PRIu64 "\n",
-           save->generation, save->next_id, save->log, save->control);
+           MANIFEST_MAGIC "\nsave generation=%" PRIu64 " next-id=%" PRIu64 " log=%" PRIu64 " control=%" PRIu64 " frame=%" PRIu64
+           " accepted=%" PRIu64 "\n",
+           save->generation, save->next_id, save->log, save->control, save->frame, save->accepted);
     return 0;
 }
 

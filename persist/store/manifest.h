@@ -80,6 +80,8 @@ struct manifest_save {
     uint64_t next_id;
     uint64_t log;     /* first segment of the log that is needed beside this; 0: none */
     uint64_t control; /* control records up to this one are reflected */
+    uint64_t frame;   /* frames of the log up to this one were on the disk before this was; 0: it does not say, or there were none */
+    uint64_t accepted; /* segments of the log below this number may be damaged: the loss has been accepted; 0: none */
 };
 
 /* Bytes of all layers as Filter.db files. */
@@ -123,7 +125,7 @@ struct manifest_parser {
     /* internal */
     const struct manifest_sink *sink;
     int state;
-    bool packs;      /* there may be any: not in version 2 */
+    int version;
     uint64_t offset; /* of the line being read */
     uint64_t entry_offset;
     unsigned layers_read;
@@ -134,7 +136,7 @@ struct manifest_parser {
     XXH3_state_t *hash;
 };
 
-/* For a whole MANIFEST, of this version or of version 2. 0 or -ENOMEM. */
+/* For a whole MANIFEST, of this version or of versions 2 and 3. 0 or -ENOMEM. */
 int manifest_parser_init(struct manifest_parser *parser, const struct manifest_sink *sink);
 
 /* For entries out of the middle of a MANIFEST that has been verified as a whole; feeding starts at an entry's offset.

@@ -11,6 +11,8 @@
 #include "manifest_text.h"
 #include "name_code.h"
 
+#define MANIFEST_VERSION 4
+
 enum state { AT_MAGIC, AT_SAVE, AT_ENTRY, AT_LAYER, AT_REMOVED, AT_END };
 
 /* ---- one line ------------------------------------------------------------------------------------------------------ */
@@ -181,7 +183,7 @@ static void parse_place(const struct manifest_parser *parser, struct manifest_fi
     filter->pack = filter->pack_offset = 0;
     if (!comes_next(scan, key)) {
         strcpy(filter->dir, natural);
-        if (parser->packs && comes_next(scan, " pack="))
+        if (parser->version >= 3 && comes_next(scan, " pack="))
             parse_pack(parser, scan, &filter->pack, &filter->pack_offset);
         return;
     }
@@ -284,7 +286,7 @@ static int parse_removed(struct manifest_parser *parser, struct scan *scan, stru
     removed.dir = scan_word(scan, " dir=", &removed.dir_len);
     if (!scan->expected && !name_dir_valid(removed.dir, removed.dir_len))
         scan->expected = " dir=";
-    if (parser->packs && comes_next(scan, " pack="))
+    if (parser->version >= 3 && comes_next(scan, " pack="))
         parse_packed_removed(parser, scan, &removed);
     else
         parse_filed_removed(parser, scan, &removed);
@@ -305,24 +307,31 @@ static int parse_save(struct manifest_parser *parser, struct scan *scan, struct 
     parser->save.next_id = scan_number(scan, " next-id=", 1, MANIFEST_MAX_NUMBER);
     parser->save.log = scan_number(scan, " log=", 0, MANIFEST_MAX_NUMBER);
     parser->save.control = scan_number(scan, " control=", 0, MANIFEST_MAX_NUMBER);
+    if (parser->version >= 4) {
+        parser->save.frame = scan_number(scan, " frame=", 0, MANIFEST_MAX_NUMBER);
+        parser->save.accepted = scan_number(scan, " accepted=", 0, MANIFEST_MAX_NUMBER);
+    }
     parser->state = AT_ENTRY;
     return scan_end(scan, "the line about the save", err);
 }
 
 static int parse_magic(struct manifest_parser *parser, const char *line, size_t len, struct errbuf *err)
 {
-    static const char magic[] = MANIFEST_MAGIC, magic_2[] = MANIFEST_MAGIC_2;
+    static const char *const magics[] = {[2] = MANIFEST_MAGIC_2, [3] = MANIFEST_MAGIC_3, [4] = MANIFEST_MAGIC};
     const size_t stem = sizeof("bloomery-manifest ") - 1;
 
     parser->state = AT_SAVE;
-    parser->packs = len == sizeof(magic) - 1 && memcmp(line, magic, len) == 0;
-    if (parser->packs || (len == sizeof(magic_2) - 1 && memcmp(line, magic_2, len) == 0))
-        return MANIFEST_OK;
-    if (len > stem && memcmp(line, magic, stem) == 0)
-        errbuf_set(err, "format version '%.*s' is not one that this program knows (2 and 3)",
+    for (int version = 2; version <= MANIFEST_VERSION; version++) {
+        if (len == strlen(magics[version]) && memcmp(line, magics[version], len) == 0) {
+            parser->version = version;
+            return MANIFEST_OK;
+        }
+    }
+    if (len > stem && memcmp(line, MANIFEST_MAGIC, stem) == 0)
+        errbuf_set(err, "format version '%.*s' is not one that this program knows (2 to 4)",
                    (int)(len - stem < 20 ? len - stem : 20), line + stem);
     else
-        errbuf_set(err, "not a MANIFEST: it does not begin with '%s'", magic);
+        errbuf_set(err, "not a MANIFEST: it does not begin with '%s'", MANIFEST_MAGIC);
     return MANIFEST_DAMAGED;
 }
 
@@ -387,7 +396,7 @@ int manifest_parser_init_at(struct manifest_parser *parser, const struct manifes
     memset(parser, 0, sizeof(*parser));
     parser->sink = sink;
     parser->save.generation = MANIFEST_MAX_NUMBER;
-    parser->packs = true;
+    parser->version = MANIFEST_VERSION;
     manifest_parser_restart(parser, offset);
     return 0;
 }

@@ -6,8 +6,9 @@
 
 #include "manifest.h"
 
-#define MANIFEST_MAGIC     "bloomery-manifest 3"
-#define MANIFEST_MAGIC_2   "bloomery-manifest 2" /* without packs; is still read */
+#define MANIFEST_MAGIC     "bloomery-manifest 4"
+#define MANIFEST_MAGIC_3   "bloomery-manifest 3" /* does not say how far the log had come; is still read */
+#define MANIFEST_MAGIC_2   "bloomery-manifest 2" /* and has no packs; so is this */
 #define MANIFEST_RATE_SIZE 32
 
 /* The one form of an error rate. */

@@ -145,7 +145,8 @@ uint64_t store_opened_bytes(const struct store *store)
 
 struct store_checkpoint store_checkpoint(const struct store *store)
 {
-    return (struct store_checkpoint){store->save.log, store->save.control};
+    return (struct store_checkpoint){store->save.log, store->save.control, store->save.frame,
+                                     store->save.accepted};
 }
 
 /* Records are read one after another: the directory need not be the one of the name, and nobody asks often. */

@@ -51,10 +51,13 @@ struct store_options {
     uint64_t hash_seed; /* of the tables in memory: random where names come from strangers */
 };
 
-/* Where the log of changes goes on from a save. Both are numbers of the log's own, which the store only keeps. */
+/* Where the log of changes goes on from a save. All are numbers of the log's own, which the store only keeps. */
 struct store_checkpoint {
     uint64_t log;     /* the first segment that is needed together with the save; 0: there has been no log */
     uint64_t control; /* control records up to this number are reflected in the save */
+    uint64_t frame;   /* frames up to this number were on the disk before the save was: a log that ends before it is an
+                       * older one. 0: that is not known, or there were none */
+    uint64_t accepted; /* what is damaged in segments below this number is known, and its loss accepted; 0: nothing is */
 };
 
 /* Opens the data directory: creates what is absent (the directory, its tree, an empty MANIFEST), takes the lock, reads

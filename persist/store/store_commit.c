@@ -315,6 +315,8 @@ static void fill_header(struct save *save)
     header->generation = atomic_fetch_add(&store->generation, 1) + 1;
     header->log = save->checkpoint.log;
     header->control = save->checkpoint.control;
+    header->frame = save->checkpoint.frame;
+    header->accepted = save->checkpoint.accepted;
     header->next_id = atomic_load(&store->next_id);
     if (save->source->next_id) {
         uint64_t asked = save->source->next_id(save->source->ctx);

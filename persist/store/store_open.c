@@ -118,11 +118,12 @@ static int check_numbers(const struct opening *opening, const struct manifest_sa
     }
     /* Saves count on from here, and what they write must be readable. */
     const uint64_t most = MANIFEST_MAX_NUMBER / 2;
-    if (save->next_id > most || save->generation > most || save->log >= most || save->control >= most) {
+    if (save->next_id > most || save->generation > most || save->log >= most || save->control >= most ||
+        save->frame >= most / 2 || save->accepted > most) {
         errbuf_set(err,
-                   "line 2: generation=%" PRIu64 " next-id=%" PRIu64 " log=%" PRIu64 " control=%" PRIu64
-                   ": no directory has seen as many",
-                   save->generation, save->next_id, save->log, save->control);
+                   "line 2: generation=%" PRIu64 " next-id=%" PRIu64 " log=%" PRIu64 " control=%" PRIu64 " frame=%" PRIu64
+                   " accepted=%" PRIu64 ": no directory has seen as many",
+                   save->generation, save->next_id, save->log, save->control, save->frame, save->accepted);
         return MANIFEST_DAMAGED;
     }
     return 0;

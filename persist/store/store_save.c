@@ -329,7 +329,7 @@ static int save_init(struct save *save, struct errbuf *err)
     pack_writer_init(&save->pack, save->fs);
     if (rc != 0)
         return rc;
-    save->checkpoint = (struct store_checkpoint){store->save.log, store->save.control};
+    save->checkpoint = store_checkpoint(store);
     save->next.seed = store->index.seed;
     save->target = calloc(1, sizeof(*save->target));
     rc = save->target ? 0 : -ENOMEM;

@@ -254,6 +254,14 @@ int journal_sync(struct journal *j, struct errbuf *err)
     return status;
 }
 
+uint64_t journal_synced_frame(struct journal *j)
+{
+    pthread_mutex_lock(&j->lock);
+    uint64_t frame = j->info.synced;
+    pthread_mutex_unlock(&j->lock);
+    return frame;
+}
+
 void journal_reason(struct journal *j, struct errbuf *reason_out)
 {
     pthread_mutex_lock(&j->lock);

@@ -125,6 +125,10 @@ uint64_t journal_ask(struct journal *journal, unsigned worker);
  * Blocks: not on a loop, offline. */
 int journal_sync(struct journal *journal, struct errbuf *err) __attribute__((warn_unused_result));
 
+/* The number of a frame that is on the disk with all before it; 0: there are none. What journal_sync() has waited for is in
+ * these. */
+uint64_t journal_synced_frame(struct journal *journal);
+
 /* Whether writes are to be refused, and why: the text goes behind "-MISCONF Errors writing to the AOF file: ". The first is
  * a load, for once per iteration. */
 bool journal_refuses(const struct journal *journal);

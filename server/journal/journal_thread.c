@@ -159,6 +159,15 @@ static void announce(struct journal *j)
     }
 }
 
+/* Who finds the round done finds also how far the log is on the disk. */
+static void note_done(struct journal *j, uint64_t round, const struct log_writer_info *info)
+{
+    pthread_mutex_lock(&j->lock);
+    j->info = *info;
+    atomic_store(&j->done, round);
+    pthread_mutex_unlock(&j->lock);
+}
+
 static void note_state(struct journal *j, int status, const struct errbuf *err)
 {
     bool was = j->failed;
@@ -237,7 +246,7 @@ static void run_round(struct journal *j, bool sync, bool rotates)
     struct log_writer_info info;
     log_writer_info(j->writer, &info);
     if (status == 0 && info.synced == info.sequence) {
-        atomic_store(&j->done, round);
+        note_done(j, round, &info);
         meet_the_served(j, asked);
     }
     if (rotates)

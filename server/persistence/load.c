@@ -179,6 +179,8 @@ static int read_log(struct load *load)
     struct log_reader_options options = {
         .dir = server->data_dir,
         .from = load->checkpoint.log,
+        .reached = load->checkpoint.frame,
+        .accepted = load->checkpoint.accepted,
         .accept_loss = load->accept_damage,
         .report = load_report,
         .report_ctx = server,
@@ -254,6 +256,8 @@ static int start_log(struct load *load)
         errbuf_prefix(&load->err, "cannot start the log");
         return status;
     }
+    /* A save that has what could be read, and keeps the log all the same, says that the rest need not be asked for again. */
+    load->server->log_accepted = read->damages ? read->next_segment : load->checkpoint.accepted;
     replay_note_expired(load->replay, server_journal(load->server));
     /* Whoever repairs a file that was damaged gets the adds back that came after it was saved. */
     if (load->replay_summary.quarantined) {

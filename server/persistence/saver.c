@@ -146,8 +146,11 @@ static int source_checkpoint(void *ctx, struct store_checkpoint *checkpoint_out,
     if (saver->segment || (saver->journal && journal_records(saver->journal))) { /* it may have been switched on meanwhile */
         rcu_wait_for_readers(); /* who has taken a place has noted it */
         status = journal_sync(saver->journal, err);
+        checkpoint_out->frame = journal_synced_frame(saver->journal);
         checkpoint_out->log = journal_first_needed(saver->journal, saver->segment);
     }
+    if (checkpoint_out->log < saver->server->log_accepted)
+        checkpoint_out->accepted = saver->server->log_accepted; /* damaged segments that are still needed */
     saver->segment = checkpoint_out->log;
     return status;
 }

@@ -51,7 +51,8 @@ static redisContext *restart_damaged(redisContext *client, const char *name, boo
 }
 
 /* A record was lost, so the counts that are given from then on have been given before. A save knows the new ones, while the
- * log with the old ones is kept for a filter in quarantine: no item is counted twice, nor left out. */
+ * log with the old ones is kept for a filter in quarantine: no item is counted twice, nor left out. The loss need be accepted
+ * once only. */
 DAEMON_TEST(daemon_under_test, log_starts, counts_given_anew_are_not_counted_twice)
 {
     daemon_start(&daemon_under_test, always);
@@ -76,13 +77,13 @@ DAEMON_TEST(daemon_under_test, log_starts, counts_given_anew_are_not_counted_twi
     expect(client, ":1", "BF.ADD f 41");
     expect(client, ":1", "BF.ADD f 42");
     for (int again = 0; again < 3; again++) {
-        client = client_after_kill(client, &daemon_under_test, accepting);
+        client = client_after_kill(client, &daemon_under_test, always);
         expect(client, ":42", "BF.CARD f");
         wait_for_reply(PORT, "+OK", "SAVE");
     }
 
     /* The one that was damaged gets back what came after it was saved. */
-    client = restart_damaged(client, "kept", false, accepting);
+    client = restart_damaged(client, "kept", false, always);
     expect(client, "[:1,:1]", "BF.MEXISTS kept x y");
     expect(client, ":2", "BF.CARD kept");
     expect(client, ":42", "BF.CARD f");
@@ -119,6 +120,55 @@ DAEMON_TEST(daemon_under_test, log_starts, adds_to_a_copy_are_counted_however_ma
 }
 
 /* ---- losses --------------------------------------------------------------------------------------------------------- */
+
+/* A log that was copied while a save went on, with a MANIFEST that was copied when it had ended. */
+DAEMON_TEST(daemon_under_test, log_starts, a_log_that_is_older_than_the_save_is_refused)
+{
+    const char *output;
+    char command[4096];
+
+    daemon_start(&daemon_under_test, always);
+    redisContext *client = client_open(PORT);
+    expect(client, "+OK", "BF.RESERVE big 0.0000001 2000000");
+    expect(client, ":1", "BF.ADD small 1");
+    expect(client, "+OK", "SAVE");
+    expect(client, ":1", "BF.ADD small 2");
+    expect(client, ":1", "BF.ADD big x");
+    expect(client, "+OK", "CONFIG SET save-rate-limit 1mb");
+    expect(client, "+Background saving started", "BGSAVE");
+    while (access(AT("log/00000003.log"), F_OK) != 0)
+        usleep(1000);
+    expect(client, ":1", "BF.ADD small 3");
+    snprintf(command, sizeof(command), "cp -r %s %s", AT("log"), AT("../older"));
+    cr_assert_eq(system(command), 0);
+    expect(client, ":1", "BF.ADD small 4");
+    expect(client, "+OK", "CONFIG SET save-rate-limit 0");
+    while (info_number(PORT, "rdb_bgsave_in_progress"))
+        usleep(1000);
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+    snprintf(command, sizeof(command), "rm -r %s && mv %s %s", AT("log"), AT("../older"), AT("log"));
+    cr_assert_eq(system(command), 0);
+
+    cr_assert_eq(check_tool(&daemon_under_test, &output), 1, "%s", output);
+    cr_assert(strstr(output, "the log is older than the MANIFEST") != NULL, "%s", output);
+    cr_assert(!daemon_try(&daemon_under_test, always), "%s", daemon_output(&daemon_under_test));
+    cr_assert(strstr(daemon_output(&daemon_under_test), "the log is older than the MANIFEST") &&
+                  strstr(daemon_output(&daemon_under_test), "--aof-load-damaged"),
+              "%s", daemon_output(&daemon_under_test));
+
+    /* It need be accepted once only. */
+    daemon_start(&daemon_under_test, accepting);
+    daemon_wait_output(&daemon_under_test, "saved 2 filters");
+    client = client_open(PORT);
+    expect(client, "[:1,:1,:1]", "BF.MEXISTS small 1 2 3");
+    expect(client, ":1", "BF.ADD small 5");
+    client = client_after_kill(client, &daemon_under_test, always);
+    expect(client, "[:1,:1,:1,:1]", "BF.MEXISTS small 1 2 3 5");
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+    cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s", output);
+}
 
 /* Before the first save nothing but MANIFEST.log says that there was a log; and with appendonly off nothing else is written. */
 DAEMON_TEST(daemon_under_test, log_starts, a_lost_log_is_accepted_once_also_with_appendonly_off)

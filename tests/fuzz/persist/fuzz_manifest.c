@@ -105,14 +105,23 @@ static struct manifest_text with_right_end(const char *bytes, size_t len)
     return text;
 }
 
-/* A MANIFEST of version 2 is written as one of version 3: other digits at its beginning and its end. */
+/* A MANIFEST of an earlier version is written as one of this: with other digits at its beginning and its end, and two more
+ * numbers in its second line. */
 static void check_same(const struct manifest_text *text, const char *bytes, size_t len)
 {
-    static const char version_2[] = "bloomery-manifest 2";
-    bool old = memcmp(bytes, version_2, sizeof(version_2) - 1) == 0;
-    size_t from = old ? sizeof(version_2) : 0, to = old ? len - sizeof("0123456789abcdef") : len;
+    static const char stem[] = "bloomery-manifest ", more[] = " frame=0 accepted=0";
+    const size_t digest = sizeof("0123456789abcdef");
+    const char *second = memchr(bytes, '\n', len) ? (const char *)memchr(bytes, '\n', len) + 1 : bytes + len;
 
-    CHECK(text->len == len && memcmp(text->ptr + from, bytes + from, to - from) == 0);
+    if (bytes[sizeof(stem) - 1] == '4') {
+        CHECK(text->len == len && memcmp(text->ptr, bytes, len) == 0);
+        return;
+    }
+    size_t from = sizeof(stem), to = (size_t)((const char *)memchr(second, '\n', len - (size_t)(second - bytes)) - bytes);
+    size_t shift = sizeof(more) - 1;
+    CHECK(text->len == len + shift && memcmp(text->ptr + from, bytes + from, to - from) == 0);
+    CHECK(memcmp(text->ptr + to, more, shift) == 0);
+    CHECK(memcmp(text->ptr + to + shift, bytes + to, len - digest - to) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -120,18 +120,21 @@ static void compare(const struct tally *tally, struct log_rig_read *read)
 
 void log_rig_read(const struct fsops *fs, uint64_t from, bool accept_loss, struct log_rig_read *read_out)
 {
+    log_rig_read_save(fs, &(struct log_reader_options){.from = from, .accept_loss = accept_loss}, read_out);
+}
+
+void log_rig_read_save(const struct fsops *fs, const struct log_reader_options *save, struct log_rig_read *read_out)
+{
     struct tally *tally = calloc(1, sizeof(*tally));
     struct log_reader *reader = NULL;
-    struct log_reader_options options = {
-        .fs = fs,
-        .dir = LOG_RIG_DIR,
-        .from = from,
-        .accept_loss = accept_loss,
-        .report = on_report,
-        .report_ctx = read_out,
-        .on_control = on_control,
-        .ctx = tally,
-    };
+    struct log_reader_options options = *save;
+
+    options.fs = fs;
+    options.dir = LOG_RIG_DIR;
+    options.report = on_report;
+    options.report_ctx = read_out;
+    options.on_control = on_control;
+    options.ctx = tally;
 
     CHECK(tally != NULL);
     memset(read_out, 0, sizeof(*read_out));

@@ -43,7 +43,7 @@ static int ignore_removed(void *ctx, const struct manifest_removed *removed, uin
 }
 
 static const struct manifest_save header = {
-    .generation = 9, .next_id = MANIFEST_MAX_NUMBER, .log = 3, .control = MANIFEST_MAX_NUMBER};
+    .generation = 9, .next_id = MANIFEST_MAX_NUMBER, .log = 3, .control = MANIFEST_MAX_NUMBER, .frame = 77, .accepted = 2};
 
 static struct manifest_text sample(void)
 {
@@ -123,8 +123,8 @@ Test(manifest, the_text_is_as_documented)
 {
     struct manifest_text text = sample();
     static const char expected[] =
-        "bloomery-manifest 3\n"
-        "save generation=9 next-id=4611686018427387904 log=3 control=4611686018427387904\n"
+        "bloomery-manifest 4\n"
+        "save generation=9 next-id=4611686018427387904 log=3 control=4611686018427387904 frame=77 accepted=2\n"
         "filter id=17 name=%00%2F%FFa. dir=%~17-3 capacity=1000 error-rate=0.01 expansion=2 variant=me "
         "expires-ms=9223372036854775807 layers=2\n"
         "layer k=7 words=157 items=1000 xxh3=0123456789abcdef generation=3\n"
@@ -250,6 +250,12 @@ static const struct {
     {"next-id=4611686018427387904", "next-id=4611686018427387905"},
     {"generation=9 next", "generation=4611686018427387905 next"},
     {" log=3", ""},
+    {" frame=77", ""},
+    {" frame=77", " frame=077"},
+    {" frame=77", " frame=4611686018427387905"},
+    {" accepted=2", ""},
+    {" accepted=2", " accepted=2 "},
+    {" accepted=2", " accepted=4611686018427387905"},
     {"control=4611686018427387904", "control=4611686018427387905"},
     {"dir=%~17-3", "dir=%00%2F%FFa."}, /* that is the one it has anyway */
     {"dir=%~17-3", "dir=%~17-0"},
@@ -318,25 +324,30 @@ Test(manifest, values_out_of_range_and_other_spellings_are_refused)
     manifest_text_deinit(&text);
 }
 
-/* Version 2 is read on, and knows no packs. */
-Test(manifest, version_2_is_read_if_it_has_no_packs)
+/* Versions 2 and 3 are read on. 2 knows no packs, and neither how far the log had come. */
+Test(manifest, earlier_versions_are_read_with_what_they_know)
 {
     static const char *const lines[] = {
         "filter id=1 name=a capacity=100 error-rate=0.01 expansion=0 variant=na expires-ms=0 layers=1\n",
         "filter id=1 name=a pack=1 offset=16 capacity=100 error-rate=0.01 expansion=0 variant=na expires-ms=0 "
         "layers=1\n"};
+    static const char *const ends[] = {"", " frame=0 accepted=0"};
 
-    for (int version = 1; version <= 4; version++) {
-        for (int packed = 0; packed < 2; packed++) {
+    for (int version = 1; version <= 5; version++) {
+        for (int which = 0; which < 4; which++) {
+            int packed = which % 2, later = which / 2;
             struct manifest_text text = {.ptr = malloc(1024), .size = 1024};
-            bool right = version == 3 || (version == 2 && !packed);
+            bool right = later ? version == 4 : version == 3 || (version == 2 && !packed);
+            struct errbuf err = {{0}};
             text.len = (size_t)snprintf(text.ptr, text.size,
-                                        "bloomery-manifest %d\nsave generation=1 next-id=2 log=0 control=0\n%s"
+                                        "bloomery-manifest %d\nsave generation=1 next-id=2 log=0 control=0%s\n%s"
                                         "layer k=1 words=1 items=0 xxh3=0000000000000000 generation=1\n",
-                                        version, lines[packed]);
+                                        version, ends[later], lines[packed]);
             cr_assert_eq(manifest_format_end(&text, 1, 0, XXH3_64bits(text.ptr, text.len)), 0);
-            cr_assert_eq(parse(text.ptr, text.len, 64, &ignore, NULL), right ? MANIFEST_OK : MANIFEST_DAMAGED,
-                         "version %d, line %d", version, packed);
+            cr_assert_eq(parse(text.ptr, text.len, 64, &ignore, &err), right ? MANIFEST_OK : MANIFEST_DAMAGED,
+                         "version %d, %d: %s", version, which, err.text);
+            cr_assert((version > 1 && version < 5) || strstr(err.text, "is not one that this program knows (2 to 4)"), "%s",
+                      err.text);
             manifest_text_deinit(&text);
         }
     }

@@ -393,10 +393,10 @@ Test(store_state, a_manifest_of_a_later_version_stops_the_start)
 {
     size_t len;
     char *text = (char *)file_read(AT("MANIFEST"), &len);
-    *strchr(text, '3') = '4';
+    *strchr(text, '4') = '5';
     file_write(AT("MANIFEST"), text, len);
     free(text);
-    assert_refused(STORE_DAMAGED, "MANIFEST: line 1", "format version '4'");
+    assert_refused(STORE_DAMAGED, "MANIFEST: line 1", "format version '5'");
 }
 
 Test(store_state, a_directory_in_use_is_refused_with_the_process_that_uses_it)

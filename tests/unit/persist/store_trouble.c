@@ -332,7 +332,7 @@ Test(store_trouble, saves_that_fail_at_their_last_step_do_not_pile_up)
 static void write_manifest(const char *body, unsigned nfilters, unsigned nremoved)
 {
     char text[4096];
-    int len = snprintf(text, sizeof(text), "bloomery-manifest 3\n%s", body);
+    int len = snprintf(text, sizeof(text), "bloomery-manifest 4\n%s", body);
     uint64_t hash = XXH3_64bits(text, (size_t)len);
 
     len += snprintf(text + len, sizeof(text) - (size_t)len, "end filters=%u removed=%u xxh3=%016llx\n", nfilters, nremoved,
@@ -351,22 +351,26 @@ Test(store_trouble, manifests_that_would_do_harm_are_refused)
         unsigned nfilters, nremoved;
         const char *reason;
     } table[] = {
-        {"save generation=4611686018427387904 next-id=2 log=0 control=0\n", 0, 0, "no directory has seen as many"},
-        {"save generation=1 next-id=4611686018427387904 log=0 control=0\n", 0, 0, "no directory has seen as many"},
-        {"save generation=1 next-id=2 log=4611686018427387904 control=0\n", 0, 0, "no directory has seen as many"},
-        {"save generation=1 next-id=2 log=0 control=4611686018427387904\n", 0, 0, "no directory has seen as many"},
-        {"save generation=18446744073709551615 next-id=2 log=0 control=0\n", 0, 0, "line 2"},
-        {"save generation=1 next-id=1 log=0 control=0\n" FILTER_A, 1, 0, "not above the filter id 1"},
-        {"save generation=1 next-id=2 log=0 control=0\n"
+        {"save generation=4611686018427387904 next-id=2 log=0 control=0 frame=0 accepted=0\n", 0, 0, "no directory has seen as many"},
+        {"save generation=1 next-id=4611686018427387904 log=0 control=0 frame=0 accepted=0\n", 0, 0, "no directory has seen as many"},
+        {"save generation=1 next-id=2 log=4611686018427387904 control=0 frame=0 accepted=0\n", 0, 0, "no directory has seen as many"},
+        {"save generation=1 next-id=2 log=0 control=4611686018427387904 frame=0 accepted=0\n", 0, 0, "no directory has seen as many"},
+        {"save generation=1 next-id=2 log=0 control=0 frame=1152921504606846976 accepted=0\n", 0, 0,
+         "no directory has seen as many"},
+        {"save generation=1 next-id=2 log=0 control=0 frame=0 accepted=2305843009213693953\n", 0, 0,
+         "no directory has seen as many"},
+        {"save generation=18446744073709551615 next-id=2 log=0 control=0 frame=0 accepted=0\n", 0, 0, "line 2"},
+        {"save generation=1 next-id=1 log=0 control=0 frame=0 accepted=0\n" FILTER_A, 1, 0, "not above the filter id 1"},
+        {"save generation=1 next-id=2 log=0 control=0 frame=0 accepted=0\n"
          "removed delete id=2 dir=x placed=1 shared=0 owner=0 generations=1\n",
          0, 1, "not above the filter id 2"},
-        {"save generation=1 next-id=3 log=0 control=0\n" FILTER_A
+        {"save generation=1 next-id=3 log=0 control=0 frame=0 accepted=0\n" FILTER_A
          "removed delete id=2 dir=a placed=1 shared=0 owner=0 generations=1\n",
          1, 1, "a removed filter in the directory a"},
-        {"save generation=2 next-id=3 log=0 control=0\n" FILTER_A
+        {"save generation=2 next-id=3 log=0 control=0 frame=0 accepted=0\n" FILTER_A
          "removed keep id=2 dir=a placed=1 shared=1 owner=2 generations=1\n",
          1, 1, "a removed filter in the directory a"},
-        {"save generation=1 next-id=3 log=0 control=0\n" FILTER_A
+        {"save generation=1 next-id=3 log=0 control=0 frame=0 accepted=0\n" FILTER_A
          "filter id=2 name=b dir=a capacity=100 error-rate=0.01 expansion=0 variant=na expires-ms=0 layers=1\n"
          "layer k=1 words=1 items=0 xxh3=0000000000000000 generation=1\n",
          2, 0, "a second filter in the directory a"},
@@ -443,14 +447,14 @@ Test(store_trouble, the_checkpoint_of_a_save_is_kept_and_one_that_fails_fails_th
     struct store_checkpoint checkpoint = store_checkpoint(store);
 
     cr_assert(checkpoint.log == 0 && checkpoint.control == 0);
-    rig.checkpoint = (struct store_checkpoint){7, 1234};
+    rig.checkpoint = (struct store_checkpoint){7, 1234, 99, 5};
     rig_fill(rig_add(&rig, "a", &small, NULL), 0, 50);
     save();
     checkpoint = store_checkpoint(store);
-    cr_assert(checkpoint.log == 7 && checkpoint.control == 1234);
+    cr_assert(checkpoint.log == 7 && checkpoint.control == 1234 && checkpoint.frame == 99 && checkpoint.accepted == 5);
     rig_fill(rig_find(&rig, "a"), 50, 5);
     uint64_t digest = rig_digest(&rig);
-    rig.checkpoint = (struct store_checkpoint){8, 2000};
+    rig.checkpoint = (struct store_checkpoint){8, 2000, 120, 6};
     rig.checkpoint_rc = -EIO;
     cr_assert_eq(rig_save(&rig, store, &summary, &err), -EIO);
     cr_assert_str_eq(err.text, "the log says no");
@@ -458,7 +462,7 @@ Test(store_trouble, the_checkpoint_of_a_save_is_kept_and_one_that_fails_fails_th
     restart();
     cr_assert_neq(rig_digest(&rig), digest);
     checkpoint = store_checkpoint(store);
-    cr_assert(checkpoint.log == 7 && checkpoint.control == 1234);
+    cr_assert(checkpoint.log == 7 && checkpoint.control == 1234 && checkpoint.frame == 99 && checkpoint.accepted == 5);
 }
 
 /* ---- the map of ids ---------------------------------------------------------------------------------------------------------------- */

@@ -1,37 +1,45 @@
 /* bloomery check: what a data directory holds, verified to the last byte, without changing anything in it: the MANIFEST, the
- * Filter.db files that it names, the log, and the files that the log names. */
+ * log, and the files that the two name of filters that are there in the end. What is whole here starts, and nothing of it is in
+ * quarantine then; what is not does not start, or has filters in quarantine. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "check_filter.h"
 #include "done_note.h"
 #include "filterdb.h"
 #include "fsops.h"
 #include "id_map.h"
+#include "log_contents.h"
+#include "log_history.h"
 #include "log_reader.h"
 #include "manifest.h"
-#include "pack.h"
 #include "store.h"
 #include "tool.h"
 
-#define COMMAND     "check"
-#define PIECE_BYTES (1u << 20)
+#define COMMAND "check"
 
 struct check {
     const char *datadir;
     const struct fsops *fs;
-    unsigned char *piece;
-    struct pack_reader packs;
+    struct filter_checker checker;
+    struct log_history *history;
     struct manifest_save save;
-    uint64_t filters, layers, items, bytes;
-    uint64_t damaged; /* files */
+    uint64_t filters, layers, items, bytes; /* of the MANIFEST */
+    uint64_t looked_at;     /* layers */
+    uint64_t damaged;       /* of these */
+    uint64_t impossible;    /* filters that cannot be made, or not beside another one */
+    uint64_t gone;          /* filters that were deleted, or have expired, since they were saved */
+    int64_t now_ms;
     struct id_map saved;    /* filters of the MANIFEST; no values */
     struct id_map contents; /* struct contents: filters of the log whose contents are in files */
+    struct id_map names;    /* hashes of the names of filters that are there in the end; no values */
     uint64_t creates, loads, deletes, renames, expiries, clears, grows, breaks;
 };
 
@@ -52,118 +60,131 @@ static void complain(const char *fmt, ...)
     fputc('\n', stderr);
 }
 
-/* ---- Filter.db files ------------------------------------------------------------------------------------------------ */
+/* ---- filters -------------------------------------------------------------------------------------------------------- */
 
-/* The checksum of a file. 0 or -errno. */
-static int digest(struct check *check, const char *path, uint64_t *size_out, uint64_t *xxh3_out)
+/* The name as in the MANIFEST, cut when it is long. */
+static void print_name(const struct store_filter *info, char *out, size_t size)
 {
-    XXH3_state_t *hash = XXH3_createState();
-    uint64_t at = 0;
-    size_t n = 1;
-    int fd = -1;
-    int rc = hash ? check->fs->open(check->fs->ctx, path, FS_READ, &fd) : -ENOMEM;
+    size_t len = info->name_len < size / 3 - 2 ? info->name_len : size / 3 - 2;
 
-    if (rc == 0)
-        XXH3_64bits_reset(hash);
-    while (rc == 0 && n) {
-        rc = check->fs->pread(check->fs->ctx, fd, check->piece, PIECE_BYTES, at, &n);
-        if (rc == 0)
-            XXH3_64bits_update(hash, check->piece, n);
-        at += n;
+    name_encode(info->name, len, out);
+    strcpy(out + name_encoded_len(info->name, len), len < info->name_len ? "..." : "");
+}
+
+static void complain_of(uint64_t *counter, const struct store_filter *info, const char *why)
+{
+    char name[256];
+
+    ++*counter;
+    print_name(info, name, sizeof(name));
+    complain("damaged: filter '%s', id %" PRIu64 ": %s", name, info->id, why);
+}
+
+/* Two of one name would be found by nobody. 0 or -ENOMEM. */
+static int take_name(struct check *check, const struct store_filter *info)
+{
+    uint64_t hash = XXH3_64bits(info->name, info->name_len);
+
+    hash += hash == 0;
+    if (id_map_has(&check->names, hash))
+        complain_of(&check->impossible, info, "another filter has the same name");
+    return id_map_set(&check->names, hash, NULL);
+}
+
+static void check_layers(struct check *check, const struct manifest_filter *filter, const struct store_filter *info)
+{
+    uint64_t offset = filter->pack_offset; /* if it is in a pack */
+    struct errbuf why = {{0}};
+
+    for (unsigned i = 0; i < filter->nlayers; i++) {
+        check->looked_at++;
+        if (!filter_layer_is_whole(&check->checker, filter, i, offset, &why))
+            complain_of(&check->damaged, info, why.text);
+        offset += filterdb_bytes(filter->layers[i].nwords);
     }
-    if (rc == 0) {
-        *size_out = at;
-        *xxh3_out = XXH3_64bits_digest(hash);
+}
+
+/* As it will be when the log has been brought back. */
+static void check_shape(struct check *check, const struct manifest_filter *filter, const struct store_filter *info)
+{
+    const struct log_filter *logged = log_history_get(check->history, filter->id);
+    struct bloom_shape shapes[BLOOM_MAX_LAYERS];
+    struct errbuf why = {{0}};
+
+    for (unsigned i = 0; i < filter->nlayers; i++)
+        shapes[i] = (struct bloom_shape){filter->layers[i].nwords, filter->layers[i].k, (uint8_t)filter->variant};
+    if (!filter_shape_is_possible(&check->checker, &filter->params, shapes, filter->nlayers, logged ? logged->grown : NULL, &why))
+        complain_of(&check->impossible, info, why.text);
+}
+
+/* A filter of the MANIFEST, or of a record of the log. 0 or -ENOMEM. */
+static int check_filter(struct check *check, const struct manifest_filter *filter)
+{
+    struct store_filter info = {
+        .id = filter->id, .name = filter->name, .name_len = filter->name_len, .expires_ms = filter->expires_ms};
+    enum store_fate fate = log_history_resolve(check->history, &info);
+
+    if (fate != STORE_KEPT || (info.expires_ms != 0 && info.expires_ms <= check->now_ms)) {
+        check->gone++;
+        return 0;
     }
-    if (fd >= 0)
-        check->fs->close(check->fs->ctx, fd);
-    XXH3_freeState(hash);
+    check_shape(check, filter, &info);
+    check_layers(check, filter, &info);
+    return take_name(check, &info);
+}
+
+/* One that the log creates, empty or with contents. */
+static bool can_be_created(struct check *check, const struct log_filter *logged, struct errbuf *why)
+{
+    struct bloom_shape shapes[BLOOM_MAX_LAYERS] = {logged->shape};
+    struct log_contents contents = {.nlayers = 1};
+
+    if (logged->contents && log_contents_decode(logged->contents, logged->contents_len, &contents)) {
+        for (unsigned i = 0; i < contents.nlayers; i++)
+            shapes[i] = contents.layers[i].shape;
+    }
+    return filter_shape_is_possible(&check->checker, &logged->params, shapes, contents.nlayers, logged->grown, why);
+}
+
+static int check_created(struct check *check)
+{
+    const struct log_filter *logged;
+    size_t at = 0;
+    int rc = 0;
+
+    while (rc == 0 && (logged = log_history_next(check->history, &at))) {
+        const struct store_filter info = {.id = logged->id, .name = logged->name, .name_len = logged->name_len};
+        struct errbuf why = {{0}};
+        if (logged->fate != STORE_KEPT || !logged->created || id_map_has(&check->saved, logged->id) ||
+            id_map_has(&check->contents, logged->id) || (logged->expires_ms != 0 && logged->expires_ms <= check->now_ms))
+            continue;
+        if (!can_be_created(check, logged, &why))
+            complain_of(&check->impossible, &info, why.text);
+        rc = take_name(check, &info);
+    }
     return rc;
 }
 
-/* A file is under its temporary name until the save that made it has put it into place. */
-static bool layer_is_whole(struct check *check, const struct manifest_filter *filter, unsigned i, char *why, size_t size)
-{
-    const struct manifest_layer *layer = &filter->layers[i];
-    uint64_t bytes = 0, xxh3 = 0;
-    char path[4096];
+/* ---- the MANIFEST --------------------------------------------------------------------------------------------------- */
 
-    for (int placed = 0; placed < 2; placed++) {
-        int len = snprintf(path, sizeof(path), "%s/filters/%s/%u-Filter.db", check->datadir, filter->dir, i);
-        if (!placed)
-            snprintf(path + len, sizeof(path) - (size_t)len, ".%" PRIu64, layer->generation);
-        int rc = digest(check, path, &bytes, &xxh3);
-        if (rc == 0 && bytes == filterdb_bytes(layer->nwords) && xxh3 == layer->xxh3)
-            return true;
-        if (rc != 0)
-            snprintf(why, size, "%s: %s", path, strerror(-rc));
-        else if (bytes != filterdb_bytes(layer->nwords))
-            snprintf(why, size, "%s: it has %" PRIu64 " bytes instead of %" PRIu64, path, bytes, filterdb_bytes(layer->nwords));
-        else
-            snprintf(why, size, "%s: its checksum is %016" PRIx64 " instead of %016" PRIx64, path, xxh3, layer->xxh3);
-    }
-    return false;
-}
-
-static bool packed_layer_is_whole(struct check *check, const struct manifest_filter *filter, unsigned i,
-                                  uint64_t offset, char *why, size_t size)
-{
-    const struct manifest_layer *layer = &filter->layers[i];
-    size_t len = (size_t)filterdb_bytes(layer->nwords);
-    const unsigned char *bytes;
-    struct errbuf err = {{0}};
-
-    if (pack_read(&check->packs, filter->pack, offset, len, &bytes, NULL, &err) != 0) {
-        snprintf(why, size, "%s", err.text);
-        return false;
-    }
-    uint64_t xxh3 = XXH3_64bits(bytes, len);
-    if (xxh3 == layer->xxh3)
-        return true;
-    snprintf(why, size,
-             PACK_DIR "/%" PRIu64 ".pack: layer %u, at byte %" PRIu64 ": its checksum is %016" PRIx64
-                      " instead of %016" PRIx64,
-             filter->pack, i, offset, xxh3, layer->xxh3);
-    return false;
-}
-
-/* The name as in the MANIFEST, cut when it is long. */
-static void print_name(const struct manifest_filter *filter, char *out, size_t size)
-{
-    size_t len = filter->name_len < size / 3 - 2 ? filter->name_len : size / 3 - 2;
-
-    name_encode(filter->name, len, out);
-    strcpy(out + name_encoded_len(filter->name, len), len < filter->name_len ? "..." : "");
-}
-
-static void check_filter(struct check *check, const struct manifest_filter *filter)
-{
-    uint64_t offset_in_pack = filter->pack_offset;
-    char why[4400], name[256];
-
-    for (unsigned i = 0; i < filter->nlayers; i++) {
-        check->layers++;
-        check->items += filter->layers[i].items;
-        check->bytes += filterdb_bytes(filter->layers[i].nwords);
-        bool whole = filter->pack ? packed_layer_is_whole(check, filter, i, offset_in_pack, why, sizeof(why))
-                                  : layer_is_whole(check, filter, i, why, sizeof(why));
-        offset_in_pack += filterdb_bytes(filter->layers[i].nwords);
-        if (whole)
-            continue;
-        check->damaged++;
-        print_name(filter, name, sizeof(name));
-        complain("damaged: filter '%s', id %" PRIu64 ": %s", name, filter->id, why);
-    }
-}
-
-static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
+static int count_filter(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
 {
     struct check *check = ctx;
 
     (void)offset, (void)err;
     check->filters++;
-    check_filter(check, filter);
+    for (unsigned i = 0; i < filter->nlayers; i++) {
+        check->layers++;
+        check->items += filter->layers[i].items;
+        check->bytes += filterdb_bytes(filter->layers[i].nwords);
+    }
     return id_map_set(&check->saved, filter->id, NULL);
+}
+
+static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
+{
+    (void)offset, (void)err;
+    return check_filter(ctx, filter);
 }
 
 static int on_removed(void *ctx, const struct manifest_removed *removed, uint64_t offset, struct errbuf *err)
@@ -172,10 +193,10 @@ static int on_removed(void *ctx, const struct manifest_removed *removed, uint64_
     return 0;
 }
 
-/* TOOL_OK, or TOOL_FAILED after a message. */
+/* Without the files that it names. TOOL_OK, or TOOL_FAILED after a message. */
 static int check_manifest(struct check *check)
 {
-    const struct manifest_sink sink = {.on_filter = on_filter, .on_removed = on_removed, .ctx = check};
+    const struct manifest_sink sink = {.on_filter = count_filter, .on_removed = on_removed, .ctx = check};
     struct errbuf err = {{0}};
 
     if (tool_read_manifest(check->datadir, &sink, &check->save, &err) != 0) {
@@ -189,20 +210,20 @@ static int check_manifest(struct check *check)
     }
     printf("MANIFEST: save %" PRIu64 ", %" PRIu64 " filters, %" PRIu64 " layers, %" PRIu64 " items, %" PRIu64 " bytes\n",
            check->save.generation, check->filters, check->layers, check->items, check->bytes);
-    printf("files: %" PRIu64 " whole, %" PRIu64 " damaged or missing\n", check->layers - check->damaged, check->damaged);
     uint64_t done = done_note_read(check->fs, check->datadir);
-    if (done > check->save.generation)
-        complain("MANIFEST: it is of save %" PRIu64 ", and MANIFEST.done says that save %" PRIu64
-                 " took place: an older one has been put here",
-                 check->save.generation, done);
-    return check->damaged || done > check->save.generation ? TOOL_FAILED : TOOL_OK;
+    if (done <= check->save.generation)
+        return TOOL_OK;
+    complain("MANIFEST: it is of save %" PRIu64 ", and MANIFEST.done says that save %" PRIu64
+             " took place: an older one has been put here",
+             check->save.generation, done);
+    return TOOL_FAILED;
 }
 
-/* ---- files that the log names --------------------------------------------------------------------------------------- */
+/* ---- the log -------------------------------------------------------------------------------------------------------- */
 
 static void drop_contents(struct check *check, uint64_t id)
 {
-    struct contents *contents = id ? id_map_remove(&check->contents, id) : NULL;
+    struct contents *contents = id_map_remove(&check->contents, id);
 
     if (contents)
         free(contents->record);
@@ -217,24 +238,21 @@ static void drop_all_contents(struct check *check)
         else
             i++;
     }
+    id_map_deinit(&check->contents);
 }
 
-/* What a save has dealt with is in the MANIFEST. */
-static int note_contents(struct check *check, uint64_t number, const struct log_control *control)
+static int on_written(void *ctx, const struct log_control *control, struct errbuf *err)
 {
-    if (number <= check->save.control)
-        return 0;
-    drop_contents(check, control->replaced_id);
-    if (control->kind == LOG_CLEAR)
-        drop_all_contents(check);
-    if (control->kind == LOG_DELETE || control->kind == LOG_FORGET || control->kind == LOG_LOADED ||
-        control->kind == LOG_FILLED)
-        drop_contents(check, control->id);
-    if (control->kind != LOG_LOADED)
-        return 0;
+    struct check *check = ctx;
+    uint64_t id;
+    int rc = store_record_id(control->record, control->record_len, &id, err);
+
+    if (rc != 0)
+        return rc == STORE_DAMAGED ? LOG_DAMAGED : rc;
+    drop_contents(check, id); /* the same record once more */
     struct contents *contents = calloc(1, sizeof(*contents));
     char *record = malloc(control->record_len + 1);
-    if (!contents || !record || id_map_set(&check->contents, control->id, contents) != 0) {
+    if (!contents || !record || id_map_set(&check->contents, id, contents) != 0) {
         free(contents);
         free(record);
         return -ENOMEM;
@@ -243,42 +261,6 @@ static int note_contents(struct check *check, uint64_t number, const struct log_
     *contents = (struct contents){record, control->record_len};
     return 0;
 }
-
-static int on_record(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
-{
-    struct check *check = ctx;
-
-    (void)offset, (void)err;
-    if (!id_map_has(&check->saved, filter->id))
-        check_filter(check, filter);
-    return 0;
-}
-
-static int check_contents(struct check *check)
-{
-    const struct manifest_sink sink = {.on_filter = on_record, .on_removed = on_removed, .ctx = check};
-    uint64_t before = check->damaged;
-
-    for (size_t i = 0; i < check->contents.nslots; i++) {
-        const struct contents *contents = check->contents.slots[i].value;
-        struct manifest_parser parser;
-        struct errbuf err = {{0}};
-
-        if (!check->contents.slots[i].id)
-            continue;
-        int rc = manifest_parser_init_at(&parser, &sink, 0);
-        if (rc == 0)
-            rc = manifest_parser_feed(&parser, contents->record, contents->len, &err);
-        manifest_parser_deinit(&parser);
-        if (rc == 0)
-            continue;
-        complain("log: the record of filter %" PRIu64 ": %s", check->contents.slots[i].id, rc < 0 ? strerror(-rc) : err.text);
-        check->damaged++;
-    }
-    return check->damaged == before ? TOOL_OK : TOOL_FAILED;
-}
-
-/* ---- the log -------------------------------------------------------------------------------------------------------- */
 
 static int on_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err)
 {
@@ -290,15 +272,42 @@ static int on_control(void *ctx, uint64_t number, const struct log_control *cont
         [LOG_FILLED] = &check->loads,
     };
 
-    (void)err;
     ++*counters[control->kind];
-    return note_contents(check, number, control);
+    return log_history_control(check->history, number, control, err);
+}
+
+static void on_process(void *ctx)
+{
+    log_history_process(((struct check *)ctx)->history);
 }
 
 static void on_report(void *ctx, enum store_severity severity, const char *text)
 {
     (void)ctx, (void)severity;
     complain("log: %s", text);
+}
+
+static void print_log(const struct check *check, const struct log_reader_summary *sum)
+{
+    printf("log: %" PRIu64 " segments from number %" PRIu64 " on, %" PRIu64 " frames, %" PRIu64 " bytes, %" PRIu64
+           " adds, %" PRIu64 " control records\n",
+           sum->segments, sum->first_segment, sum->frames, sum->bytes, sum->adds, sum->controls);
+    if (sum->controls)
+        printf("log: %" PRIu64 " filters created, %" PRIu64 " loaded, %" PRIu64 " deleted, %" PRIu64 " renamed, %" PRIu64
+               " given another time, %" PRIu64 " times all deleted, %" PRIu64 " layers\n",
+               check->creates, check->loads, check->deletes, check->renames, check->expiries, check->clears, check->grows);
+    if (check->breaks)
+        printf("log: %" PRIu64 " places where it was switched on, or went on after something it could not take\n", check->breaks);
+    if (log_history_unjoined(check->history))
+        printf("log: %" PRIu64 " control records hold only with a save that was not made, and are passed over\n",
+               log_history_unjoined(check->history));
+    if (sum->torn_bytes)
+        printf("log: a tail of %" PRIu64 " bytes had not been synced and will be cut by the next start\n", sum->torn_bytes);
+    if (sum->accepted)
+        printf("log: damaged in %" PRIu64 " places of which the loss has been accepted\n", sum->accepted);
+    if (sum->damages)
+        printf("log: damaged in %" PRIu64 " places; the daemon starts without what is lost with --aof-load-damaged yes\n",
+               sum->damages);
 }
 
 static int check_log(struct check *check)
@@ -312,6 +321,7 @@ static int check_log(struct check *check)
         .accept_loss = true, /* to show all of it */
         .report = on_report,
         .on_control = on_control,
+        .on_process = on_process,
         .ctx = check,
     };
     struct log_reader_summary sum;
@@ -324,30 +334,93 @@ static int check_log(struct check *check)
         complain("log: %s", err.text);
         return TOOL_FAILED;
     }
-    printf("log: %" PRIu64 " segments from number %" PRIu64 " on, %" PRIu64 " frames, %" PRIu64 " bytes, %" PRIu64
-           " adds, %" PRIu64 " control records\n",
-           sum.segments, sum.first_segment, sum.frames, sum.bytes, sum.adds, sum.controls);
-    if (sum.controls)
-        printf("log: %" PRIu64 " filters created, %" PRIu64 " loaded, %" PRIu64 " deleted, %" PRIu64 " renamed, %" PRIu64
-               " given another time, %" PRIu64 " times all deleted, %" PRIu64 " layers\n",
-               check->creates, check->loads, check->deletes, check->renames, check->expiries, check->clears, check->grows);
-    if (check->breaks)
-        printf("log: %" PRIu64 " places where it was switched on, or went on after something it could not take\n", check->breaks);
-    if (sum.torn_bytes)
-        printf("log: a tail of %" PRIu64 " bytes had not been synced and will be cut by the next start\n", sum.torn_bytes);
-    if (sum.damages)
-        printf("log: damaged in %" PRIu64 " places; the daemon starts without what is lost with --aof-load-damaged yes\n",
-               sum.damages);
-    int status = check_contents(check);
-    return sum.damages ? TOOL_FAILED : status;
+    print_log(check, &sum);
+    return sum.damages ? TOOL_FAILED : TOOL_OK;
+}
+
+/* ---- what there is in the end --------------------------------------------------------------------------------------- */
+
+static int check_contents(struct check *check)
+{
+    const struct manifest_sink sink = {.on_filter = on_filter, .on_removed = on_removed, .ctx = check};
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < check->contents.nslots; i++) {
+        const struct contents *contents = check->contents.slots[i].value;
+        struct manifest_parser parser;
+        struct errbuf err = {{0}};
+
+        if (!contents || id_map_has(&check->saved, check->contents.slots[i].id))
+            continue;
+        rc = manifest_parser_init_at(&parser, &sink, 0);
+        if (rc == 0)
+            rc = manifest_parser_feed(&parser, contents->record, contents->len, &err);
+        manifest_parser_deinit(&parser);
+    }
+    return rc;
+}
+
+static int check_filters(struct check *check)
+{
+    const struct manifest_sink sink = {.on_filter = on_filter, .on_removed = on_removed, .ctx = check};
+    struct errbuf err = {{0}};
+    int rc = tool_read_manifest(check->datadir, &sink, NULL, &err);
+
+    if (rc == 0 && check_contents(check) == 0 && check_created(check) == 0) {
+        printf("files: %" PRIu64 " whole, %" PRIu64 " damaged or missing\n", check->looked_at - check->damaged, check->damaged);
+        if (check->gone)
+            printf("filters: %" PRIu64 " were deleted or have expired since they were saved: their files are not looked at\n",
+                   check->gone);
+        return check->damaged || check->impossible ? TOOL_FAILED : TOOL_OK;
+    }
+    complain("%s", rc != 0 ? err.text : strerror(ENOMEM));
+    return TOOL_FAILED;
+}
+
+/* Where saves go, and what does not belong there is looked for. */
+static int check_tree(struct check *check)
+{
+    struct fs_stat root, filters;
+    char path[4096];
+
+    snprintf(path, sizeof(path), "%s/filters", check->datadir);
+    int rc = check->fs->stat(check->fs->ctx, check->datadir, &root);
+    if (rc == 0)
+        rc = check->fs->stat(check->fs->ctx, path, &filters);
+    if (rc == -ENOENT || (rc == 0 && filters.kind == FS_DIRECTORY && filters.device == root.device))
+        return TOOL_OK;
+    complain("damaged: %s: %s", path, rc != 0 ? strerror(-rc) : filters.kind != FS_DIRECTORY ? "it is no directory" :
+             "it is on another file system than the rest of the data directory");
+    return TOOL_FAILED;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------------------------------ */
 
+static int check_all(struct check *check)
+{
+    int manifest = check_manifest(check);
+    const struct log_history_options options = {.control = check->save.control, .on_written = on_written, .ctx = check};
+
+    if (filter_checker_init(&check->checker, check->datadir) != 0 || log_history_create(&check->history, &options) != 0)
+        return tool_failed(COMMAND, "%s", strerror(ENOMEM));
+    int tree = check_tree(check);
+    int log = check_log(check);
+    int filters = manifest == TOOL_OK ? check_filters(check) : TOOL_FAILED;
+    return tree == TOOL_OK && log == TOOL_OK ? filters : TOOL_FAILED;
+}
+
+static int64_t unix_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 int tool_check(int argc, char **argv)
 {
     struct tool_option options[] = {{.name = NULL}};
-    struct check check = {.fs = fsops_posix()};
+    struct check check = {.fs = fsops_posix(), .now_ms = unix_ms()};
     int fd;
     int status = tool_arguments(argc, argv, options, &check.datadir, 1);
 
@@ -356,16 +429,12 @@ int tool_check(int argc, char **argv)
     status = tool_lock(COMMAND, check.datadir, &fd);
     if (status != TOOL_OK)
         return status;
-    check.piece = malloc(PIECE_BYTES);
-    pack_reader_init(&check.packs, check.fs, check.datadir);
-    status = check.piece ? check_manifest(&check) : tool_failed(COMMAND, "%s", strerror(ENOMEM));
-    if (check_log(&check) != TOOL_OK)
-        status = TOOL_FAILED;
+    status = check_all(&check);
     drop_all_contents(&check);
-    id_map_deinit(&check.contents);
     id_map_deinit(&check.saved);
-    free(check.piece);
-    pack_reader_deinit(&check.packs);
+    id_map_deinit(&check.names);
+    log_history_destroy(check.history);
+    filter_checker_deinit(&check.checker);
     if (fd >= 0)
         check.fs->close(check.fs->ctx, fd);
     printf(status == TOOL_OK ? "whole\n" : "not whole\n");

@@ -98,6 +98,9 @@ int store_find(struct store *store, const char *name, size_t name_len, uint64_t 
 int store_replay_written(struct store *store, const char *record, size_t len, struct errbuf *err)
     __attribute__((warn_unused_result));
 
+/* What it is handed: the id of the filter that the record is of. 0, STORE_DAMAGED (not such a record), -ENOMEM. */
+int store_record_id(const char *record, size_t len, uint64_t *id_out, struct errbuf *err) __attribute__((warn_unused_result));
+
 /* A filter as the MANIFEST (or a replayed record) states it. Valid during the callback. */
 struct store_filter {
     uint64_t id;

@@ -281,22 +281,38 @@ void store_discard(struct store *store, uint64_t id)
 
 /* ---- after a crash ----------------------------------------------------------------------------------------------------------- */
 
-int store_replay_written(struct store *store, const char *record, size_t len, struct errbuf *err)
+static int record_numbers(const char *record, size_t len, uint64_t *id_out, uint64_t *generation_out, struct errbuf *err)
 {
     struct parsed_record parsed;
-    struct written *written;
     int rc = parsed_record_init(&parsed, record, len, err);
 
     if (rc != 0)
         return rc == -EINVAL ? STORE_DAMAGED : rc;
-    uint64_t generation = newest_generation(parsed.filter);
-    uint64_t id = parsed.filter->id;
+    *generation_out = newest_generation(parsed.filter);
+    *id_out = parsed.filter->id;
     parsed_record_deinit(&parsed);
-    if (id >= MANIFEST_MAX_NUMBER / 2 || generation > MANIFEST_MAX_NUMBER / 2) {
-        errbuf_set(err, "the record of a filter has the id %" PRIu64 " and the generation %" PRIu64 ": no directory has seen as many",
-                   id, generation);
-        return STORE_DAMAGED;
-    }
+    if (*id_out < MANIFEST_MAX_NUMBER / 2 && *generation_out <= MANIFEST_MAX_NUMBER / 2)
+        return 0;
+    errbuf_set(err, "the record of a filter has the id %" PRIu64 " and the generation %" PRIu64 ": no directory has seen as many",
+               *id_out, *generation_out);
+    return STORE_DAMAGED;
+}
+
+int store_record_id(const char *record, size_t len, uint64_t *id_out, struct errbuf *err)
+{
+    uint64_t generation;
+
+    return record_numbers(record, len, id_out, &generation, err);
+}
+
+int store_replay_written(struct store *store, const char *record, size_t len, struct errbuf *err)
+{
+    struct written *written;
+    uint64_t id, generation;
+    int rc = record_numbers(record, len, &id, &generation, err);
+
+    if (rc != 0)
+        return rc;
 
     /* Numbers that were given out are not given out again, whatever has become of the filter. */
     if (generation > atomic_load(&store->generation))

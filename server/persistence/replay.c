@@ -11,24 +11,8 @@
 #include "id_map.h"
 #include "journal.h"
 #include "log_contents.h"
+#include "log_history.h"
 #include "server.h"
-
-/* What the log says of a filter, as far as it has been read. */
-struct history {
-    uint64_t id;
-    enum store_fate fate;
-    bool created;          /* by the log: `params` and `shape` are its own */
-    bool renamed;
-    bool expiry_changed;
-    char *name;            /* malloc'ed; NULL unless created or renamed */
-    size_t name_len;
-    int64_t expires_ms;
-    struct bloom_params params;
-    struct bloom_shape shape;
-    unsigned char *contents; /* malloc'ed (log_contents.h); NULL: created empty */
-    size_t contents_len;
-    struct bloom_shape *grown; /* BLOOM_MAX_LAYERS shapes, by index; nwords 0: not known. NULL: none */
-};
 
 /* A filter that adds can be brought back to. */
 struct target {
@@ -41,247 +25,69 @@ struct target {
 struct replay {
     struct server *server;
     struct store *store;
-    uint64_t control;
     bool accept_loss;
-    bool broken;           /* what this process has recorded from here on holds with a later save only */
-    bool cleared;          /* filters without a history of their own are gone */
-    struct id_map histories;
+    struct log_history *history;
     pthread_mutex_t lock;  /* of targets, while filters are loaded */
     struct id_map targets;
     struct id_map expired; /* no values; under the lock, too */
     struct replay_summary summary;
 };
 
+static int on_written(void *ctx, const struct log_control *control, struct errbuf *err)
+{
+    const struct replay *replay = ctx;
+    int status = store_replay_written(replay->store, control->record, control->record_len, err);
+    return status == STORE_DAMAGED ? LOG_DAMAGED : status;
+}
+
 int replay_create(struct replay **replay_out, struct server *server, struct store *store, uint64_t control, bool accept_loss)
 {
     struct replay *replay = calloc(1, sizeof(*replay));
+    const struct log_history_options options = {.control = control, .on_written = on_written, .ctx = replay};
     if (!replay)
         return -ENOMEM;
+    int status = log_history_create(&replay->history, &options);
+    if (status) {
+        free(replay);
+        return status;
+    }
     replay->server = server;
     replay->store = store;
-    replay->control = control;
     replay->accept_loss = accept_loss;
     pthread_mutex_init(&replay->lock, NULL);
     *replay_out = replay;
     return 0;
 }
 
-static void drop_contents(struct history *h)
-{
-    free(h->contents);
-    h->contents = NULL;
-    h->contents_len = 0;
-}
-
-static void history_free(struct history *h)
-{
-    drop_contents(h);
-    free(h->name);
-    free(h->grown);
-    free(h);
-}
-
 void replay_destroy(struct replay *replay)
 {
     if (!replay)
         return;
-    for (size_t i = 0; i < replay->histories.nslots; i++)
-        if (replay->histories.slots[i].id)
-            history_free(replay->histories.slots[i].value);
     for (size_t i = 0; i < replay->targets.nslots; i++)
         if (replay->targets.slots[i].id)
             free(replay->targets.slots[i].value);
-    id_map_deinit(&replay->histories);
+    log_history_destroy(replay->history);
     id_map_deinit(&replay->targets);
     id_map_deinit(&replay->expired);
     pthread_mutex_destroy(&replay->lock);
     free(replay);
 }
 
-/* ---- control records ------------------------------------------------------------------------------------------------- */
-
-/* The history of an id. One that begins after everything was cleared, and not with a filter that comes into being, is that
- * of a filter which was cleared. */
-static struct history *history_of(struct replay *replay, uint64_t id)
-{
-    struct history *h = id_map_get(&replay->histories, id);
-    if (h)
-        return h;
-    h = calloc(1, sizeof(*h));
-    if (h && id_map_set(&replay->histories, id, h) != 0) {
-        free(h);
-        return NULL;
-    }
-    if (h) {
-        h->id = id;
-        h->fate = replay->cleared ? STORE_GONE : STORE_KEPT;
-    }
-    return h;
-}
-
-static int end_filter(struct replay *replay, uint64_t id, enum store_fate fate)
-{
-    if (id == 0)
-        return 0;
-    struct history *h = history_of(replay, id);
-    if (!h)
-        return -ENOMEM;
-    if (h->fate != STORE_GIVEN_UP)
-        h->fate = fate;
-    drop_contents(h);
-    return 0;
-}
-
-static int set_name(struct history *h, const struct log_control *control)
-{
-    char *name = malloc(control->name_len ? control->name_len : 1);
-    if (!name)
-        return -ENOMEM;
-    if (control->name_len)
-        memcpy(name, control->name, control->name_len);
-    free(h->name);
-    h->name = name;
-    h->name_len = control->name_len;
-    return 0;
-}
-
-static int note_created(struct history *h, const struct log_control *control)
-{
-    h->fate = STORE_KEPT;
-    h->created = true;
-    h->params = control->params;
-    h->shape = control->shape;
-    h->expires_ms = control->expires_ms;
-    drop_contents(h);
-    return set_name(h, control);
-}
-
-/* As long as it is not deleted they are kept here: no more than the filter itself will take. */
-static int note_filled(struct history *h, const struct log_control *control, struct errbuf *err)
-{
-    struct log_contents contents;
-    int status = note_created(h, control);
-    if (status)
-        return status;
-    if (!log_contents_decode(control->record, control->record_len, &contents)) { /* log_payload_decode() has looked */
-        errbuf_set(err, "the contents of filter %" PRIu64 " make no sense", h->id);
-        return LOG_DAMAGED;
-    }
-    h->shape = contents.layers[0].shape;
-    h->contents = malloc(control->record_len);
-    if (!h->contents)
-        return -ENOMEM;
-    memcpy(h->contents, control->record, control->record_len);
-    h->contents_len = control->record_len;
-    return 0;
-}
-
-static int note_grown(struct history *h, const struct log_control *control)
-{
-    if (!h->grown)
-        h->grown = calloc(BLOOM_MAX_LAYERS, sizeof(*h->grown));
-    if (!h->grown)
-        return -ENOMEM;
-    h->grown[control->layer] = control->shape;
-    return 0;
-}
-
-static void clear(struct replay *replay)
-{
-    replay->cleared = true;
-    for (size_t i = 0; i < replay->histories.nslots; i++) {
-        struct history *h = replay->histories.slots[i].value;
-        if (!replay->histories.slots[i].id)
-            continue;
-        if (h->fate != STORE_GIVEN_UP)
-            h->fate = STORE_GONE;
-        drop_contents(h);
-    }
-}
-
-static int note_change(struct replay *replay, struct history *h, const struct log_control *control, struct errbuf *err)
-{
-    int status;
-    switch (control->kind) {
-    case LOG_CREATE:
-        return note_created(h, control);
-    case LOG_FILLED:
-        return note_filled(h, control, err);
-    case LOG_LOADED:
-        h->fate = STORE_KEPT;
-        status = store_replay_written(replay->store, control->record, control->record_len, err);
-        return status == STORE_DAMAGED ? LOG_DAMAGED : status;
-    case LOG_RENAME:
-        h->renamed = true;
-        return set_name(h, control);
-    case LOG_EXPIRY:
-        h->expiry_changed = true;
-        h->expires_ms = control->expires_ms;
-        return 0;
-    case LOG_GROW:
-        return note_grown(h, control);
-    case LOG_DELETE:
-        return end_filter(replay, control->id, STORE_GONE);
-    case LOG_FORGET:
-        return end_filter(replay, control->id, STORE_GIVEN_UP);
-    case LOG_CLEAR:
-    case LOG_BREAK:
-        break;
-    }
-    return 0;
-}
-
-static void note_id(struct replay_summary *summary, uint64_t id)
-{
-    if (id > summary->highest_id)
-        summary->highest_id = id;
-}
+/* ---- what the log says of filters ------------------------------------------------------------------------------------ */
 
 int replay_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err)
 {
-    struct replay *replay = ctx;
-    note_id(&replay->summary, control->id);
-    /* A layer is noted before it can be seen: the save need not have it, though it has what was noted later. */
-    if (number <= replay->control && control->kind != LOG_GROW)
-        return 0;
-    if (control->kind == LOG_BREAK) {
-        replay->broken = true;
-        return 0;
-    }
-    /* An add or a layer says of its filter what is true whatever else has happened. */
-    if (replay->broken && control->kind != LOG_GROW) {
-        replay->summary.unjoined++;
-        return 0;
-    }
-    if (control->kind == LOG_CLEAR) {
-        clear(replay);
-        return 0;
-    }
-    struct history *h = history_of(replay, control->id);
-    int status = h ? note_change(replay, h, control, err) : -ENOMEM;
-    return status ? status : end_filter(replay, control->replaced_id, STORE_GONE);
+    return log_history_control(((struct replay *)ctx)->history, number, control, err);
 }
 
-/* It went on from what it had found, which is what has been read so far. */
 void replay_process(void *ctx)
 {
-    ((struct replay *)ctx)->broken = false;
+    log_history_process(((struct replay *)ctx)->history);
 }
-
-/* ---- filters --------------------------------------------------------------------------------------------------------- */
 
 enum store_fate replay_resolve(struct replay *replay, struct store_filter *info)
 {
-    const struct history *h = id_map_get(&replay->histories, info->id);
-    if (!h)
-        return replay->cleared ? STORE_GONE : STORE_KEPT;
-    if (h->renamed) {
-        info->name = h->name;
-        info->name_len = h->name_len;
-    }
-    if (h->expiry_changed)
-        info->expires_ms = h->expires_ms;
-    return h->fate;
+    return log_history_resolve(replay->history, info);
 }
 
 int replay_expired(struct replay *replay, uint64_t id)
@@ -323,18 +129,18 @@ int replay_loaded(struct replay *replay, uint64_t id, struct entry *entry, uint6
 }
 
 /* What it was made with. Then nothing of that is needed any more. */
-static int fill(struct history *h, struct entry *entry, struct errbuf *err)
+static int fill(struct replay *replay, const struct log_filter *h, struct entry *entry, struct errbuf *err)
 {
     struct log_contents contents;
     if (!h->contents)
         return 0;
     CHECK(log_contents_decode(h->contents, h->contents_len, &contents)); /* as it did when it was noted */
     int status = log_contents_fill(&contents, entry_filter(entry), err);
-    drop_contents(h);
+    log_history_drop_contents(replay->history, h->id);
     return status;
 }
 
-static int create(struct replay *replay, struct history *h, struct errbuf *err)
+static int create(struct replay *replay, const struct log_filter *h, struct errbuf *err)
 {
     struct slice name = {h->name, h->name_len};
     struct bloom_class *class;
@@ -358,7 +164,7 @@ static int create(struct replay *replay, struct history *h, struct errbuf *err)
         }
     }
     if (status == 0)
-        status = fill(h, entry, err);
+        status = fill(replay, h, entry, err);
     if (status == 0 && h->expires_ms)
         status = registry_expire(replay->server->registry, name, h->expires_ms, 0);
     if (status == 0)
@@ -370,7 +176,7 @@ static int create(struct replay *replay, struct history *h, struct errbuf *err)
     return status > 0 ? -EINVAL : status;
 }
 
-static int grow(const struct history *h, struct entry *entry, struct errbuf *err)
+static int grow(const struct log_filter *h, struct entry *entry, struct errbuf *err)
 {
     struct bloom_filter *filter = entry_filter(entry);
     unsigned index;
@@ -386,10 +192,11 @@ static int grow(const struct history *h, struct entry *entry, struct errbuf *err
 
 int replay_filters(struct replay *replay, struct errbuf *err)
 {
+    const struct log_filter *h;
+    size_t at = 0;
     int status = 0;
-    for (size_t i = 0; i < replay->histories.nslots && status == 0; i++) {
-        struct history *h = replay->histories.slots[i].value;
-        if (replay->histories.slots[i].id == 0 || h->fate != STORE_KEPT)
+    while (status == 0 && (h = log_history_next(replay->history, &at))) {
+        if (h->fate != STORE_KEPT)
             continue;
         struct target *target = id_map_get(&replay->targets, h->id);
         if (!target && h->created) {
@@ -405,6 +212,12 @@ int replay_filters(struct replay *replay, struct errbuf *err)
 }
 
 /* ---- adds ------------------------------------------------------------------------------------------------------------ */
+
+static void note_id(struct replay_summary *summary, uint64_t id)
+{
+    if (id > summary->highest_id)
+        summary->highest_id = id;
+}
 
 struct adder {
     struct replay *replay;
@@ -497,6 +310,8 @@ int replay_adds(struct replay *replay, struct log_reader *reader, unsigned nthre
         }
     }
     free(adders);
+    note_id(&replay->summary, log_history_highest_id(replay->history));
+    replay->summary.unjoined = log_history_unjoined(replay->history);
     *summary_out = replay->summary;
     return status;
 }

@@ -45,40 +45,57 @@ static void expect_check(int code, const char *text)
     program_expect(output, sizeof(output), code, text, BLOOMERY_TOOL " check %s", AT("data"));
 }
 
-/* A log of one frame: these control records. */
-static void write_log(const struct log_control *controls, size_t n)
+/* A log of one frame. Closes the store. */
+static void write_log(struct log_bytes *records)
 {
     const struct log_writer_options options = {.dir = AT("data"), .next_segment = 1, .next_sequence = 1};
-    struct log_bytes records = {0};
     struct log_writer *writer;
 
-    for (size_t i = 0; i < n; i++)
-        cr_assert_eq(log_control_encode(&records, &controls[i]), 0);
     cr_assert_eq(log_writer_create(&options, &writer), 0);
-    cr_assert_eq(log_payload_controls(log_writer_payload(writer), 1, &records), 0);
+    cr_assert_eq(log_payload_controls(log_writer_payload(writer), 1, records), 0);
     cr_assert_eq(log_writer_append(writer, true, &err), 0, "%s", err.text);
     cr_assert_eq(log_writer_sync(writer, &err), 0, "%s", err.text);
     log_writer_destroy(writer);
-    log_bytes_deinit(&records);
+    log_bytes_deinit(records);
+    store_close(store);
 }
 
-/* A filter with contents that are in a file, and whether it is deleted again. */
-static void write_contents(bool deleted)
+/* And opens the store again. */
+static void forget_log(void)
+{
+    cr_assert_eq(remove(AT("data/log/00000001.log")), 0);
+    rig_deinit(&rig);
+    rig_init(&rig);
+    cr_assert_eq(rig_load(&rig, AT("data"), NULL, 1, &store, &err), 0, "%s", err.text);
+}
+
+static void note(struct log_bytes *records, const struct log_control *control)
+{
+    cr_assert_eq(log_control_encode(records, control), 0);
+}
+
+/* A filter with contents, behind a record of the kind `before` (0: none); and whether it is deleted again. */
+static void write_contents(enum log_control_kind before, bool deleted)
 {
     struct rig_filter *filter = rig_add(&rig, "contents", &small, NULL);
     const struct store_item item = {
         .id = filter->id, .name = filter->name, .name_len = filter->name_len, .filter = filter->filter};
-    struct log_control controls[] = {{.kind = LOG_LOADED, .id = filter->id}, {.kind = LOG_DELETE, .id = filter->id}};
+    struct log_control control = {.kind = LOG_LOADED, .id = filter->id};
+    struct log_bytes records = {0};
     struct store_record record;
 
     rig_fill(filter, 0, 20);
     cr_assert_eq(store_write(store, &item, &record, &err), 0, "%s", err.text);
     store_published(store, filter->id);
-    controls[0].record = record.text;
-    controls[0].record_len = record.len;
-    write_log(controls, deleted ? 2 : 1);
+    control.record = record.text;
+    control.record_len = record.len;
+    if (before)
+        note(&records, &(struct log_control){.kind = before});
+    note(&records, &control);
+    if (deleted)
+        note(&records, &(struct log_control){.kind = LOG_DELETE, .id = filter->id});
+    write_log(&records);
     free(record.text);
-    store_close(store);
 }
 
 Test(tool_check, a_damaged_file_that_only_the_log_knows_of_is_found)
@@ -86,7 +103,7 @@ Test(tool_check, a_damaged_file_that_only_the_log_knows_of_is_found)
     struct tmp_path file =
         tmp_path(dir, "data/filters/contents/0-Filter.db.%llu", (unsigned long long)store_generation(store) + 1);
 
-    write_contents(false);
+    write_contents(0, false);
     expect_check(0, "whole");
     file_flip_bit(file.text, 100);
     expect_check(1, "damaged: filter 'contents', id 2: ");
@@ -101,7 +118,7 @@ Test(tool_check, a_damaged_file_of_what_the_log_has_deleted_is_of_no_interest)
     struct tmp_path file =
         tmp_path(dir, "data/filters/contents/0-Filter.db.%llu", (unsigned long long)store_generation(store) + 1);
 
-    write_contents(true);
+    write_contents(0, true);
     file_flip_bit(file.text, 100);
     expect_check(0, "whole");
 }
@@ -110,22 +127,89 @@ Test(tool_check, a_damaged_file_of_what_the_log_has_deleted_is_of_no_interest)
 Test(tool_check, contents_in_the_log_need_no_file)
 {
     struct rig_filter *filter = rig_add(&rig, "contents", &small, NULL);
-    struct log_bytes contents = {0};
+    struct log_bytes contents = {0}, records = {0};
 
     rig_fill(filter, 0, 20);
     cr_assert_eq(log_contents_encode(&contents, filter->filter, LOG_CONTENTS_MAX), 0);
-    const struct log_control control = {.kind = LOG_FILLED,
-                                        .id = filter->id,
-                                        .name = filter->name,
-                                        .name_len = filter->name_len,
-                                        .params = small,
-                                        .record = (const char *)contents.ptr,
-                                        .record_len = contents.len};
-    write_log(&control, 1);
+    note(&records, &(struct log_control){.kind = LOG_FILLED,
+                                         .id = filter->id,
+                                         .name = filter->name,
+                                         .name_len = filter->name_len,
+                                         .params = small,
+                                         .record = (const char *)contents.ptr,
+                                         .record_len = contents.len});
     log_bytes_deinit(&contents);
-    store_close(store);
+    write_log(&records);
     expect_check(0, "0 filters created, 1 loaded");
     expect_check(0, "whole");
+}
+
+/* What follows holds with a save that was not made: a start does not look at it either. */
+Test(tool_check, contents_behind_a_break_are_of_no_interest)
+{
+    struct tmp_path file =
+        tmp_path(dir, "data/filters/contents/0-Filter.db.%llu", (unsigned long long)store_generation(store) + 1);
+
+    write_contents(LOG_BREAK, false);
+    expect_check(0, "1 control records hold only with a save that was not made");
+    file_flip_bit(file.text, 100);
+    expect_check(0, "whole");
+}
+
+Test(tool_check, contents_behind_a_clearing_are_looked_at)
+{
+    struct tmp_path file =
+        tmp_path(dir, "data/filters/contents/0-Filter.db.%llu", (unsigned long long)store_generation(store) + 1);
+
+    write_contents(LOG_CLEAR, false);
+    expect_check(0, "filters: 1 were deleted or have expired");
+    file_flip_bit(file.text, 100);
+    expect_check(1, "damaged: filter 'contents', id 2: ");
+}
+
+/* A filter of the save that is gone by the log: a start does not read its files. */
+Test(tool_check, damaged_files_of_filters_that_are_gone_are_of_no_interest)
+{
+    static const struct log_control ways[] = {
+        {.kind = LOG_DELETE, .id = 1}, {.kind = LOG_EXPIRY, .id = 1, .expires_ms = 1}, {.kind = LOG_CLEAR}, {.kind = LOG_FORGET, .id = 1}};
+
+    file_flip_bit(AT("data/filters/one/0-Filter.db"), 100);
+    for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
+        struct log_bytes records = {0};
+        if (i > 0)
+            forget_log();
+        note(&records, &ways[i]);
+        write_log(&records);
+        expect_check(0, "filters: 1 were deleted or have expired since they were saved");
+    }
+    cr_assert_eq(remove(AT("data/log/00000001.log")), 0);
+    cr_assert_eq(remove(AT("data/MANIFEST.log")), 0);
+    expect_check(1, "damaged: filter 'one', id 1: ");
+}
+
+/* Filters of the log that a start could not make. */
+Test(tool_check, filters_that_cannot_be_made_are_found)
+{
+    const struct bloom_shape shape = {15, 7, BLOOM_NA}, none = {15, 22, BLOOM_NA};
+    const struct {
+        struct log_control control;
+        const char *says;
+    } rows[] = {
+        {{.kind = LOG_CREATE, .id = 2, .name = "one", .name_len = 3, .params = small, .shape = shape},
+         "damaged: filter 'one', id 2: another filter has the same name"},
+        {{.kind = LOG_CREATE, .id = 2, .name = "two", .name_len = 3, .params = small, .shape = none}, "log: "},
+        {{.kind = LOG_GROW, .id = 1, .layer = 1, .shape = shape}, "damaged: filter 'one', id 1: layer 1: "},
+        {{.kind = LOG_CREATE, .id = 2, .replaced_id = 1, .name = "one", .name_len = 3, .params = small, .shape = shape}, NULL},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct log_bytes records = {0};
+        if (i > 0)
+            forget_log();
+        note(&records, &rows[i].control);
+        write_log(&records);
+        expect_check(rows[i].says != NULL, rows[i].says ? rows[i].says : "whole");
+    }
 }
 
 /* Text appended to the entries of the MANIFEST, the last line put right. */

@@ -407,10 +407,12 @@ static uint64_t on_next_id(void *ctx)
 static int on_checkpoint(void *ctx, struct store_checkpoint *checkpoint_out, struct errbuf *err)
 {
     struct maker *m = ctx;
+    struct log_writer_info info;
+    int rc = log_writer_sync(m->writer, err);
 
-    (void)err;
-    *checkpoint_out = (struct store_checkpoint){m->segment, m->next_control - 1};
-    return log_writer_sync(m->writer, NULL);
+    log_writer_info(m->writer, &info);
+    *checkpoint_out = (struct store_checkpoint){.log = m->segment, .control = m->next_control - 1, .frame = info.synced};
+    return rc;
 }
 
 static void save(struct maker *m)

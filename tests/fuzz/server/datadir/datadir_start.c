@@ -59,6 +59,8 @@ static void on_name(void *ctx, struct slice name, struct entry *entry)
     look->started->filters++;
     look->started->quarantined += entry_filter(entry) == NULL;
     CHECK((entry_filter(entry) == NULL) == (entry_quarantine_reason(entry) != NULL));
+    if (!entry_filter(entry) && strstr(entry_quarantine_reason(entry), "memory"))
+        look->started->out_of_memory = true;
     CHECK(entry->id < registry_next_id(registry));
 }
 
@@ -90,6 +92,7 @@ static void run(struct server *server, bool save, struct started *started)
     CHECK(load_start(server, on_done) == 0);
     started->refused = load_join(server, &started->err) != 0;
     CHECK(!started->refused || started->err.text[0] != '\0');
+    started->out_of_memory = started->refused && strstr(started->err.text, "memory");
     if (started->refused)
         return;
     look_at(server, started);

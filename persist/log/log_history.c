@@ -1,0 +1,267 @@
+#include "log_history.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "id_map.h"
+#include "log_contents.h"
+
+struct log_history {
+    struct log_history_options options;
+    bool broken;           /* what this process has recorded from here on holds with a later save only */
+    bool cleared;          /* filters without a history of their own are gone */
+    struct id_map filters; /* struct log_filter */
+    uint64_t highest_id;
+    uint64_t unjoined;
+};
+
+int log_history_create(struct log_history **history_out, const struct log_history_options *options)
+{
+    struct log_history *history = calloc(1, sizeof(*history));
+
+    if (!history)
+        return -ENOMEM;
+    history->options = *options;
+    *history_out = history;
+    return 0;
+}
+
+static void drop_contents(struct log_filter *filter)
+{
+    free(filter->contents);
+    filter->contents = NULL;
+    filter->contents_len = 0;
+}
+
+void log_history_destroy(struct log_history *history)
+{
+    if (!history)
+        return;
+    for (size_t i = 0; i < history->filters.nslots; i++) {
+        struct log_filter *filter = history->filters.slots[i].value;
+        if (history->filters.slots[i].id == 0)
+            continue;
+        drop_contents(filter);
+        free(filter->name);
+        free(filter->grown);
+        free(filter);
+    }
+    id_map_deinit(&history->filters);
+    free(history);
+}
+
+/* One that begins after everything was cleared, and not with a filter that comes into being, is that of a filter which was
+ * cleared. */
+static struct log_filter *filter_of(struct log_history *history, uint64_t id)
+{
+    struct log_filter *filter = id_map_get(&history->filters, id);
+
+    if (filter)
+        return filter;
+    filter = calloc(1, sizeof(*filter));
+    if (filter && id_map_set(&history->filters, id, filter) != 0) {
+        free(filter);
+        return NULL;
+    }
+    if (filter) {
+        filter->id = id;
+        filter->fate = history->cleared ? STORE_GONE : STORE_KEPT;
+    }
+    return filter;
+}
+
+static int end_filter(struct log_history *history, uint64_t id, enum store_fate fate)
+{
+    if (id == 0)
+        return 0;
+    struct log_filter *filter = filter_of(history, id);
+    if (!filter)
+        return -ENOMEM;
+    if (filter->fate != STORE_GIVEN_UP)
+        filter->fate = fate;
+    drop_contents(filter);
+    return 0;
+}
+
+static int set_name(struct log_filter *filter, const struct log_control *control)
+{
+    char *name = malloc(control->name_len ? control->name_len : 1);
+
+    if (!name)
+        return -ENOMEM;
+    if (control->name_len)
+        memcpy(name, control->name, control->name_len);
+    free(filter->name);
+    filter->name = name;
+    filter->name_len = control->name_len;
+    return 0;
+}
+
+static int note_created(struct log_filter *filter, const struct log_control *control)
+{
+    filter->fate = STORE_KEPT;
+    filter->created = true;
+    filter->params = control->params;
+    filter->shape = control->shape;
+    filter->expires_ms = control->expires_ms;
+    drop_contents(filter);
+    return set_name(filter, control);
+}
+
+/* As long as it is not deleted they are kept here: no more than the filter itself will take. */
+static int note_filled(struct log_filter *filter, const struct log_control *control, struct errbuf *err)
+{
+    struct log_contents contents;
+    int rc = note_created(filter, control);
+
+    if (rc != 0)
+        return rc;
+    if (!log_contents_decode(control->record, control->record_len, &contents)) { /* log_payload_decode() has looked */
+        errbuf_set(err, "the contents of filter %" PRIu64 " make no sense", filter->id);
+        return LOG_DAMAGED;
+    }
+    filter->shape = contents.layers[0].shape;
+    filter->contents = malloc(control->record_len);
+    if (!filter->contents)
+        return -ENOMEM;
+    memcpy(filter->contents, control->record, control->record_len);
+    filter->contents_len = control->record_len;
+    return 0;
+}
+
+static int note_grown(struct log_filter *filter, const struct log_control *control)
+{
+    if (!filter->grown)
+        filter->grown = calloc(BLOOM_MAX_LAYERS, sizeof(*filter->grown));
+    if (!filter->grown)
+        return -ENOMEM;
+    filter->grown[control->layer] = control->shape;
+    return 0;
+}
+
+static void clear(struct log_history *history)
+{
+    history->cleared = true;
+    for (size_t i = 0; i < history->filters.nslots; i++) {
+        struct log_filter *filter = history->filters.slots[i].value;
+        if (!history->filters.slots[i].id)
+            continue;
+        if (filter->fate != STORE_GIVEN_UP)
+            filter->fate = STORE_GONE;
+        drop_contents(filter);
+    }
+}
+
+static int note_change(struct log_history *history, struct log_filter *filter, const struct log_control *control,
+                       struct errbuf *err)
+{
+    switch (control->kind) {
+    case LOG_CREATE:
+        return note_created(filter, control);
+    case LOG_FILLED:
+        return note_filled(filter, control, err);
+    case LOG_LOADED:
+        filter->fate = STORE_KEPT;
+        return history->options.on_written(history->options.ctx, control, err);
+    case LOG_RENAME:
+        filter->renamed = true;
+        return set_name(filter, control);
+    case LOG_EXPIRY:
+        filter->expiry_changed = true;
+        filter->expires_ms = control->expires_ms;
+        return 0;
+    case LOG_GROW:
+        return note_grown(filter, control);
+    case LOG_DELETE:
+        return end_filter(history, control->id, STORE_GONE);
+    case LOG_FORGET:
+        return end_filter(history, control->id, STORE_GIVEN_UP);
+    case LOG_CLEAR:
+    case LOG_BREAK:
+        break;
+    }
+    return 0;
+}
+
+int log_history_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err)
+{
+    struct log_history *history = ctx;
+
+    if (control->id > history->highest_id)
+        history->highest_id = control->id;
+    /* A layer is noted before it can be seen: the save need not have it, though it has what was noted later. */
+    if (number <= history->options.control && control->kind != LOG_GROW)
+        return 0;
+    if (control->kind == LOG_BREAK) {
+        history->broken = true;
+        return 0;
+    }
+    /* An add or a layer says of its filter what is true whatever else has happened. */
+    if (history->broken && control->kind != LOG_GROW) {
+        history->unjoined++;
+        return 0;
+    }
+    if (control->kind == LOG_CLEAR) {
+        clear(history);
+        return 0;
+    }
+    struct log_filter *filter = filter_of(history, control->id);
+    int rc = filter ? note_change(history, filter, control, err) : -ENOMEM;
+    return rc != 0 ? rc : end_filter(history, control->replaced_id, STORE_GONE);
+}
+
+/* It went on from what it had found, which is what has been read so far. */
+void log_history_process(void *ctx)
+{
+    ((struct log_history *)ctx)->broken = false;
+}
+
+enum store_fate log_history_resolve(const struct log_history *history, struct store_filter *info)
+{
+    const struct log_filter *filter = log_history_get(history, info->id);
+
+    if (!filter)
+        return history->cleared ? STORE_GONE : STORE_KEPT;
+    if (filter->renamed) {
+        info->name = filter->name;
+        info->name_len = filter->name_len;
+    }
+    if (filter->expiry_changed)
+        info->expires_ms = filter->expires_ms;
+    return filter->fate;
+}
+
+const struct log_filter *log_history_get(const struct log_history *history, uint64_t id)
+{
+    return id_map_get(&history->filters, id);
+}
+
+void log_history_drop_contents(struct log_history *history, uint64_t id)
+{
+    struct log_filter *filter = id_map_get(&history->filters, id);
+
+    if (filter)
+        drop_contents(filter);
+}
+
+const struct log_filter *log_history_next(const struct log_history *history, size_t *at)
+{
+    while (*at < history->filters.nslots) {
+        size_t slot = (*at)++;
+        if (history->filters.slots[slot].id)
+            return history->filters.slots[slot].value;
+    }
+    return NULL;
+}
+
+uint64_t log_history_highest_id(const struct log_history *history)
+{
+    return history->highest_id;
+}
+
+uint64_t log_history_unjoined(const struct log_history *history)
+{
+    return history->unjoined;
+}

@@ -1,0 +1,74 @@
+/* log_history: what the control records of a log say has become of which filter since the save. What happened to one filter is
+ * in the log's order; of different ones nothing is combined here, so that filters can be loaded in any order, and by many
+ * threads, under the names that they have in the end.
+ *
+ * It knows no filter and no file, so that a start, and a check that changes nothing, come to the same.
+ *
+ * Lifetime: log_history_create() to log_history_destroy(). Thread: log_history_resolve() and log_history_get(): any. The rest:
+ * one, while no other works on it. */
+#ifndef BLOOMERY_LOG_HISTORY_H
+#define BLOOMERY_LOG_HISTORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "errbuf.h"
+#include "log_payload.h"
+#include "store.h"
+
+struct log_history;
+
+/* Of one filter. */
+struct log_filter {
+    uint64_t id;
+    enum store_fate fate;
+    bool created;          /* by the log: `params` and `shape` are its own */
+    bool renamed;
+    bool expiry_changed;
+    char *name;            /* NULL unless created or renamed */
+    size_t name_len;
+    int64_t expires_ms;
+    struct bloom_params params;
+    struct bloom_shape shape;
+    unsigned char *contents; /* created with these (log_contents.h), which can be decoded; NULL: created empty */
+    size_t contents_len;
+    struct bloom_shape *grown; /* BLOOM_MAX_LAYERS shapes, by index; nwords 0: not known. NULL: none */
+};
+
+struct log_history_options {
+    uint64_t control; /* control records up to this number are in the save */
+    /* A filter with contents that are in files (LOG_LOADED). 0, LOG_DAMAGED (its record is none), or -errno. */
+    int (*on_written)(void *ctx, const struct log_control *control, struct errbuf *err);
+    void *ctx;
+};
+
+/* 0 or -ENOMEM. */
+int log_history_create(struct log_history **history_out, const struct log_history_options *options);
+void log_history_destroy(struct log_history *history); /* NULL is fine */
+
+/* For log_reader_options.on_control; ctx is the history. 0, -ENOMEM, or what on_written() returned. */
+int log_history_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err);
+
+/* For log_reader_options.on_process. */
+void log_history_process(void *ctx);
+
+/* As store_loader.resolve: the fate of a filter that the save or a record knows. Puts the name and the time that the log has
+ * given it into `info`; the name is the history's. */
+enum store_fate log_history_resolve(const struct log_history *history, struct store_filter *info);
+
+/* NULL: the log says nothing of it. */
+const struct log_filter *log_history_get(const struct log_history *history, uint64_t id);
+
+/* The contents of a filter that has been created are not needed any more: as long as they are kept they take no less memory than
+ * the filter. */
+void log_history_drop_contents(struct log_history *history, uint64_t id);
+
+/* Filter `at`, from 0, which is set to the next place. NULL behind the last. In no order. */
+const struct log_filter *log_history_next(const struct log_history *history, size_t *at);
+
+uint64_t log_history_highest_id(const struct log_history *history); /* of all that the records name; 0: none */
+
+/* Control records that were passed over because they hold only with a save that has not been made (LOG_BREAK). */
+uint64_t log_history_unjoined(const struct log_history *history);
+
+#endif

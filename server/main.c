@@ -58,20 +58,21 @@ static bool allow_clients(struct server *server)
 static void write_pidfile(struct server *server)
 {
     const char *path = server_config(server)->pidfile;
-    FILE *file = path[0] ? fopen(path, "w") : NULL;
-    if (file) {
-        fprintf(file, "%ld\n", (long)getpid());
-        fclose(file);
-    } else if (path[0]) {
+    if (!path[0])
+        return;
+    FILE *file = fopen(path, "w");
+    bool written = file && fprintf(file, "%ld\n", (long)getpid()) > 0;
+    if (file && fclose(file) != 0)
+        written = false;
+    if (!written)
         log_warning(&server->log, "cannot write pidfile %s: %s", path, strerror(errno));
-    }
+    server->has_pidfile = written;
 }
 
 static void remove_pidfile(struct server *server)
 {
-    const char *path = server_config(server)->pidfile;
-    if (path[0])
-        unlink(path);
+    if (server->has_pidfile)
+        unlink(server_config(server)->pidfile);
 }
 
 /* ---- set-up ---------------------------------------------------------------------------------------------------------- */
@@ -140,8 +141,7 @@ static int run(struct server *server)
     persistence_stop(server);
     store_close(server->store);
     huge_pages_destroy(server->huge_pages);
-    if (status == 0)
-        remove_pidfile(server);
+    remove_pidfile(server);
     return status;
 }
 

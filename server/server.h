@@ -88,6 +88,7 @@ struct server {
     struct store *store;                /* the data directory, opened */
 
     char *data_dir;                     /* as it was given at the start */
+    bool has_pidfile;                   /* it has been written, and goes at the end */
     struct journal_keep log_kept;       /* while the log has adds to filters in quarantine */
     uint64_t log_accepted;              /* store_checkpoint.accepted of the saves to come; set before the first one */
     _Atomic(struct journal *) journal;  /* the add log (persistence.h); NULL while filters are being loaded */

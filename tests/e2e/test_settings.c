@@ -363,6 +363,29 @@ DAEMON_TEST(the_daemon, settings, the_pid_file_holds_the_process_id)
     cr_assert_neq(access(path, F_OK), 0, "the pid file is left behind");
 }
 
+/* One that cannot be written is reported, and what has its name is left alone. */
+DAEMON_TEST(the_daemon, settings, a_pid_file_that_cannot_be_written_is_reported)
+{
+    char path[] = "/tmp/bloomery-pid-XXXXXX", link[sizeof(path) + 5];
+    const char *const args[] = {"--pidfile", path, NULL}, *const full[] = {"--pidfile", link, NULL};
+    struct stat st;
+
+    cr_assert_not_null(mkdtemp(path));
+    snprintf(link, sizeof(link), "%s/full", path);
+    cr_assert_eq(symlink("/dev/full", link), 0);
+    daemon_start(&the_daemon, full);
+    cr_assert_not_null(strstr(daemon_output(&the_daemon), "/full: No space left on device"));
+    daemon_stop(&the_daemon);
+    cr_assert_eq(lstat(link, &st), 0, "it is not there any more");
+    cr_assert_eq(unlink(link), 0);
+
+    daemon_start(&the_daemon, args);
+    cr_assert(strstr(daemon_output(&the_daemon), "cannot write pidfile") && strstr(daemon_output(&the_daemon), "Is a directory"),
+              "%s", daemon_output(&the_daemon));
+    daemon_stop(&the_daemon);
+    cr_assert_eq(rmdir(path), 0, "the directory is not there any more");
+}
+
 /* A Unix socket is served beside the port, with the mode that is asked for. */
 DAEMON_TEST(the_daemon, settings, a_unix_socket_is_served)
 {

@@ -391,6 +391,41 @@ Test(store_trouble, manifests_that_would_do_harm_are_refused)
     }
 }
 
+/* A MANIFEST may have a filter in the directory of another name: who has the name goes elsewhere, and neither harms the other. */
+Test(store_trouble, two_filters_that_want_one_directory_get_two)
+{
+    char body[2048];
+    size_t len;
+
+    rig_fill(rig_add(&rig, "a", &small, NULL), 0, 50);
+    save();
+    store_close(store);
+    store = NULL;
+    char *text = (char *)file_read(AT("MANIFEST"), &len);
+    char *name = strstr(text, "name=a "), *end = strstr(text, "\nend ");
+    cr_assert(name && end && len < sizeof(body) - 10);
+    snprintf(body, sizeof(body), "%.*sname=b dir=a %.*s\n", (int)(name - strchr(text, '\n') - 1), strchr(text, '\n') + 1,
+             (int)(end - name - 7), name + 7);
+    free(text);
+    write_manifest(body, 1, 0);
+    rig_deinit(&rig);
+    rig_init(&rig);
+    cr_assert_eq(rig_load(&rig, dir, &fault.ops, 1, &store, &err), 0, "%s", err.text);
+
+    rig_fill(rig_add(&rig, "a", &small, NULL), 100, 50);
+    save();
+    cr_assert_eq(summary.displaced, 1);
+    cr_assert(strstr(rig.reports, "filter 'a' is saved in filters/%~2-1: filters/a belongs to filter 1"), "%s", rig.reports);
+    assert_saved();
+    cr_assert(rig_has(rig_find(&rig, "b"), 7) && rig_has(rig_find(&rig, "a"), 107));
+    rig_remove(&rig, "b");
+    rig_fill(rig_find(&rig, "a"), 200, 1);
+    save();
+    save();
+    assert_saved();
+    assert_nothing_left_over();
+}
+
 /* Records of filters that have not changed are taken over as they are: not when they are no longer what was verified. */
 Test(store_trouble, a_manifest_that_is_changed_under_the_store_is_not_taken_over)
 {

@@ -338,7 +338,10 @@ static int write_manifest(struct save *save, struct errbuf *err)
     if (index_reserve(&save->store->index, save->summary->filters) != 0)
         return save_manifest_error(save->store, -ENOMEM, err);
     fill_header(save);
-    int rc = manifest_format_header(&save->manifest.pending, &save->header);
+    int rc = store_check_numbers(&save->header, err);
+    if (rc != 0)
+        return rc;
+    rc = manifest_format_header(&save->manifest.pending, &save->header);
     if (rc == 0)
         rc = record_written(&save->manifest);
     if (rc != 0)

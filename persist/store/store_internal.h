@@ -91,6 +91,10 @@ bool generation_pass(struct store *store, uint64_t number);
 
 uint64_t newest_generation(const struct manifest_filter *filter);
 
+/* Whether a MANIFEST may have these: what a save writes must be readable, and the next one counts on from it. 0 or
+ * -EOVERFLOW. */
+int store_check_numbers(const struct manifest_save *save, struct errbuf *err);
+
 /* ---- files of one filter (store_place.c) ---------------------------------------------------------------------------- */
 
 /* Positive: the directory cannot be used for this filter, because of something that is not ours; the errbuf says what.

@@ -116,15 +116,20 @@ static int check_numbers(const struct opening *opening, const struct manifest_sa
         errbuf_set(err, "line 2: next-id=%" PRIu64 " is not above the filter id %" PRIu64, save->next_id, max_id);
         return MANIFEST_DAMAGED;
     }
-    /* Saves count on from here, and what they write must be readable. */
+    return store_check_numbers(save, err) == 0 ? 0 : MANIFEST_DAMAGED;
+}
+
+int store_check_numbers(const struct manifest_save *save, struct errbuf *err)
+{
     const uint64_t most = MANIFEST_MAX_NUMBER / 2;
+
     if (save->next_id > most || save->generation > most || save->log >= most || save->control >= most ||
         save->frame >= most / 2 || save->accepted > most) {
         errbuf_set(err,
                    "line 2: generation=%" PRIu64 " next-id=%" PRIu64 " log=%" PRIu64 " control=%" PRIu64 " frame=%" PRIu64
                    " accepted=%" PRIu64 ": no directory has seen as many",
                    save->generation, save->next_id, save->log, save->control, save->frame, save->accepted);
-        return MANIFEST_DAMAGED;
+        return -EOVERFLOW;
     }
     return 0;
 }

@@ -391,6 +391,23 @@ Test(store_trouble, manifests_that_would_do_harm_are_refused)
     }
 }
 
+/* Numbers that are as high as can be are read, and no save writes higher ones, which no start would read. */
+Test(store_trouble, a_save_that_no_start_could_read_fails)
+{
+    store_close(store);
+    store = NULL;
+    write_manifest("save generation=2305843009213693951 next-id=2 log=0 control=0 frame=0 accepted=0\n", 0, 0);
+    rig_deinit(&rig);
+    rig_init(&rig);
+    cr_assert_eq(rig_load(&rig, dir, &fault.ops, 1, &store, &err), 0, "%s", err.text);
+    save(); /* there is nothing to save: the one number more is the MANIFEST's own */
+    rig_fill(rig_add(&rig, "a", &small, NULL), 0, 50);
+    cr_assert_eq(rig_save(&rig, store, &summary, &err), -EOVERFLOW);
+    cr_assert(strstr(err.text, "no directory has seen as many"), "%s", err.text);
+    rig_remove(&rig, "a");
+    assert_saved();
+}
+
 /* A MANIFEST may have a filter in the directory of another name: who has the name goes elsewhere, and neither harms the other. */
 Test(store_trouble, two_filters_that_want_one_directory_get_two)
 {

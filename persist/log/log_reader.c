@@ -10,13 +10,22 @@
 
 /* ---- frames --------------------------------------------------------------------------------------------------------- */
 
+static int note_number(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err)
+{
+    struct log_reader *r = ctx;
+
+    (void)control, (void)err;
+    if (number >= r->summary.next_control)
+        r->summary.next_control = number + 1;
+    return 0;
+}
+
 static int count_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err)
 {
     struct log_reader *r = ctx;
 
     r->summary.controls++;
-    if (number >= r->summary.next_control)
-        r->summary.next_control = number + 1;
+    (void)note_number(ctx, number, control, err);
     return r->options.on_control ? r->options.on_control(r->options.ctx, number, control, err) : 0;
 }
 
@@ -36,6 +45,10 @@ static int take_frame(struct log_reader *r, const struct log_frame *frame, size_
     int rc = log_payload_decode(frame->payload, frame->payload_len, frame->has_controls, &visitor, err);
 
     if (rc != 0) {
+        /* Behind a record that makes no sense the frame may have others: their numbers are not given out again, and a save
+         * that is made without them has them passed over from then on. */
+        const struct log_visitor numbers = {.on_control = note_number, .ctx = r};
+        (void)log_payload_decode(frame->payload, frame->payload_len, frame->has_controls, &numbers, NULL);
         errbuf_prefix(err, "frame %" PRIu64, frame->sequence);
         return rc;
     }

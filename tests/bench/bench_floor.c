@@ -3,9 +3,14 @@
  * that reads and answers over sockets has these costs; what is above them is its own. scripts/bench runs it beside the
  * real ones. It is not RESP: whoever sends a '*' within an argument gets one reply too many.
  *
- *   bench_floor PORT     listens on 127.0.0.1 until it is killed */
+ * With a FILE it is the floor of a log that is synced before each reply, in the simplest way: it receives from all that
+ * are readable, writes as many bytes as Bloomery's log takes, waits for fdatasync(), and sends to all of them. The file
+ * has all its blocks beforehand and is written to in a circle, which is the least work for a file system.
+ *
+ *   bench_floor PORT [FILE]     listens on 127.0.0.1 until it is killed */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdint.h>
@@ -19,6 +24,8 @@
 
 #define INPUT_SIZE (64 * 1024)
 #define EVENTS     128
+#define LOG_SIZE   (64 * 1024 * 1024)
+#define LOG_RECORD 17 /* bytes of Bloomery's log per added item */
 
 static char input[INPUT_SIZE];
 static char output[INPUT_SIZE * 4]; /* one reply per byte at most */
@@ -65,35 +72,93 @@ static size_t count_commands(const char *bytes, size_t len)
     return count;
 }
 
-static void serve(int fd)
+/* 0: there is nothing to send. */
+static size_t receive(int fd)
 {
-    static char info[512];
     ssize_t n = recv(fd, input, sizeof(input), 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
+        return 0;
     if (n <= 0) {
         close(fd);
-        return;
+        return 0;
     }
     static const char question[] = "*2\r\n$4\r\nINFO\r\n";
-    const char *reply = output;
-    size_t len = 4 * count_commands(input, (size_t)n);
-    if ((size_t)n >= sizeof(question) - 1 && memcmp(input, question, sizeof(question) - 1) == 0) {
-        reply = info;
-        len = answer_info(info, sizeof(info));
-    }
-    if (send(fd, reply, len, MSG_NOSIGNAL) != (ssize_t)len)
+    if ((size_t)n < sizeof(question) - 1 || memcmp(input, question, sizeof(question) - 1) != 0)
+        return count_commands(input, (size_t)n);
+    static char info[512];
+    size_t len = answer_info(info, sizeof(info));
+    if (send(fd, info, len, MSG_NOSIGNAL) != (ssize_t)len)
+        close(fd);
+    return 0;
+}
+
+static void answer(int fd, size_t commands)
+{
+    size_t len = commands * 4;
+    if (len && send(fd, output, len, MSG_NOSIGNAL) != (ssize_t)len)
         close(fd); /* nobody who reads what he asked for gets here */
+}
+
+/* ---- the log ----------------------------------------------------------------------------------------------------- */
+
+static int make_log(const char *path)
+{
+    static char zeros[1024 * 1024];
+    int log = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    for (off_t at = 0; log >= 0 && at < LOG_SIZE; at += (off_t)sizeof(zeros))
+        if (pwrite(log, zeros, sizeof(zeros), at) != (ssize_t)sizeof(zeros))
+            return -1;
+    return log >= 0 && fsync(log) == 0 ? log : -1;
+}
+
+static int sync_commands(int log, size_t commands)
+{
+    static char records[INPUT_SIZE * LOG_RECORD];
+    static off_t at;
+    size_t len = commands * LOG_RECORD < sizeof(records) ? commands * LOG_RECORD : sizeof(records);
+    if (at + (off_t)len > LOG_SIZE)
+        at = 0;
+    if (pwrite(log, records, len, at) != (ssize_t)len)
+        return -1;
+    at += (off_t)len;
+    return fdatasync(log);
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------------------------- */
+
+static int serve(int epoll, int listener, int log)
+{
+    struct epoll_event events[EVENTS];
+    size_t commands[EVENTS], all = 0;
+    int n = epoll_wait(epoll, events, EVENTS, -1);
+    if (n < 0 && errno != EINTR)
+        return fail("bench_floor: epoll");
+    for (int i = 0; i < n; i++) {
+        commands[i] = 0;
+        if (events[i].data.fd == listener)
+            take_client(epoll, listener);
+        else
+            commands[i] = receive(events[i].data.fd);
+        all += commands[i];
+        if (log < 0)
+            answer(events[i].data.fd, commands[i]);
+    }
+    if (log < 0 || all == 0)
+        return 0;
+    if (sync_commands(log, all) != 0)
+        return fail("bench_floor: log");
+    for (int i = 0; i < n; i++)
+        answer(events[i].data.fd, commands[i]);
+    return 0;
 }
 
 int main(int argc, char **argv)
 {
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), epoll = epoll_create1(EPOLL_CLOEXEC), one = 1;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct epoll_event events[EVENTS];
-    unsigned long port = argc == 2 ? strtoul(argv[1], NULL, 10) : 0;
+    unsigned long port = argc == 2 || argc == 3 ? strtoul(argv[1], NULL, 10) : 0;
     if (port == 0 || port > 65535) {
-        fprintf(stderr, "usage: bench_floor PORT\n");
+        fprintf(stderr, "usage: bench_floor PORT [FILE]\n");
         return 2;
     }
     for (size_t i = 0; i < sizeof(output); i += 4)
@@ -104,15 +169,10 @@ int main(int argc, char **argv)
         return fail("bench_floor: cannot listen");
     if (watch(epoll, listener) != 0)
         return fail("bench_floor: epoll");
-    for (;;) {
-        int n = epoll_wait(epoll, events, EVENTS, -1);
-        if (n < 0 && errno != EINTR)
-            return fail("bench_floor: epoll");
-        for (int i = 0; i < n; i++) {
-            if (events[i].data.fd == listener)
-                take_client(epoll, listener);
-            else
-                serve(events[i].data.fd);
-        }
-    }
+    int log = argc == 3 ? make_log(argv[2]) : -1;
+    if (argc == 3 && log < 0)
+        return fail("bench_floor: log");
+    while (serve(epoll, listener, log) == 0)
+        ;
+    return 1;
 }

@@ -1,6 +1,7 @@
 /* bloomeryd: arguments, settings, set-up, run, tear-down; nothing else. What is set up last is torn down first. */
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,6 +76,34 @@ static void remove_pidfile(struct server *server)
         unlink(server_config(server)->pidfile);
 }
 
+/* ---- signals before there is a loop ---------------------------------------------------------------------------------- */
+
+static void end_at_once(int signum)
+{
+    (void)signum;
+    _exit(0);
+}
+
+/* Until the main loop watches them. There is nothing yet that an end would have to wait for, not even on a disk that hangs;
+ * and without a handler the first process of a container would not notice that it is to end. SIGHUP would end it as well:
+ * to open the log anew waits for the loop. Whoever has started us may have blocked the others. */
+static void begin_signals(void)
+{
+    struct sigaction action = {.sa_handler = end_at_once};
+    sigset_t ends, waits;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGINT);
+    sigemptyset(&waits);
+    sigaddset(&waits, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &waits, NULL);
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &ends, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
 /* ---- set-up ---------------------------------------------------------------------------------------------------------- */
 
 /* Everything that works on its own: data, workers, sockets; and the run itself. */
@@ -90,6 +119,7 @@ static int serve(struct server *server, struct main_loop *ml)
         status = server_start_workers(server, workers_wanted(server_config(server)));
     if (status)
         return complain("cannot start threads", strerror(-status));
+    main_loop_watch_signals(ml); /* before there is what an end has to take away: sockets, the pidfile */
     if (main_loop_listen(ml, &err) != 0)
         return complain("cannot start", err.text);
     write_pidfile(server);
@@ -102,6 +132,7 @@ static int serve(struct server *server, struct main_loop *ml)
         remove_pidfile(server);
         if (ml->unixsocket)
             unlink(ml->unixsocket);
+        load_leave(server);
         _exit(0);
     }
     return ml->failed ? complain("cannot start", ml->failure.text) : 0;
@@ -182,10 +213,10 @@ int main(int argc, char **argv)
     struct config_start start = {.action = CONFIG_RUN};
     struct processors_missing missing;
     struct errbuf err = {""};
+    begin_signals();
     int status = fs_fill_standard_descriptors();
     if (status != 0)
         return complain("cannot start: /dev/null", strerror(-status));
-    signal(SIGPIPE, SIG_IGN);
     /* libuv's pool has 4 threads by itself. Deferred commands that wait (a SAVE, merges into one filter) must not be able to
      * take them all from those that only look. */
     setenv("UV_THREADPOOL_SIZE", "16", 0);

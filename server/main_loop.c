@@ -1,6 +1,7 @@
 #include "main_loop.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,10 +122,18 @@ static void gate_open(struct worker_gate *gate, bool ends)
 
 static void on_signal(uv_signal_t *handle, int signum);
 
-static void watch_signals(struct main_loop *ml)
+static void watch_ends(struct main_loop *ml)
 {
     uv_signal_start(&ml->sigterm, on_signal, SIGTERM);
     uv_signal_start(&ml->sigint, on_signal, SIGINT);
+}
+
+static void mask_sighup(int how)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGHUP);
+    pthread_sigmask(how, &set, NULL);
 }
 
 /* The save at the end, in two parts: first what has changed, while clients are still served, then behind the gate the
@@ -161,10 +170,25 @@ static bool log_at_the_end(struct main_loop *ml, const struct shutdown_request *
     return ends;
 }
 
-/* Ends the daemon, or does not if the last save fails, or the log without one, and nobody insists. */
+static void stop(struct main_loop *ml)
+{
+    pthread_mutex_lock(&ml->lock);
+    ml->ended = true;
+    pthread_mutex_unlock(&ml->lock);
+    uv_stop(&ml->loop);
+}
+
+/* Ends the daemon, or does not if the last save fails, or the log without one, and nobody insists. While it loads and there is
+ * no log yet nothing has changed, and there is nothing to wait for. */
 static bool end(struct main_loop *ml, const struct shutdown_request *request, struct errbuf *err)
 {
     struct server *server = ml->server;
+    if (server_loading(server) && !server_journal(server)) {
+        ml->ended_early = true;
+        ml->early = *request;
+        stop(ml);
+        return true;
+    }
     rcu_reader_online();
     bool rules = server_config(server)->save.count > 0;
     rcu_reader_offline();
@@ -196,7 +220,7 @@ static bool end(struct main_loop *ml, const struct shutdown_request *request, st
     if (ends)
         uv_stop(&ml->loop);
     else
-        watch_signals(ml);
+        watch_ends(ml);
     return ends;
 }
 
@@ -230,6 +254,12 @@ void main_loop_loaded(struct server *server)
     pthread_mutex_unlock(&ml->lock);
 }
 
+static void join_load(struct main_loop *ml)
+{
+    ml->loading = false;
+    ml->failed = load_join(ml->server, &ml->failure) != 0;
+}
+
 static void look_at_load(struct main_loop *ml)
 {
     pthread_mutex_lock(&ml->lock);
@@ -237,16 +267,12 @@ static void look_at_load(struct main_loop *ml)
     pthread_mutex_unlock(&ml->lock);
     if (!ended)
         return;
-    ml->loading = false;
-    ml->failed = load_join(ml->server, &ml->failure) != 0;
+    join_load(ml);
     if (!ml->failed) {
         log_ready(ml);
         return;
     }
-    pthread_mutex_lock(&ml->lock);
-    ml->ended = true;
-    pthread_mutex_unlock(&ml->lock);
-    uv_stop(&ml->loop);
+    stop(ml);
 }
 
 static void on_wake(uv_async_t *async)
@@ -318,17 +344,36 @@ int main_loop_init(struct main_loop *ml, struct server *server)
     return 0;
 }
 
+void main_loop_watch_signals(struct main_loop *ml)
+{
+    watch_ends(ml);
+    uv_signal_start(&ml->sighup, on_signal, SIGHUP);
+    mask_sighup(SIG_UNBLOCK);
+}
+
+/* It was to end while it loaded. If all has been loaded by now clients may have written, and it ends as otherwise. */
+static void end_of_load(struct main_loop *ml)
+{
+    struct errbuf err = {""};
+    if (ml->loading && server_journal(ml->server)) /* the thread is at its end */
+        join_load(ml);
+    if (ml->loading || ml->failed || !ml->ended_early)
+        return;
+    ml->early.force = true;
+    (void)end(ml, &ml->early, &err);
+}
+
 void main_loop_run(struct main_loop *ml)
 {
     rcu_reader_begin(); /* for looking at the settings */
     rcu_reader_offline();
-    watch_signals(ml);
-    uv_signal_start(&ml->sighup, on_signal, SIGHUP);
     uv_timer_start(&ml->tick, on_tick, TICK_MS, TICK_MS);
     accept_all(ml, true);
     uv_run(&ml->loop, UV_RUN_DEFAULT);
+    mask_sighup(SIG_BLOCK); /* nobody watches any more, and by itself it would end us before all is put away */
     accept_all(ml, false);
     on_wake(&ml->wake); /* whoever asked for the end meanwhile gets it */
+    end_of_load(ml);
     rcu_reader_end();
 }
 

@@ -39,6 +39,8 @@ struct main_loop {
     bool ended;                       /* set once, under the lock */
     bool load_done;                   /* the same */
     bool loading;                     /* load_join() has not been called yet */
+    bool ended_early;                 /* while it loaded, without waiting for anything, by this request: */
+    struct shutdown_request early;
     bool failed;                      /* what was to be loaded could not be */
     struct errbuf failure;
 };
@@ -50,6 +52,10 @@ int main_loop_listen(struct main_loop *ml, struct errbuf *err);
 /* Puts the loop together, without running it. 0 or -errno. */
 int main_loop_init(struct main_loop *ml, struct server *server);
 void main_loop_deinit(struct main_loop *ml);
+
+/* From here on signals wait for the loop: SIGTERM and SIGINT, which end it, and SIGHUP, which opens the log anew. The latter
+ * has been blocked until now, and is again when main_loop_run() has returned; other threads have it blocked (thread.h). */
+void main_loop_watch_signals(struct main_loop *ml);
 
 /* The loading thread has ended: for load_start(). Thread: any. */
 void main_loop_loaded(struct server *server);

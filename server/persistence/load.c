@@ -349,6 +349,12 @@ int load_start(struct server *server, void (*done)(struct server *server))
     return 0;
 }
 
+void load_leave(struct server *server)
+{
+    struct load *load = server->load.load;
+    pthread_detach(load->thread);
+}
+
 int load_join(struct server *server, struct errbuf *err)
 {
     struct load *load = server->load.load;

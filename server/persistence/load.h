@@ -19,6 +19,9 @@ int load_start(struct server *server, void (*done)(struct server *server));
 /* Waits for its end. 0, or -1 with the reason in `err` when it failed. To be called once after load_start() has succeeded. */
 int load_join(struct server *server, struct errbuf *err);
 
+/* Instead of load_join(), right before the end of the process: nobody waits for the thread. */
+void load_leave(struct server *server);
+
 /* What the store and the log have to say goes to the daemon's log. For store_options; ctx is the server. */
 void load_report(void *ctx, enum store_severity severity, const char *text);
 

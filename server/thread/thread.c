@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <sys/resource.h>
 #include <sys/types.h>
@@ -62,8 +63,18 @@ static void take_place(enum thread_kind kind)
     (void)sched_setaffinity(0, sizeof(*set), set);
 }
 
+/* A SIGHUP is for the main thread. At the end, when nobody watches for it, it would end the process. */
+static void leave_sighup_alone(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGHUP);
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
 void thread_begin(enum thread_kind kind, const char *name)
 {
+    leave_sighup_alone();
     take_place(kind);
     (void)pthread_setname_np(pthread_self(), name); /* last: who finds the name finds the rest, too */
 }

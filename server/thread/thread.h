@@ -26,7 +26,7 @@ int thread_pin(enum thread_kind kind, const cpu_set_t *wanted, cpu_set_t *got_ou
 /* On how many processors threads of the kind may run. */
 unsigned thread_processors(enum thread_kind kind);
 
-/* `name` has at most 15 bytes. */
+/* `name` has at most 15 bytes. SIGHUP is blocked from here on: it is the main thread's. */
 void thread_begin(enum thread_kind kind, const char *name);
 
 /* Likewise, for one that gives way, with the threads that it starts. */

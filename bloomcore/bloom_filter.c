@@ -308,12 +308,17 @@ int bloom_filter_append_at(struct bloom_filter *filter, unsigned index, const st
                            struct errbuf *err)
 {
     struct bloom_pool *pool = bloom_filter_class(filter)->pool;
+    uint8_t variant = bloom_filter_newest(filter)->geometry->variant;
     uint64_t capacity;
     double rate;
     int rc = BLOOM_OK;
 
     if (!bloom_shape_valid(shape, err))
         return BLOOM_REFUSED;
+    if (shape->variant != variant) {
+        errbuf_set(err, "its variant is %u, and that of the filter's other layers %u", shape->variant, variant);
+        return BLOOM_REFUSED;
+    }
     pthread_mutex_lock(&pool->growth);
     if (bloom_filter_nlayers(filter) <= index) {
         rc = next_layer(bloom_filter_params(filter), bloom_filter_newest(filter)->geometry, &capacity, &rate, err);

@@ -104,6 +104,12 @@ static void check_layers(struct check *check, const struct manifest_filter *filt
     }
 }
 
+/* Layers that a start will add to it. NULL: none. */
+static const struct bloom_shape *growth(const struct check *check, const struct log_filter *logged)
+{
+    return logged && !log_history_growth_is_settled(check->history, logged) ? logged->grown : NULL;
+}
+
 /* As it will be when the log has been brought back. */
 static void check_shape(struct check *check, const struct manifest_filter *filter, const struct store_filter *info)
 {
@@ -113,7 +119,7 @@ static void check_shape(struct check *check, const struct manifest_filter *filte
 
     for (unsigned i = 0; i < filter->nlayers; i++)
         shapes[i] = (struct bloom_shape){filter->layers[i].nwords, filter->layers[i].k, (uint8_t)filter->variant};
-    if (!filter_shape_is_possible(&check->checker, &filter->params, shapes, filter->nlayers, logged ? logged->grown : NULL, &why))
+    if (!filter_shape_is_possible(&check->checker, &filter->params, shapes, filter->nlayers, growth(check, logged), &why))
         complain_of(&check->impossible, info, why.text);
 }
 
@@ -143,7 +149,7 @@ static bool can_be_created(struct check *check, const struct log_filter *logged,
         for (unsigned i = 0; i < contents.nlayers; i++)
             shapes[i] = contents.layers[i].shape;
     }
-    return filter_shape_is_possible(&check->checker, &logged->params, shapes, contents.nlayers, logged->grown, why);
+    return filter_shape_is_possible(&check->checker, &logged->params, shapes, contents.nlayers, growth(check, logged), why);
 }
 
 static int check_created(struct check *check)
@@ -399,7 +405,8 @@ static int check_tree(struct check *check)
 static int check_all(struct check *check)
 {
     int manifest = check_manifest(check);
-    const struct log_history_options options = {.control = check->save.control, .on_written = on_written, .ctx = check};
+    const struct log_history_options options = {
+        .control = check->save.control, .accepted = check->save.accepted != 0, .on_written = on_written, .ctx = check};
 
     if (filter_checker_init(&check->checker, check->datadir) != 0 || log_history_create(&check->history, &options) != 0)
         return tool_failed(COMMAND, "%s", strerror(ENOMEM));

@@ -131,13 +131,14 @@ static int note_filled(struct log_filter *filter, const struct log_control *cont
     return 0;
 }
 
-static int note_grown(struct log_filter *filter, const struct log_control *control)
+static int note_grown(struct log_filter *filter, uint64_t number, const struct log_control *control)
 {
     if (!filter->grown)
         filter->grown = calloc(BLOOM_MAX_LAYERS, sizeof(*filter->grown));
     if (!filter->grown)
         return -ENOMEM;
     filter->grown[control->layer] = control->shape;
+    filter->grown_number = number;
     return 0;
 }
 
@@ -154,8 +155,8 @@ static void clear(struct log_history *history)
     }
 }
 
-static int note_change(struct log_history *history, struct log_filter *filter, const struct log_control *control,
-                       struct errbuf *err)
+static int note_change(struct log_history *history, struct log_filter *filter, uint64_t number,
+                       const struct log_control *control, struct errbuf *err)
 {
     switch (control->kind) {
     case LOG_CREATE:
@@ -173,7 +174,7 @@ static int note_change(struct log_history *history, struct log_filter *filter, c
         filter->expires_ms = control->expires_ms;
         return 0;
     case LOG_GROW:
-        return note_grown(filter, control);
+        return note_grown(filter, number, control);
     case LOG_DELETE:
         return end_filter(history, control->id, STORE_GONE);
     case LOG_FORGET:
@@ -208,7 +209,7 @@ int log_history_control(void *ctx, uint64_t number, const struct log_control *co
         return 0;
     }
     struct log_filter *filter = filter_of(history, control->id);
-    int rc = filter ? note_change(history, filter, control, err) : -ENOMEM;
+    int rc = filter ? note_change(history, filter, number, control, err) : -ENOMEM;
     return rc != 0 ? rc : end_filter(history, control->replaced_id, STORE_GONE);
 }
 
@@ -236,6 +237,11 @@ enum store_fate log_history_resolve(const struct log_history *history, struct st
 const struct log_filter *log_history_get(const struct log_history *history, uint64_t id)
 {
     return id_map_get(&history->filters, id);
+}
+
+bool log_history_growth_is_settled(const struct log_history *history, const struct log_filter *filter)
+{
+    return history->options.accepted && filter->grown_number <= history->options.control;
 }
 
 void log_history_drop_contents(struct log_history *history, uint64_t id)

@@ -33,10 +33,12 @@ struct log_filter {
     unsigned char *contents; /* created with these (log_contents.h), which can be decoded; NULL: created empty */
     size_t contents_len;
     struct bloom_shape *grown; /* BLOOM_MAX_LAYERS shapes, by index; nwords 0: not known. NULL: none */
+    uint64_t grown_number;     /* of the last record of a layer */
 };
 
 struct log_history_options {
-    uint64_t control; /* control records up to this number are in the save */
+    uint64_t control;   /* control records up to this number are in the save, */
+    bool accepted;      /* which was made when a loss had been accepted, by a daemon that kept the log */
     /* A filter with contents that are in files (LOG_LOADED). 0, LOG_DAMAGED (its record is none), or -errno. */
     int (*on_written)(void *ctx, const struct log_control *control, struct errbuf *err);
     void *ctx;
@@ -58,6 +60,9 @@ enum store_fate log_history_resolve(const struct log_history *history, struct st
 
 /* NULL: the log says nothing of it. */
 const struct log_filter *log_history_get(const struct log_history *history, uint64_t id);
+
+/* Layers that contradict what is known of the filter are no news: the save was made without them when that had been accepted. */
+bool log_history_growth_is_settled(const struct log_history *history, const struct log_filter *filter);
 
 /* The contents of a filter that has been created are not needed any more: as long as they are kept they take no less memory than
  * the filter. */

@@ -257,7 +257,8 @@ static int start_log(struct load *load)
         return status;
     }
     /* A save that has what could be read, and keeps the log all the same, says that the rest need not be asked for again. */
-    load->server->log_accepted = read->damages ? read->next_segment : load->checkpoint.accepted;
+    bool loss = read->damages || load->replay_summary.left_out;
+    load->server->log_accepted = loss ? read->next_segment : load->checkpoint.accepted;
     replay_note_expired(load->replay, server_journal(load->server));
     /* Whoever repairs a file that was damaged gets the adds back that came after it was saved. */
     if (load->replay_summary.quarantined) {
@@ -273,7 +274,7 @@ static int load_all(struct load *load)
 {
     struct server *server = load->server;
     load->checkpoint = store_checkpoint(server->store);
-    int status = replay_create(&load->replay, server, server->store, load->checkpoint.control, load->accept_damage);
+    int status = replay_create(&load->replay, server, server->store, load->accept_damage);
     if (status) {
         errbuf_set(&load->err, "%s", strerror(-status));
         return status;

@@ -40,10 +40,12 @@ static int on_written(void *ctx, const struct log_control *control, struct errbu
     return status == STORE_DAMAGED ? LOG_DAMAGED : status;
 }
 
-int replay_create(struct replay **replay_out, struct server *server, struct store *store, uint64_t control, bool accept_loss)
+int replay_create(struct replay **replay_out, struct server *server, struct store *store, bool accept_loss)
 {
     struct replay *replay = calloc(1, sizeof(*replay));
-    const struct log_history_options options = {.control = control, .on_written = on_written, .ctx = replay};
+    const struct store_checkpoint checkpoint = store_checkpoint(store);
+    const struct log_history_options options = {
+        .control = checkpoint.control, .accepted = checkpoint.accepted != 0, .on_written = on_written, .ctx = replay};
     if (!replay)
         return -ENOMEM;
     int status = log_history_create(&replay->history, &options);
@@ -176,7 +178,20 @@ static int create(struct replay *replay, const struct log_filter *h, struct errb
     return status > 0 ? -EINVAL : status;
 }
 
-static int grow(const struct log_filter *h, struct entry *entry, struct errbuf *err)
+/* A layer that the filter cannot have: of another variant, say, or beyond what is possible. */
+static int refuse_layer(struct replay *replay, const struct log_filter *h, unsigned index, struct errbuf *err)
+{
+    if (!replay->accept_loss && !log_history_growth_is_settled(replay->history, h)) {
+        errbuf_prefix(err, "filter %" PRIu64 " cannot grow by layer %u as the log says; the daemon can be started without it with "
+                           "--aof-load-damaged yes", h->id, index);
+        return -EINVAL;
+    }
+    log_warning(&replay->server->log, "layer %u of filter %" PRIu64 ", which the log has, is left out: %s", index, h->id, err->text);
+    replay->summary.left_out++;
+    return 0;
+}
+
+static int grow(struct replay *replay, const struct log_filter *h, struct entry *entry, struct errbuf *err)
 {
     struct bloom_filter *filter = entry_filter(entry);
     unsigned index;
@@ -185,9 +200,11 @@ static int grow(const struct log_filter *h, struct entry *entry, struct errbuf *
         status = bloom_filter_append_layer(filter, &h->grown[index], err);
         entry_mark_dirty(entry);
     }
+    if (status > 0)
+        return refuse_layer(replay, h, index, err);
     if (status)
-        errbuf_prefix(err, "filter %" PRIu64 " cannot grow as the log says", h->id);
-    return status > 0 ? -EINVAL : status;
+        errbuf_prefix(err, "filter %" PRIu64 " cannot grow by layer %u", h->id, index);
+    return status;
 }
 
 int replay_filters(struct replay *replay, struct errbuf *err)
@@ -204,7 +221,7 @@ int replay_filters(struct replay *replay, struct errbuf *err)
             target = id_map_get(&replay->targets, h->id);
         }
         if (status == 0 && target && target->entry && h->grown)
-            status = grow(h, target->entry, err);
+            status = grow(replay, h, target->entry, err);
         if (target && target->entry && (h->renamed || h->expiry_changed))
             entry_mark_dirty(target->entry);
     }

@@ -25,9 +25,8 @@ struct journal;
 struct replay;
 struct server;
 
-/* `control`: control records up to this number are in the save. `accept_loss`: a filter that contradicts the save is left out
- * instead of refused. 0 or -ENOMEM. */
-int replay_create(struct replay **replay_out, struct server *server, struct store *store, uint64_t control, bool accept_loss);
+/* `accept_loss`: a filter or a layer that contradicts the save, or the log itself, is left out instead of refused. 0 or -ENOMEM. */
+int replay_create(struct replay **replay_out, struct server *server, struct store *store, bool accept_loss);
 void replay_destroy(struct replay *replay); /* NULL is fine */
 
 /* For log_reader_options.on_control; ctx is the replay. 0, -ENOMEM, or LOG_DAMAGED for a record that makes no sense. */
@@ -57,7 +56,7 @@ struct replay_summary {
     uint64_t created;      /* filters */
     uint64_t adds;         /* brought back */
     uint64_t counted;      /* of these, those that the save had not counted */
-    uint64_t left_out;     /* filters whose name another one has: the next start must not meet them */
+    uint64_t left_out;     /* filters whose name another one has, layers that cannot be: the next start must not meet them */
     uint64_t ignored;      /* adds to filters that are gone */
     uint64_t unjoined;     /* control records that hold only with a save that has not been made (LOG_BREAK) */
     uint64_t quarantined;  /* adds to filters in quarantine: the log has to be kept for them */

@@ -361,6 +361,22 @@ Test(bloom_filter, growth_whose_capacity_overflows_has_no_room)
     filter_free(filter);
 }
 
+/* A file of a saved filter says nothing of the hash order: that is one for all layers. */
+Test(bloom_filter, layers_are_of_one_variant)
+{
+    for (uint8_t own = BLOOM_NA; own <= BLOOM_KA; own++) {
+        struct bloom_shape shape = {16, 5, own};
+        struct bloom_filter *filter = filter_new_shaped(100, 0.01, 2, &shape);
+        struct errbuf err = {""};
+
+        for (shape.variant = BLOOM_NA; shape.variant <= BLOOM_KA; shape.variant++)
+            cr_assert_eq(bloom_filter_append_layer(filter, &shape, &err), shape.variant == own ? BLOOM_OK : BLOOM_REFUSED);
+        cr_assert_eq(bloom_filter_nlayers(filter), 2);
+        cr_assert(strstr(err.text, "variant"));
+        filter_free(filter);
+    }
+}
+
 Test(bloom_filter, a_fixed_filter_takes_no_second_layer)
 {
     struct bloom_filter *filter = filter_new(10, 0.01, 0);

@@ -212,6 +212,59 @@ Test(tool_check, filters_that_cannot_be_made_are_found)
     }
 }
 
+/* Whether the save has the filter or the log does, empty or with contents. */
+Test(tool_check, layers_of_another_variant_are_found)
+{
+    static const struct bloom_params growing = {.capacity = 100, .error_rate = 0.01, .expansion = 2};
+    const struct bloom_shape shape = {15, 7, BLOOM_NA}, other = {29, 8, BLOOM_ME};
+    const struct log_control grow = {.kind = LOG_GROW, .id = 2, .layer = 1, .shape = other};
+    struct log_control create = {.kind = LOG_CREATE, .id = 2, .name = "two", .name_len = 3, .params = growing, .shape = shape};
+    struct log_bytes contents = {0}, records = {0};
+
+    note(&records, &create);
+    note(&records, &grow);
+    write_log(&records);
+    expect_check(1, "damaged: filter 'two', id 2: layer 1: its variant is 1, and that of the filter's other layers 0");
+
+    forget_log();
+    struct rig_filter *filter = rig_add(&rig, "two", &growing, NULL);
+    cr_assert_eq(filter->id, 2);
+    cr_assert_eq(log_contents_encode(&contents, filter->filter, LOG_CONTENTS_MAX), 0);
+    create.kind = LOG_FILLED;
+    create.record = (const char *)contents.ptr;
+    create.record_len = contents.len;
+    note(&records, &create);
+    note(&records, &grow);
+    write_log(&records);
+    log_bytes_deinit(&contents);
+    expect_check(1, "damaged: filter 'two', id 2: layer 1: its variant is 1, and that of the filter's other layers 0");
+
+    forget_log();
+    filter = rig_add(&rig, "two", &growing, NULL);
+    cr_assert_eq(rig_save(&rig, store, NULL, &err), 0, "%s", err.text);
+    note(&records, &grow);
+    write_log(&records);
+    expect_check(1, "damaged: filter 'two', id 2: layer 1: its variant is 1, and that of the filter's other layers 0");
+}
+
+/* A record makes no sense by itself, whatever a later one says of its filter. */
+Test(tool_check, damaged_records_of_filters_that_are_gone_are_found)
+{
+    static const char text[] = "filter id=2 name=two capacity=1 error-rate=0.5 expansion=0 variant=xx expires-ms=0 layers=1\n";
+    static const struct log_control ways[] = {
+        {.kind = LOG_DELETE, .id = 2}, {.kind = LOG_EXPIRY, .id = 2, .expires_ms = 1}, {.kind = LOG_CLEAR}, {.kind = LOG_FORGET, .id = 2}};
+
+    for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
+        struct log_bytes records = {0};
+        if (i > 0)
+            forget_log();
+        note(&records, &(struct log_control){.kind = LOG_LOADED, .id = 2, .record = text, .record_len = strlen(text)});
+        note(&records, &ways[i]);
+        write_log(&records);
+        expect_check(1, "expected 'variant='");
+    }
+}
+
 /* Text appended to the entries of the MANIFEST, the last line put right. */
 static void append_to_manifest(const char *from, const char *to, const char *end)
 {

@@ -192,13 +192,26 @@ static bool header_is_valid(struct segment *segment, const struct bytes *file, s
     return true;
 }
 
+/* A name that leads to no file, as a symbolic link or a directory may have it. To try again does not help, which tells this
+ * from a disk that cannot be read. */
+static bool is_no_file(int rc)
+{
+    return rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP || rc == -EISDIR;
+}
+
 /* Before a segment gets its first frame its header is synced: with a wrong one it is a file that had just been made, if
- * nothing else is in it. */
+ * nothing else is in it. Where there is only a name it is as if that were not there either: who misses the frames says so. */
 static int read_header(struct log_reader *r, struct segment *segment, struct errbuf *err)
 {
     struct bytes file;
     int rc = log_read_segment(r, segment, LOG_HEADER_BYTES, &file, err);
 
+    if (is_no_file(rc)) {
+        log_report(r, STORE_WARNING, "%s; the segment is taken as missing", err->text);
+        errbuf_set(err, "%s", "");
+        segment->unused = true;
+        return 0;
+    }
     if (rc != 0)
         return rc;
     bool valid = header_is_valid(segment, &file, err);

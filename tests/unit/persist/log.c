@@ -456,6 +456,52 @@ Test(log, foreign_files)
     cr_assert(strstr(read.err.text, "made as segment 1") != NULL, "%s", read.err.text);
 }
 
+static const char *dangling;
+static int dangling_error;
+
+static int dangling_open(void *ctx, const char *path, unsigned flags, int *fd_out)
+{
+    return strcmp(path, dangling) == 0 ? dangling_error : ops->open(ctx, path, flags, fd_out);
+}
+
+/* A symbolic link to nothing, say. What is missed is damage, which can be accepted, as it is without the name. */
+Test(log, a_name_that_leads_to_no_file_is_a_missing_segment)
+{
+    static const int errors[] = {-ENOENT, -ENOTDIR, -ELOOP, -EISDIR};
+    struct fsops broken = *ops;
+    struct log_rig_read read;
+    char path[64];
+    int fd;
+
+    broken.open = dangling_open;
+    dangling = path;
+    write_frames(1, 300, 3);
+    uint64_t last = last_segment();
+    cr_assert_eq(ops->open(ops->ctx, segment(last + 1), FS_WRITE | FS_CREATE, &fd), 0);
+    ops->close(ops->ctx, fd);
+    for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
+        dangling_error = errors[i];
+        for (uint64_t n = 1; n <= last; n++) {
+            char name[LOG_SEGMENT_NAME];
+            log_segment_name(n, name);
+            strcpy(path, segment(n));
+            log_rig_read(&broken, 0, false, &read);
+            cr_assert(read.status == LOG_DAMAGED && strstr(read.err.text, name), "%s", read.err.text);
+            log_rig_read(&broken, 0, true, &read);
+            cr_assert(read.status == 0 && read.summary.damages == 1, "%s", read.err.text);
+        }
+        /* Nobody has relied on this one. */
+        strcpy(path, segment(last + 1));
+        log_rig_read(&broken, 0, false, &read);
+        cr_assert(read.status == 0 && read.exact && read.frames == 300, "%s", read.err.text);
+        cr_assert(strstr(read.reports, "the segment is taken as missing"), "%s", read.reports);
+        cr_assert_eq(read.summary.next_segment, last + 2);
+    }
+    dangling_error = -EIO;
+    log_rig_read(&broken, 0, true, &read);
+    cr_assert_eq(read.status, -EIO, "what cannot be read may be there");
+}
+
 /* ---- space ------------------------------------------------------------------------------------------------------- */
 
 static unsigned grown; /* frames that were written behind the end of the file */

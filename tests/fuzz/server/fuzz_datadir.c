@@ -2,7 +2,11 @@
  * it, with checksums put right. The daemon's start and `bloomery check` look at it: each comes to an end, they agree,
  * what has not been changed is all there; what a start has found the next ones find, too, and a save keeps it. Each
  * says on stdout what it has found (-close_fd_mask=3). */
+#include <dirent.h>
+#include <errno.h>
 #include <ftw.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +39,39 @@ static void remove_base(void)
     remove_tree(base);
 }
 
+/* "bloomery-fuzz-<process>-XXXXXX" whose process is no more. What ends by a signal or by a sanitizer, and so each of
+ * libFuzzer's finds, removes nothing: the directory is there to be looked at until the next start. */
+static bool is_left_over(const char *name)
+{
+    static const char prefix[] = "bloomery-fuzz-";
+    char *end;
+
+    if (strncmp(name, prefix, sizeof(prefix) - 1) != 0)
+        return false;
+    long process = strtol(name + sizeof(prefix) - 1, &end, 10);
+    return *end == '-' && process > 0 && process <= INT_MAX && kill((pid_t)process, 0) != 0 && errno == ESRCH;
+}
+
+static void remove_left_overs(const char *parent)
+{
+    DIR *dir = opendir(parent);
+    char path[400];
+
+    if (!dir)
+        return;
+    for (struct dirent *e; (e = readdir(dir));)
+        if (is_left_over(e->d_name) && (size_t)snprintf(path, sizeof(path), "%s/%s", parent, e->d_name) < sizeof(path))
+            remove_tree(path);
+    closedir(dir);
+}
+
+static bool make_base_in(const char *parent)
+{
+    remove_left_overs(parent);
+    snprintf(base, sizeof(base), "%s/bloomery-fuzz-%ld-XXXXXX", parent, (long)getpid());
+    return mkdtemp(base) != NULL;
+}
+
 /* In memory where that can be had. */
 static void make_base(void)
 {
@@ -42,11 +79,7 @@ static void make_base(void)
 
     if (base[0])
         return;
-    snprintf(base, sizeof(base), "/dev/shm/bloomery-fuzz-XXXXXX");
-    if (!mkdtemp(base)) {
-        snprintf(base, sizeof(base), "%s/bloomery-fuzz-XXXXXX", tmp && strlen(tmp) < 90 ? tmp : "/tmp");
-        CHECK(mkdtemp(base) != NULL);
-    }
+    CHECK(make_base_in("/dev/shm") || make_base_in(tmp && strlen(tmp) < 90 ? tmp : "/tmp"));
     atexit(remove_base);
 }
 

@@ -210,7 +210,11 @@ int log_history_control(void *ctx, uint64_t number, const struct log_control *co
     }
     struct log_filter *filter = filter_of(history, control->id);
     int rc = filter ? note_change(history, filter, number, control, err) : -ENOMEM;
-    return rc != 0 ? rc : end_filter(history, control->replaced_id, STORE_GONE);
+    if (rc == 0)
+        rc = end_filter(history, control->replaced_id, STORE_GONE);
+    if (rc == -ENOMEM)
+        errbuf_set(err, "out of memory");
+    return rc;
 }
 
 /* It went on from what it had found, which is what has been read so far. */

@@ -320,6 +320,8 @@ static void *load_main(void *arg)
     replay_destroy(load->replay);
     if (load->status == 0)
         load->status = open_for_clients(load);
+    if (load->status < 0 && !load->err.text[0]) /* of what has failed alone it is clear enough */
+        errbuf_set(&load->err, "%s", strerror(-load->status));
     load->done(load->server);
     return NULL;
 }

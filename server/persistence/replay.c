@@ -171,6 +171,8 @@ static int create(struct replay *replay, const struct log_filter *h, struct errb
         status = registry_expire(replay->server->registry, name, h->expires_ms, 0);
     if (status == 0)
         status = replay_loaded(replay, h->id, entry, 0);
+    if (status == -ENOMEM)
+        errbuf_set(err, "out of memory");
     if (status == 0)
         replay->summary.created++;
     else

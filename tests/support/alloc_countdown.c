@@ -1,5 +1,6 @@
 #include "alloc_countdown.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 void *__real_malloc(size_t size);
@@ -11,14 +12,16 @@ void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *old, size_t size);
 void *__wrap_aligned_alloc(size_t alignment, size_t size);
 
-static bool armed, failed, always;
-static size_t left;
+static atomic_bool armed, failed, always;
+static _Atomic size_t left;
+static _Thread_local bool spared;
 
 void alloc_countdown_start(size_t n)
 {
-    armed = true;
-    failed = always = false;
+    failed = false;
+    always = false;
     left = n;
+    armed = true;
 }
 
 void alloc_exhausted_start(void)
@@ -33,12 +36,19 @@ bool alloc_countdown_stop(void)
     return failed;
 }
 
+void alloc_countdown_spare(bool on)
+{
+    spared = on;
+}
+
 static bool fails_now(void)
 {
-    if (!armed || (failed && !always))
+    if (!armed || spared || (failed && !always))
         return false;
-    failed = always || left-- == 0;
-    return failed;
+    if (!always && left-- != 0)
+        return false;
+    failed = true;
+    return true;
 }
 
 void *__wrap_malloc(size_t size)

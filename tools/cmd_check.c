@@ -155,7 +155,7 @@ static bool can_be_created(struct check *check, const struct log_filter *logged,
 static int check_created(struct check *check)
 {
     const struct log_filter *logged;
-    size_t at = 0;
+    struct log_history_place at = {NULL, 0};
     int rc = 0;
 
     while (rc == 0 && (logged = log_history_next(check->history, &at))) {

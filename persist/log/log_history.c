@@ -8,11 +8,21 @@
 #include "id_map.h"
 #include "log_contents.h"
 
+/* Filters in the order in which they came, as what is allocated for each is: a million are gone through, and freed, several times
+ * as fast so as in that of the map. */
+#define BLOCK_FILTERS 1024
+struct filter_block {
+    struct filter_block *next;
+    size_t used;
+    struct log_filter filters[BLOCK_FILTERS];
+};
+
 struct log_history {
     struct log_history_options options;
     bool broken;           /* what this process has recorded from here on holds with a later save only */
     bool cleared;          /* filters without a history of their own are gone */
-    struct id_map filters; /* struct log_filter */
+    struct id_map filters; /* struct log_filter, in the blocks */
+    struct filter_block *first, *last;
     uint64_t highest_id;
     uint64_t unjoined;
 };
@@ -39,17 +49,32 @@ void log_history_destroy(struct log_history *history)
 {
     if (!history)
         return;
-    for (size_t i = 0; i < history->filters.nslots; i++) {
-        struct log_filter *filter = history->filters.slots[i].value;
-        if (history->filters.slots[i].id == 0)
-            continue;
-        drop_contents(filter);
-        free(filter->name);
-        free(filter->grown);
-        free(filter);
+    for (struct filter_block *block = history->first, *next; block; block = next) {
+        for (size_t i = 0; i < block->used; i++) {
+            drop_contents(&block->filters[i]);
+            free(block->filters[i].name);
+            free(block->filters[i].grown);
+        }
+        next = block->next;
+        free(block);
     }
     id_map_deinit(&history->filters);
     free(history);
+}
+
+/* Zeroed; NULL: no memory. It is not used until it is counted. */
+static struct log_filter *next_place(struct log_history *history)
+{
+    struct filter_block *block = history->last;
+
+    if (!block || block->used == BLOCK_FILTERS) {
+        block = calloc(1, sizeof(*block));
+        if (!block)
+            return NULL;
+        *(history->last ? &history->last->next : &history->first) = block;
+        history->last = block;
+    }
+    return &block->filters[block->used];
 }
 
 /* One that begins after everything was cleared, and not with a filter that comes into being, is that of a filter which was
@@ -60,15 +85,12 @@ static struct log_filter *filter_of(struct log_history *history, uint64_t id)
 
     if (filter)
         return filter;
-    filter = calloc(1, sizeof(*filter));
-    if (filter && id_map_set(&history->filters, id, filter) != 0) {
-        free(filter);
+    filter = next_place(history);
+    if (!filter || id_map_set(&history->filters, id, filter) != 0)
         return NULL;
-    }
-    if (filter) {
-        filter->id = id;
-        filter->fate = history->cleared ? STORE_GONE : STORE_KEPT;
-    }
+    history->last->used++;
+    filter->id = id;
+    filter->fate = history->cleared ? STORE_GONE : STORE_KEPT;
     return filter;
 }
 
@@ -145,13 +167,13 @@ static int note_grown(struct log_filter *filter, uint64_t number, const struct l
 static void clear(struct log_history *history)
 {
     history->cleared = true;
-    for (size_t i = 0; i < history->filters.nslots; i++) {
-        struct log_filter *filter = history->filters.slots[i].value;
-        if (!history->filters.slots[i].id)
-            continue;
-        if (filter->fate != STORE_GIVEN_UP)
-            filter->fate = STORE_GONE;
-        drop_contents(filter);
+    for (struct filter_block *block = history->first; block; block = block->next) {
+        for (size_t i = 0; i < block->used; i++) {
+            struct log_filter *filter = &block->filters[i];
+            if (filter->fate != STORE_GIVEN_UP)
+                filter->fate = STORE_GONE;
+            drop_contents(filter);
+        }
     }
 }
 
@@ -256,14 +278,16 @@ void log_history_drop_contents(struct log_history *history, uint64_t id)
         drop_contents(filter);
 }
 
-const struct log_filter *log_history_next(const struct log_history *history, size_t *at)
+const struct log_filter *log_history_next(const struct log_history *history, struct log_history_place *at)
 {
-    while (*at < history->filters.nslots) {
-        size_t slot = (*at)++;
-        if (history->filters.slots[slot].id)
-            return history->filters.slots[slot].value;
+    const struct filter_block *block = at->block ? at->block : history->first;
+
+    if (block && at->index == block->used && block->next) { /* which may be empty, if it is the last */
+        block = block->next;
+        at->index = 0;
     }
-    return NULL;
+    at->block = block;
+    return block && at->index < block->used ? &block->filters[at->index++] : NULL;
 }
 
 uint64_t log_history_highest_id(const struct log_history *history)

@@ -16,6 +16,7 @@
 #include "log_payload.h"
 #include "store.h"
 
+struct filter_block;
 struct log_history;
 
 /* Of one filter. */
@@ -68,8 +69,14 @@ bool log_history_growth_is_settled(const struct log_history *history, const stru
  * the filter. */
 void log_history_drop_contents(struct log_history *history, uint64_t id);
 
-/* Filter `at`, from 0, which is set to the next place. NULL behind the last. In no order. */
-const struct log_filter *log_history_next(const struct log_history *history, size_t *at);
+/* A place among the filters; zeroed: before the first. */
+struct log_history_place {
+    const struct filter_block *block;
+    size_t index;
+};
+
+/* The filter at that place, which is set behind it. NULL behind the last. In the order in which the log first speaks of them. */
+const struct log_filter *log_history_next(const struct log_history *history, struct log_history_place *at);
 
 uint64_t log_history_highest_id(const struct log_history *history); /* of all that the records name; 0: none */
 

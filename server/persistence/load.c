@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -318,6 +319,7 @@ static void *load_main(void *arg)
     load->status = load_all(load);
     log_reader_close(load->log);
     replay_destroy(load->replay);
+    malloc_trim(0); /* the log of a million filters takes some hundred MB until here */
     if (load->status == 0)
         load->status = open_for_clients(load);
     if (load->status < 0 && !load->err.text[0]) /* of what has failed alone it is clear enough */

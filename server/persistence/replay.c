@@ -212,7 +212,7 @@ static int grow(struct replay *replay, const struct log_filter *h, struct entry 
 int replay_filters(struct replay *replay, struct errbuf *err)
 {
     const struct log_filter *h;
-    size_t at = 0;
+    struct log_history_place at = {NULL, 0};
     int status = 0;
     while (status == 0 && (h = log_history_next(replay->history, &at))) {
         if (h->fate != STORE_KEPT)

@@ -192,10 +192,10 @@ size_t log_frame_head(const struct log_frame *frame, uint64_t salt, unsigned cha
     return len;
 }
 
-size_t log_frame_parse(const unsigned char *bytes, size_t len, uint64_t salt, uint64_t sequence,
-                       struct log_frame *frame_out)
+/* What comes before the payload; its length, or 0 if that cannot be of this frame. */
+static size_t parse_head(const unsigned char *bytes, size_t len, uint64_t seed, uint64_t sequence, struct log_frame *frame_out)
 {
-    uint64_t distance, size, seed = seed_of(salt, sequence);
+    uint64_t distance, size;
 
     if (len < HEAD_FIXED)
         return 0;
@@ -211,8 +211,6 @@ size_t log_frame_parse(const unsigned char *bytes, size_t len, uint64_t salt, ui
             return 0;
         at += 4;
     }
-    if ((uint64_t)(end - at) < size >> 1)
-        return 0;
     *frame_out = (struct log_frame){
         .sequence = sequence,
         .synced = sequence - distance,
@@ -220,9 +218,30 @@ size_t log_frame_parse(const unsigned char *bytes, size_t len, uint64_t salt, ui
         .payload = at,
         .payload_len = (size_t)(size >> 1),
     };
-    if (get32(bytes) != checksum(seed, bytes + 4, (size_t)(at - bytes) - 4, at, frame_out->payload_len))
+    return (size_t)(at - bytes);
+}
+
+size_t log_frame_parse(const unsigned char *bytes, size_t len, uint64_t salt, uint64_t sequence,
+                       struct log_frame *frame_out)
+{
+    uint64_t seed = seed_of(salt, sequence);
+    size_t head = parse_head(bytes, len, seed, sequence, frame_out);
+
+    if (head == 0 || len - head < frame_out->payload_len)
         return 0;
-    return (size_t)(at - bytes) + frame_out->payload_len;
+    if (get32(bytes) != checksum(seed, bytes + 4, head - 4, frame_out->payload, frame_out->payload_len))
+        return 0;
+    return head + frame_out->payload_len;
+}
+
+size_t log_frame_skip(const unsigned char *bytes, size_t len, uint64_t salt, uint64_t sequence)
+{
+    struct log_frame frame;
+    size_t head = parse_head(bytes, len, seed_of(salt, sequence), sequence, &frame);
+
+    if (head == 0 || frame.payload_len < LONG_FRAME)
+        return 1;
+    return len - head < frame.payload_len ? len : head + frame.payload_len;
 }
 
 size_t log_frame_find(const unsigned char *bytes, size_t len, size_t from, uint64_t salt, uint64_t after,

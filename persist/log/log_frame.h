@@ -62,6 +62,11 @@ size_t log_frame_head(const struct log_frame *frame, uint64_t salt, unsigned cha
 size_t log_frame_parse(const unsigned char *bytes, size_t len, uint64_t salt, uint64_t sequence,
                        struct log_frame *frame_out);
 
+/* How far behind the beginning of a frame that is not valid the next one can begin, at most `len`. The head of a long one has
+ * a checksum of its own: where it is whole, what is within its payload is no frame, though among millions of bytes some
+ * look like a short one. Otherwise 1: anywhere. */
+size_t log_frame_skip(const unsigned char *bytes, size_t len, uint64_t salt, uint64_t sequence);
+
 /* The first valid frame at or behind `from` whose number is above `after`: its offset, and its length in `len_out`; or
  * `len` if there is none. Looks at every offset; zeros cost next to nothing. */
 size_t log_frame_find(const unsigned char *bytes, size_t len, size_t from, uint64_t salt, uint64_t after,

@@ -67,7 +67,7 @@ static size_t find_witness(const struct bytes *file, size_t at, const struct seg
     uint64_t after = missing;
     size_t n;
 
-    for (at++;; at += n) {
+    for (at += log_frame_skip(file->ptr + at, file->len - at, segment->salt, missing);; at += n) {
         at = log_frame_find(file->ptr, file->len, at, segment->salt, after, &frame, &n);
         if (at >= file->len || frame.synced >= missing)
             return at;
@@ -82,7 +82,8 @@ static void find_next(struct log_reader *r, struct segment *segment, const struc
     size_t n;
 
     segment->gaps = true;
-    *at = log_frame_find(file->ptr, file->len, *at + 1, segment->salt, r->expected, &frame, &n);
+    *at += log_frame_skip(file->ptr + *at, file->len - *at, segment->salt, r->expected);
+    *at = log_frame_find(file->ptr, file->len, *at, segment->salt, r->expected, &frame, &n);
     if (*at < file->len) {
         r->expected = frame.sequence;
         return;
@@ -377,8 +378,11 @@ static int read_again(struct log_reader *r, const struct segment *segment, uint6
         struct log_frame frame;
         size_t n = log_frame_parse(file.ptr + at, file.len - at, segment->salt, expected, &frame);
 
-        if (n == 0 && segment->gaps)
+        if (n == 0 && segment->gaps) {
+            size_t skip = log_frame_skip(file.ptr + at, file.len - at, segment->salt, expected);
+            at += skip > 1 ? skip : 0; /* another one may begin right here */
             at = log_frame_find(file.ptr, file.len, at, segment->salt, expected, &frame, &n);
+        }
         if (n == 0 || frame.sequence >= segment->limit)
             break;
         rc = frame.sequence >= from ? on_frame(ctx, &frame, err) : LOG_OK;

@@ -353,6 +353,28 @@ Test(log_frame, frames_behind_garbage_are_found)
     }
 }
 
+/* Items are random bytes: among the millions of a long frame that was cut some look like a short frame. */
+Test(log_frame, what_looks_like_a_frame_within_a_long_one_is_none)
+{
+    static unsigned char bytes[6000], payload[5000];
+    struct rng rng = {.state = {2, 7, 1, 8}};
+    struct log_frame frame;
+    size_t found_len;
+
+    rng_fill(&rng, payload, sizeof(payload));
+    put_frame(payload + 1000, 1, 12, 11, payload, 20);
+    size_t n = put_frame(bytes, 1, 10, 9, payload, sizeof(payload));
+    size_t inner = n - sizeof(payload) + 1000;
+    cr_assert_eq(log_frame_find(bytes, n, 1, 1, 10, &frame, &found_len), inner);
+    cr_assert_eq(log_frame_skip(bytes, sizeof(bytes), 1, 10), n);
+    cr_assert_eq(log_frame_skip(bytes, n - 1, 1, 10), n - 1, "torn: nothing of what is left is a frame");
+    cr_assert_eq(log_frame_skip(bytes, n, 1, 11), 1, "it is not this one");
+    bytes[7] ^= 1;
+    cr_assert_eq(log_frame_skip(bytes, n, 1, 10), 1, "its length cannot be known");
+    put_frame(bytes, 1, 10, 9, payload, 20);
+    cr_assert_eq(log_frame_skip(bytes, n, 1, 10), 1, "nothing vouches for the length of a short one");
+}
+
 /* A header as an earlier version of the format has it: `used` bytes, the checksum at their end. */
 static void expect_old_header(const unsigned char block[LOG_HEADER_BYTES], size_t used, const struct log_header *expected)
 {

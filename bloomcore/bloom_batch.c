@@ -1,31 +1,28 @@
-/* A batch is the hashes of its items; bits are derived when they are needed, by the prefetch and by the test. That costs
- * less than to write 7 and more numbers of 8 bytes per item and read them again. */
+/* A batch holds the hashes of its items. The prefetch and the test each derive the bits anew: that costs less than
+ * writing and reading 7 or more numbers of 8 bytes per item. */
 #include "bloom_batch.h"
 
 #include "bloom_layer.h"
 #include "check.h"
 
-/* A layer of more bytes than this is prefetched: about what the second-level cache holds. */
+/* Layers larger than this, about the second-level cache, are prefetched. */
 #define CACHE_BYTES (UINT64_C(2) << 20)
 
-/* Beyond the last-level cache the misses queue up. Prefetches that come in bursts, as vector code gives them, then hold up
- * more than those that come one by one as the scalar walk finds them: 47 against 41 ns for an item with k = 7. */
+/* Beyond the last-level cache the misses queue up. Bursts of prefetches, as from vector code, then take longer than
+ * single ones from the scalar walk: 47 against 41 ns for an item with k = 7. */
 #define MEMORY_BYTES (UINT64_C(32) << 20)
 
-/* Staged: of absent items in a layer that is half full a quarter gets past so many. */
-#define FIRST_WORDS 2
-
 #define SMALL_PAGE 4096
-#define HUGE_PAGE  (UINT64_C(2) << 20)
+#define YOUNG                                                                                          \
+    8 /* items of a batch while each of their bits may be the first in its page: they take less than a \
+       * millisecond */
 
 /* Fewer are hashed one by one. */
 #define FEW 3
 
-/* With a growth factor of 2 the layers further down hold less than a thirtieth of the items: cached, or rarely asked. */
+/* With a growth factor of 2 the layers further down hold less than a thirtieth of the items: they are cached, or rarely
+ * read. */
 #define OLDER_AHEAD 4
-
-/* Of the layers below only the first words are prefetched: in a layer that is half full three items of four go no further. */
-#define OLDER_WORDS 2
 
 static inline uint64_t layer_bytes(const struct bloom_layer *layer)
 {
@@ -52,10 +49,10 @@ static inline bool is_in_memory(const struct bloom_layer *layer)
     return layer_bytes(layer) > MEMORY_BYTES;
 }
 
-/* Words `from` to `to` - 1 of the `wanted` items, into the second-level cache: the first level has too few miss buffers for
- * the lines of a batch. */
-static void prefetch_scalar(const struct bloom_batch *batch, const struct bloom_layer *layer, unsigned from, unsigned to,
-                            uint32_t wanted)
+/* Prefetches words `from` to `to` - 1 of the `wanted` items into the second-level cache: the first level has too few
+ * miss buffers for the lines of a batch. */
+BLOOM_WALKS void prefetch_walks(const struct bloom_batch *batch, const struct bloom_layer *layer, unsigned from,
+                                unsigned to, uint32_t wanted, bool redisbloom)
 {
     const _Atomic uint64_t *words = bloom_layer_words(layer);
 
@@ -63,9 +60,18 @@ static void prefetch_scalar(const struct bloom_batch *batch, const struct bloom_
         struct bloom_walk walk = bloom_walk_start(layer->geometry, hash_of(batch, (unsigned)__builtin_ctz(wanted)));
         bloom_walk_skip(&walk, from);
         for (unsigned j = from; j < to; j++)
-            __builtin_prefetch((const void *)&words[bloom_walk_next(&walk) >> 6], 0, 2);
+            __builtin_prefetch((const void *)&words[bloom_walk_step(&walk, redisbloom) >> 6], 0, 2);
     }
-    __asm__ volatile(""); /* gcc leaves out calls of functions that do nothing but prefetch */
+    __asm__ volatile(""); /* gcc removes calls of functions that only prefetch */
+}
+
+static void prefetch_scalar(const struct bloom_batch *batch, const struct bloom_layer *layer, unsigned from,
+                            unsigned to, uint32_t wanted)
+{
+    if (bloom_geometry_is_redisbloom(layer->geometry))
+        prefetch_walks(batch, layer, from, to, wanted, true);
+    else
+        prefetch_walks(batch, layer, from, to, wanted, false);
 }
 
 static void prefetch(const struct bloom_batch *batch, const struct bloom_layer *layer, unsigned count)
@@ -76,14 +82,18 @@ static void prefetch(const struct bloom_batch *batch, const struct bloom_layer *
         prefetch_scalar(batch, layer, 0, count, all_of(batch));
 }
 
-static void hash(struct bloom_batch *batch, const struct bloom_item *items, size_t n)
+static void hash(struct bloom_batch *batch, const struct bloom_geometry *geometry, const struct bloom_item *items,
+                 size_t n)
 {
-    if (bloom_vector_enabled && n >= FEW) {
-        bloom_vector_hash(items, n, batch->h1, batch->h2);
+    if (bloom_vector_enabled && n >= FEW && geometry->variant != BLOOM_REDISBLOOM32) {
+        if (bloom_geometry_is_redisbloom(geometry))
+            bloom_vector_hash_murmur2(items, n, batch->h1, batch->h2);
+        else
+            bloom_vector_hash(items, n, batch->h1, batch->h2);
         return;
     }
     for (size_t i = 0; i < n; i++) {
-        struct bloom_hash hash = murmur3_hash(items[i].ptr, items[i].len);
+        struct bloom_hash hash = bloom_geometry_hash(geometry, items[i].ptr, items[i].len);
         batch->h1[i] = hash.h1;
         batch->h2[i] = hash.h2;
     }
@@ -95,16 +105,16 @@ static void fetch(const struct bloom_batch *batch, const struct bloom_layer *lay
     prefetch(batch, layer, count);
     for (unsigned i = 0; i < OLDER_AHEAD && (layer = bloom_layer_older(layer)); i++) {
         if (layer_bytes(layer) > CACHE_BYTES)
-            prefetch(batch, layer, layer->geometry->k < OLDER_WORDS ? layer->geometry->k : OLDER_WORDS);
+            prefetch(batch, layer, layer->geometry->k < BLOOM_FIRST_BITS ? layer->geometry->k : BLOOM_FIRST_BITS);
     }
 }
 
-static void begin(struct bloom_batch *batch, const struct bloom_item *items, size_t n)
+static void begin(struct bloom_batch *batch, const struct bloom_layer *layer, const struct bloom_item *items, size_t n)
 {
     CHECK(n <= BLOOM_BATCH);
     batch->n = (uint32_t)n;
     batch->tested = NULL;
-    hash(batch, items, n);
+    hash(batch, layer->geometry, items, n);
 }
 
 void bloom_batch_start(struct bloom_batch *batch, const struct bloom_filter *filter, const struct bloom_item *items,
@@ -112,26 +122,26 @@ void bloom_batch_start(struct bloom_batch *batch, const struct bloom_filter *fil
 {
     const struct bloom_layer *layer = bloom_filter_newest(filter);
 
-    begin(batch, items, n);
+    begin(batch, layer, items, n);
     if (layer_bytes(layer) > CACHE_BYTES)
         fetch(batch, layer, layer->geometry->k);
 }
 
-bool bloom_batch_start_staged(struct bloom_batch *batch, const struct bloom_filter *filter, const struct bloom_item *items,
-                              size_t n)
+bool bloom_batch_start_staged(struct bloom_batch *batch, const struct bloom_filter *filter,
+                              const struct bloom_item *items, size_t n)
 {
     const struct bloom_layer *layer = bloom_filter_newest(filter);
 
-    if (layer->geometry->k <= FIRST_WORDS || !is_in_memory(layer)) {
+    if (layer->geometry->k <= BLOOM_FIRST_BITS || !is_in_memory(layer)) {
         bloom_batch_start(batch, filter, items, n);
         return false;
     }
-    begin(batch, items, n);
-    fetch(batch, layer, FIRST_WORDS);
+    begin(batch, layer, items, n);
+    fetch(batch, layer, BLOOM_FIRST_BITS);
     return true;
 }
 
-/* Those of the `wanted` items that are in the layer. */
+/* The `wanted` items that are in the layer. */
 static uint32_t query_layer(const struct bloom_batch *batch, const struct bloom_layer *layer, uint32_t wanted)
 {
     uint32_t present = 0;
@@ -149,25 +159,17 @@ void bloom_batch_fetch(const struct bloom_batch *batch, const struct bloom_filte
 {
     const struct bloom_layer *newest = bloom_filter_newest(filter);
 
-    if (layer_bytes(newest) <= CACHE_BYTES) /* otherwise they are on their way */
+    if (layer_bytes(newest) <= CACHE_BYTES) /* the words of larger ones are on their way */
         prefetch(batch, newest, newest->geometry->k);
 }
 
-/* Those that have their first bits in the layer. */
+/* The items whose first bits are set in the layer. */
 static uint32_t query_first(const struct bloom_batch *batch, const struct bloom_layer *layer)
 {
-    const _Atomic uint64_t *words = bloom_layer_words(layer);
     uint32_t present = 0;
 
-    for (unsigned i = 0; i < batch->n; i++) {
-        struct bloom_walk walk = bloom_walk_start(layer->geometry, hash_of(batch, i));
-        uint64_t all = 1;
-        for (unsigned j = 0; j < FIRST_WORDS; j++) {
-            uint64_t bit = bloom_walk_next(&walk);
-            all &= atomic_load_explicit(&words[bit >> 6], memory_order_relaxed) >> (bit & 63);
-        }
-        present |= (uint32_t)all << i;
-    }
+    for (unsigned i = 0; i < batch->n; i++)
+        present |= (uint32_t)bloom_layer_test_first(layer, hash_of(batch, i)) << i;
     return present;
 }
 
@@ -175,8 +177,8 @@ void bloom_batch_narrow(const struct bloom_batch *batch, const struct bloom_filt
 {
     const struct bloom_layer *layer = bloom_filter_newest(filter);
 
-    if (layer->geometry->k > FIRST_WORDS) /* it may have been added since the start */
-        prefetch_scalar(batch, layer, FIRST_WORDS, layer->geometry->k, query_first(batch, layer));
+    if (layer->geometry->k > BLOOM_FIRST_BITS) /* the layer may have been added since the start */
+        prefetch_scalar(batch, layer, BLOOM_FIRST_BITS, layer->geometry->k, query_first(batch, layer));
 }
 
 uint32_t bloom_batch_query(const struct bloom_batch *batch, const struct bloom_filter *filter)
@@ -190,9 +192,10 @@ uint32_t bloom_batch_query(const struct bloom_batch *batch, const struct bloom_f
     return present;
 }
 
-/* ---- adds ----------------------------------------------------------------------------------------------------------- */
+/* ---- adds ---- */
 
-/* What has been found once will always be found: bits stay set. What has not may have been added since by anybody. */
+/* An item that was found once stays found, because bits stay set. Other items may have been added since by any
+ * thread. */
 enum bloom_add bloom_batch_add(struct bloom_batch *batch, size_t i, struct bloom_filter *filter,
                                const struct bloom_journal *journal, struct errbuf *err)
 {
@@ -200,7 +203,7 @@ enum bloom_add bloom_batch_add(struct bloom_batch *batch, size_t i, struct bloom
 
     CHECK(i < batch->n);
     if (!batch->tested) {
-        batch->tested = bloom_filter_newest(filter); /* before the test: what comes later is tested under the lock */
+        batch->tested = bloom_filter_newest(filter); /* before the test: later layers are tested under the lock */
         batch->present = bloom_batch_query(batch, filter);
     }
     if (batch->present >> i & 1)
@@ -209,12 +212,18 @@ enum bloom_add bloom_batch_add(struct bloom_batch *batch, size_t i, struct bloom
     return bloom_filter_add_absent(filter, hash_of(batch, i), batch->tested, bit, journal, err);
 }
 
-/* Of each item those bits in the newest layer that are not set. As bits stay set, these decide and are to be set by an add;
- * the words of the others, half of them in a full layer, need not be written to memory again. */
+/* The bits of each item that are not set in the newest layer. Because bits stay set, an add has to test and set only
+ * these. The words of the others, half of them in a full layer, need no write. */
 struct missing {
-    uint64_t bit[BLOOM_BATCH][BLOOM_PROBE_BITS];
+    unsigned stride; /* from one item's bits to the next one's: no more than k needs, so that they share cache lines */
     uint8_t n[BLOOM_BATCH];
+    uint64_t bit[BLOOM_BATCH * BLOOM_PROBE_BITS];
 };
+
+static inline uint64_t *missing_of(struct missing *missing, size_t i)
+{
+    return missing->bit + i * missing->stride;
+}
 
 static unsigned keep_missing(const struct bloom_layer *layer, uint64_t bit[BLOOM_PROBE_BITS])
 {
@@ -229,19 +238,20 @@ static unsigned keep_missing(const struct bloom_layer *layer, uint64_t bit[BLOOM
     return n;
 }
 
-/* Those items that are in the filter. Of the others, what they miss. */
+/* Returns the items that are in the filter, and collects the missing bits of the others. */
 static uint32_t locate(const struct bloom_batch *batch, const struct bloom_layer *newest, struct missing *missing)
 {
     const struct bloom_layer *layer = newest;
     uint32_t all = all_of(batch), present = 0;
 
+    missing->stride = bloom_vector_stride(newest->geometry);
     if (bloom_vector_fits(newest->geometry)) {
         present = bloom_vector_locate(bloom_layer_words(newest), newest->geometry, batch->h1, batch->h2, batch->n,
                                       missing->bit, missing->n);
     } else {
         for (size_t i = 0; i < batch->n; i++) {
-            bloom_layer_bits(newest, hash_of(batch, i), missing->bit[i]);
-            missing->n[i] = (uint8_t)keep_missing(newest, missing->bit[i]);
+            bloom_layer_bits(newest, hash_of(batch, i), missing_of(missing, i));
+            missing->n[i] = (uint8_t)keep_missing(newest, missing_of(missing, i));
             present |= (uint32_t)(missing->n[i] == 0) << i;
         }
     }
@@ -251,37 +261,44 @@ static uint32_t locate(const struct bloom_batch *batch, const struct bloom_layer
     return present;
 }
 
-/* The first write to a page has the kernel make it, which takes a microsecond and more: not under the lock, where all who
- * add to the filter would wait. Zero is replaced by zero, in one step, so this changes nothing, whatever others write.
- * After two items for each page, of some seven bits each, nearly all pages are there. The same holds for huge pages: from then
- * on the layer takes no more memory with these. */
-static void touch_pages(struct bloom_pool *pool, const struct bloom_layer *layer, const struct missing *missing,
-                        uint32_t absent)
+/* Whether adds may still be the first to write to a page of the layer. After one item per page, with some seven bits
+ * each, nearly all pages exist. */
+static bool is_young(const struct bloom_layer *layer)
+{
+    return layer_bytes(layer) >= BLOOM_MAPPED_BYTES &&
+           atomic_load_explicit(&layer->items, memory_order_relaxed) < layer_bytes(layer) / SMALL_PAGE;
+}
+
+size_t bloom_batch_adds(const struct bloom_filter *filter)
+{
+    return is_young(bloom_filter_newest(filter)) ? YOUNG : BLOOM_BATCH;
+}
+
+/* At the first write to a page the kernel allocates it. That takes a microsecond, or ten where the host of a virtual
+ * machine has to find the memory: too long for the lock, for which all adds to the filter would wait. It must also
+ * precede the test of the bits, which would make the kernel map its page of zeros first. A compare-and-swap of zero by
+ * zero changes no word, whatever others write. */
+static void touch_pages(const struct bloom_batch *batch, const struct bloom_layer *layer)
 {
     _Atomic uint64_t *words = bloom_layer_words(layer);
-    uint64_t items = atomic_load_explicit(&layer->items, memory_order_relaxed);
+    uint64_t bit[BLOOM_PROBE_BITS];
 
-    if (layer_bytes(layer) < BLOOM_MAPPED_BYTES || items >= layer_bytes(layer) / SMALL_PAGE * 2)
-        return;
-    if (items >= layer_bytes(layer) / HUGE_PAGE)
-        bloom_words_in_use(&pool->maps, words);
-    for (; absent; absent &= absent - 1) {
-        unsigned i = (unsigned)__builtin_ctz(absent);
-        for (unsigned j = 0; j < missing->n[i]; j++) {
-            _Atomic uint64_t *word = &words[missing->bit[i][j] >> 6];
+    for (size_t i = 0; i < batch->n; i++) {
+        bloom_layer_bits(layer, hash_of(batch, i), bit);
+        for (unsigned j = 0, k = layer->geometry->k; j < k; j++) {
             uint64_t zero = 0;
-            if (atomic_load_explicit(word, memory_order_relaxed) == 0)
-                atomic_compare_exchange_strong_explicit(word, &zero, 0, memory_order_relaxed, memory_order_relaxed);
+            atomic_compare_exchange_strong_explicit(&words[bit[j] >> 6], &zero, 0, memory_order_relaxed,
+                                                    memory_order_relaxed);
         }
     }
 }
 
-/* Adds those of the `absent` items, in order, that have a place in the layer that was the newest when they were tested, and
- * still is, under the filter's lock: what bloom_filter_add_absent() does for one. What is read of words and of the count was
- * last written by somebody who has held the lock before. Bits that were found set outside of it stay set. Returns those that
- * it has not got to. A function of its own, so that what it needs for each item stays in registers. */
+/* Adds the `absent` items, in order, under the filter's lock, while the layer that was the newest at their test has
+ * room: bloom_filter_add_absent() for many items. The layer must still be the newest. Words and count were last written
+ * by earlier holders of the lock. Bits that were found set without the lock stay set. Returns the items that are left.
+ * A function of its own, so that the state of the loop stays in registers. */
 static __attribute__((noinline)) uint32_t add_all_absent(struct bloom_layer *newest, const struct bloom_batch *batch,
-                                                         const struct missing *missing, uint32_t absent,
+                                                         struct missing *missing, uint32_t absent,
                                                          const struct bloom_journal *journal, uint32_t *added_out)
 {
     const struct bloom_geometry *geometry = newest->geometry;
@@ -292,7 +309,7 @@ static __attribute__((noinline)) uint32_t add_all_absent(struct bloom_layer *new
 
     for (; absent; absent &= absent - 1) {
         unsigned i = (unsigned)__builtin_ctz(absent);
-        const uint64_t *bit = missing->bit[i];
+        const uint64_t *bit = missing_of(missing, i);
         unsigned n = missing->n[i];
 
         if (bloom_test_bits(words, bit, n) || bloom_layer_test_since(newest, newest, hash_of(batch, i)))
@@ -311,7 +328,7 @@ static __attribute__((noinline)) uint32_t add_all_absent(struct bloom_layer *new
 
 /* The same for a filter without a twin, if `newest` still is its newest layer. */
 static uint32_t add_quickly(struct bloom_pool *pool, struct bloom_filter *filter, struct bloom_layer *newest,
-                            const struct bloom_batch *batch, const struct missing *missing, uint32_t absent,
+                            const struct bloom_batch *batch, struct missing *missing, uint32_t absent,
                             const struct bloom_journal *journal, uint32_t *added)
 {
     struct bloom_lock *lock = bloom_pool_lock_of(pool, filter);
@@ -323,7 +340,7 @@ static uint32_t add_quickly(struct bloom_pool *pool, struct bloom_filter *filter
     return absent;
 }
 
-/* The rare way of add_quickly()'s items: with all of their bits. */
+/* Adds an item that add_quickly() has left, with all of its bits; rare. */
 static __attribute__((noinline)) enum bloom_add add_slowly(struct bloom_filter *filter, struct bloom_layer *newest,
                                                            struct bloom_hash hash, const struct bloom_journal *journal,
                                                            struct errbuf *err)
@@ -334,7 +351,7 @@ static __attribute__((noinline)) enum bloom_add add_slowly(struct bloom_filter *
     return bloom_filter_add_absent(filter, hash, newest, bit, journal, err);
 }
 
-/* All bits are derived, and looked for, before the lock is taken: it is held for 0.3 us. */
+/* All bits are derived and tested before the lock is taken: the lock is held for 0.3 us. */
 size_t bloom_batch_add_all(const struct bloom_batch *batch, size_t from, struct bloom_filter *filter,
                            const struct bloom_journal *journal, struct errbuf *err, uint32_t *added_out,
                            enum bloom_add *refused_out)
@@ -343,11 +360,13 @@ size_t bloom_batch_add_all(const struct bloom_batch *batch, size_t from, struct 
     struct bloom_layer *newest = bloom_filter_newest(filter);
     bool twins = bloom_pool_twin(pool, filter) != NULL;
     struct missing missing;
-    uint32_t absent = all_of(batch) & ~locate(batch, newest, &missing) & ~(uint32_t)((UINT64_C(1) << from) - 1);
+    uint32_t absent;
 
     CHECK(from <= batch->n);
+    if (is_young(newest))
+        touch_pages(batch, newest);
+    absent = all_of(batch) & ~locate(batch, newest, &missing) & ~(uint32_t)((UINT64_C(1) << from) - 1);
     *added_out = 0;
-    touch_pages(pool, newest, &missing, absent);
     while (absent) {
         if (__builtin_expect(!twins, 1))
             absent = add_quickly(pool, filter, newest, batch, &missing, absent, journal, added_out);

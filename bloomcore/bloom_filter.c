@@ -1,14 +1,14 @@
-/* Adds. Whoever adds to a filter holds its lock, after a query that needs none. Of two threads that add the same item
- * the second one then finds the first one's bits and answers PRESENT. That holds across growth: under the lock all layers
- * are tested that may have changed since the query. A place in the layer is reserved before bits are set. Under the lock
- * nobody else writes, so bits are set by a load and a store: a locked instruction for each bit, and a lock for each item,
- * took more than all the rest of an add, as long as the filter is in the cache. The exception are filters that are being
- * merged into (bloom_twins.c).
+/* Adds. An add first queries without the lock; if the item is absent, it takes the filter's lock and tests again. Of
+ * two threads that add the same item, the second one then finds the first one's bits and answers PRESENT. That holds
+ * across growth: under the lock all layers are tested that may have changed since the query. A place in the layer is
+ * reserved before bits are set. Under the lock no other thread writes, so a load and a store set a bit: a locked
+ * instruction per bit, and a lock per item, took more time than the rest of an add while the filter is in the cache.
+ * The exception are filters that are being merged into (bloom_twins.c).
  *
- * Growth. The new layer is complete before it is published with one store; readers come from `newest` and find either
- * the old chain or the new one. It does not take the filter's lock: an adder who holds it may go on with the layer
- * below, but finds it full, as whoever made the new one did under the lock. Nothing is ever taken out of a chain, so there
- * is nothing to reclaim before the end. */
+ * Growth. The new layer is complete before one store publishes it; readers start at `newest` and find either the old
+ * chain or the new one. Growth does not take the filter's lock: an add that holds it may go on with the layer below,
+ * but finds it full, as the growing thread did under the lock. Layers never leave a chain, so none is reclaimed before
+ * the filter's end. */
 #include "bloom_filter.h"
 
 #include <errno.h>
@@ -19,12 +19,13 @@
 #include "bloom_twins.h"
 #include "bloom_words.h"
 #include "check.h"
+#include "redisbloom.h"
 
-/* ---- one layer -------------------------------------------------------------------------------------------------- */
+/* ---- one layer ---- */
 
 /* The caller's memory behind `layer` has bloom_layer_tail_bytes(geometry) bytes. */
-static int layer_init(struct bloom_pool *pool, struct bloom_layer *layer, const struct bloom_geometry *geometry,
-                      bool ahead, struct errbuf *err)
+static int layer_init(struct bloom_pool *pool, const struct bloom_filter *filter, struct bloom_layer *layer,
+                      const struct bloom_geometry *geometry, struct errbuf *err)
 {
     uint64_t nwords = bloom_geometry_nwords(geometry);
 
@@ -35,7 +36,7 @@ static int layer_init(struct bloom_pool *pool, struct bloom_layer *layer, const 
         return 0;
     }
 
-    _Atomic uint64_t *words = bloom_words_alloc(&pool->maps, nwords, ahead);
+    _Atomic uint64_t *words = bloom_words_alloc(&pool->maps, filter, layer, nwords);
     if (!words) {
         errbuf_set(err, "cannot allocate %llu bytes", (unsigned long long)(nwords * 8));
         return -ENOMEM;
@@ -59,16 +60,36 @@ static uint64_t words_bytes(const struct bloom_filter *filter)
     return bytes;
 }
 
-/* ---- filter ----------------------------------------------------------------------------------------------------- */
+/* The header of a layer made by growth, with the words of a small one. */
+static struct bloom_grown_layer *grown_alloc(const struct bloom_pool *pool, size_t bytes)
+{
+    return pool->maps.memory ? pool->maps.memory->zeroed(bytes) : malloc(bytes);
+}
+
+static void grown_free(const struct bloom_pool *pool, struct bloom_grown_layer *grown)
+{
+    if (pool->maps.memory && grown)
+        pool->maps.memory->release(grown);
+    else if (!pool->maps.memory)
+        free(grown);
+}
+
+/* ---- filter ---- */
 
 size_t bloom_filter_bytes(const struct bloom_class *class)
 {
     return sizeof(struct bloom_filter) + bloom_layer_tail_bytes(&class->geometry);
 }
 
+/* Bytes of the words that lie behind the layer's header. */
+static uint64_t inline_bytes(const struct bloom_geometry *geometry)
+{
+    return geometry->words_inline ? bloom_geometry_nwords(geometry) * 8 : 0;
+}
+
 static int init_charged(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err)
 {
-    int rc = layer_init(class->pool, &filter->first, &class->geometry, true, err);
+    int rc = layer_init(class->pool, filter, &filter->first, &class->geometry, err);
 
     if (rc != 0) {
         bloom_pool_discharge(class->pool, bloom_geometry_nwords(&class->geometry) * 8);
@@ -76,6 +97,7 @@ static int init_charged(struct bloom_filter *filter, struct bloom_class *class, 
     }
     atomic_init(&filter->newest, &filter->first);
     bloom_class_retain(class);
+    atomic_fetch_add_explicit(&class->pool->inline_bytes, inline_bytes(&class->geometry), memory_order_relaxed);
     return 0;
 }
 
@@ -103,9 +125,11 @@ void bloom_filter_deinit(struct bloom_filter *filter)
 
         layer_deinit(class->pool, layer);
         layer = grown->older;
-        free(grown);
+        grown_free(class->pool, grown);
+        atomic_fetch_sub_explicit(&class->pool->header_bytes, sizeof(*grown), memory_order_relaxed);
     }
     layer_deinit(class->pool, layer);
+    atomic_fetch_sub_explicit(&class->pool->inline_bytes, inline_bytes(&class->geometry), memory_order_relaxed);
     bloom_class_release(class);
 }
 
@@ -125,6 +149,17 @@ uint64_t bloom_filter_items(const struct bloom_filter *filter)
 
     for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer))
         items += atomic_load_explicit(&layer->items, memory_order_relaxed);
+    return items;
+}
+
+/* An add counts itself before it sets its bits, both under the lock. */
+uint64_t bloom_filter_items_settled(const struct bloom_filter *filter)
+{
+    struct bloom_lock *lock = bloom_pool_lock_of(bloom_filter_class(filter)->pool, filter);
+
+    bloom_lock_take(lock);
+    uint64_t items = bloom_filter_items(filter);
+    bloom_lock_give(lock);
     return items;
 }
 
@@ -164,8 +199,11 @@ struct bloom_layer *bloom_filter_layer_at(const struct bloom_filter *filter, uns
     const struct bloom_layer *layer = bloom_filter_newest(filter);
 
     CHECK(index <= layer->geometry->index);
-    while (layer->geometry->index != index)
-        layer = bloom_layer_older(layer);
+    while (layer->geometry->index != index) {
+        const struct bloom_layer *jump = bloom_layer_jump(layer);
+
+        layer = jump->geometry->index >= index ? jump : bloom_layer_older(layer);
+    }
     return (struct bloom_layer *)layer;
 }
 
@@ -175,13 +213,15 @@ void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struc
     const struct bloom_geometry *geometry = layer->geometry;
 
     *view_out = (struct bloom_layer_view){
-        .shape = {.nwords = bloom_geometry_nwords(geometry), .k = geometry->k, .variant = geometry->variant},
         .capacity = geometry->capacity,
         .error_rate = geometry->error_rate,
         .items = atomic_load_explicit(&layer->items, memory_order_relaxed),
         .words = bloom_layer_words(layer),
-        .room = geometry->words_inline ? NULL : bloom_words_room(bloom_layer_words(layer), bloom_geometry_nwords(geometry)),
+        .room = geometry->words_inline ? NULL
+                                       : bloom_words_room(&bloom_filter_class(filter)->pool->maps,
+                                                          bloom_layer_words(layer), bloom_geometry_nwords(geometry)),
     };
+    bloom_geometry_shape(geometry, &view_out->shape);
 }
 
 void bloom_filter_expect_fill(struct bloom_filter *filter)
@@ -199,9 +239,9 @@ void bloom_filter_set_items(struct bloom_filter *filter, unsigned index, uint64_
     atomic_store_explicit(&bloom_filter_layer_at(filter, index)->items, items, memory_order_relaxed);
 }
 
-/* ---- growth ----------------------------------------------------------------------------------------------------- */
+/* ---- growth ---- */
 
-/* The capacity and the rate of the layer above `newest`. 0 or BLOOM_REFUSED. */
+/* Computes the capacity and the rate of the layer above `newest`. BLOOM_OK or BLOOM_REFUSED. */
 static int next_layer(const struct bloom_params *params, const struct bloom_geometry *newest, uint64_t *capacity_out,
                       double *rate_out, struct errbuf *err)
 {
@@ -218,11 +258,35 @@ static int next_layer(const struct bloom_params *params, const struct bloom_geom
                    (unsigned long long)newest->capacity, params->expansion);
         return BLOOM_REFUSED;
     }
-    *rate_out = newest->error_rate * 0.5;
+    *rate_out = bloom_geometry_is_redisbloom(newest) ? newest->error_rate * 0.5
+                                                     : bloom_size_share(params->error_rate, newest->index + 1u);
     return BLOOM_OK;
 }
 
-/* Makes a layer of this shape, tells the journal of it (NULL: there is none), publishes it. Needs exclusion from other
+/* Sizes that layer. BLOOM_OK or BLOOM_REFUSED. */
+static int size_next(const struct bloom_params *params, const struct bloom_geometry *newest, uint64_t capacity,
+                     double rate, struct bloom_shape *shape_out, struct errbuf *err)
+{
+    struct bloom_size size;
+
+    if (bloom_geometry_is_redisbloom(newest))
+        return redisbloom_size(params->redisbloom, capacity, rate, shape_out, err);
+    if (bloom_size_plan(capacity, rate, &size, err) != BLOOM_SIZE_OK)
+        return BLOOM_REFUSED;
+    *shape_out = (struct bloom_shape){.nwords = size.nwords, .k = (uint8_t)size.k, .variant = newest->variant};
+    return BLOOM_OK;
+}
+
+/* The target of the jump of the layer above `below`: two jumps of equal length below it become one. */
+static const struct bloom_layer *jump_above(const struct bloom_layer *below)
+{
+    const struct bloom_layer *once = bloom_layer_jump(below), *twice = bloom_layer_jump(once);
+
+    return below->geometry->index - once->geometry->index == once->geometry->index - twice->geometry->index ? twice
+                                                                                                            : below;
+}
+
+/* Creates a layer of this shape, records it in the journal (may be NULL) and publishes it. The caller excludes other
  * growth of the filter. */
 static int push_layer(struct bloom_filter *filter, const struct bloom_shape *shape, uint64_t capacity, double rate,
                       const struct bloom_journal *journal, struct errbuf *err)
@@ -239,15 +303,16 @@ static int push_layer(struct bloom_filter *filter, const struct bloom_shape *sha
     if (rc != 0)
         return rc;
 
-    grown = malloc(sizeof(*grown) + bloom_layer_tail_bytes(&geometry));
+    grown = grown_alloc(pool, sizeof(*grown) + bloom_layer_tail_bytes(&geometry));
     if (!grown) {
         errbuf_set(err, "cannot allocate %llu bytes", (unsigned long long)bytes);
         rc = -ENOMEM;
         goto err_charged;
     }
     grown->older = newest;
+    grown->jump = (struct bloom_layer *)jump_above(newest);
     grown->geometry = geometry;
-    rc = layer_init(pool, &grown->layer, &grown->geometry, false, err);
+    rc = layer_init(pool, filter, &grown->layer, &grown->geometry, err);
     if (rc != 0)
         goto err_charged;
     if (journal)
@@ -256,11 +321,12 @@ static int push_layer(struct bloom_filter *filter, const struct bloom_shape *sha
         layer_deinit(pool, &grown->layer);
         goto err_charged;
     }
+    atomic_fetch_add_explicit(&pool->header_bytes, sizeof(*grown), memory_order_relaxed);
     atomic_store_explicit(&filter->newest, &grown->layer, memory_order_release);
     return 0;
 
 err_charged:
-    free(grown);
+    grown_free(pool, grown);
     bloom_pool_discharge(pool, bytes);
     return rc;
 }
@@ -271,7 +337,6 @@ int bloom_filter_grow(struct bloom_filter *filter, const struct bloom_layer *ful
     const struct bloom_class *class = bloom_filter_class(filter);
     uint64_t capacity = 0;
     double rate = 0;
-    struct bloom_size size;
     struct bloom_shape shape;
     int rc;
 
@@ -283,13 +348,10 @@ int bloom_filter_grow(struct bloom_filter *filter, const struct bloom_layer *ful
     rc = next_layer(&class->params, full->geometry, &capacity, &rate, err);
     if (rc != 0)
         goto out;
-    if (bloom_size_plan(capacity, rate, &size, err) != BLOOM_SIZE_OK) {
-        rc = BLOOM_REFUSED;
-    } else {
-        shape = (struct bloom_shape){size.nwords, (uint8_t)size.k, full->geometry->variant};
+    rc = size_next(&class->params, full->geometry, capacity, rate, &shape, err);
+    if (rc == BLOOM_OK)
         rc = push_layer(filter, &shape, capacity, rate, journal, err);
-    }
-    if (rc == 0)
+    if (rc == BLOOM_OK)
         atomic_fetch_add_explicit(&class->pool->grown, 1, memory_order_relaxed);
     else
         errbuf_prefix(err, "cannot grow by layer %u (capacity %llu, error rate %g)", full->geometry->index + 1u,
@@ -316,7 +378,8 @@ int bloom_filter_append_at(struct bloom_filter *filter, unsigned index, const st
     if (!bloom_shape_valid(shape, err))
         return BLOOM_REFUSED;
     if (shape->variant != variant) {
-        errbuf_set(err, "its variant is %u, and that of the filter's other layers %u", shape->variant, variant);
+        errbuf_set(err, "its variant is %s, and that of the filter's other layers %s",
+                   bloom_variant_name(shape->variant), bloom_variant_name(variant));
         return BLOOM_REFUSED;
     }
     pthread_mutex_lock(&pool->growth);
@@ -329,7 +392,22 @@ int bloom_filter_append_at(struct bloom_filter *filter, unsigned index, const st
     return rc;
 }
 
-/* ---- query and add ---------------------------------------------------------------------------------------------- */
+/* ---- query and add ---- */
+
+void bloom_layer_bits_unsigned(const struct bloom_layer *layer, struct bloom_hash hash, uint64_t bit[BLOOM_PROBE_BITS])
+{
+    bloom_walk_bits(layer->geometry, hash, bit, true);
+}
+
+bool bloom_layer_test_unsigned(const struct bloom_layer *layer, struct bloom_hash hash, unsigned n)
+{
+    return bloom_walk_test(layer, hash, n, true);
+}
+
+struct bloom_hash bloom_filter_hash(const struct bloom_filter *filter, const void *data, size_t len)
+{
+    return bloom_geometry_hash(filter->first.geometry, data, len);
+}
 
 bool bloom_filter_query(const struct bloom_filter *filter, struct bloom_hash hash)
 {

@@ -1,7 +1,7 @@
-/* bloom_filter: a scalable Bloom filter in Cassandra's bit layout: a chain of layers, each of which is one Cassandra
- * filter (k, bits, words), the item hashed once for all of them.
+/* bloom_filter: a scalable Bloom filter in Cassandra's bit layout, or in RedisBloom's. It is a chain of layers, each of
+ * which is one filter (k, bits, words); an item is hashed once for all layers.
  *
- * What it does not do: names, expiry, files, sockets, logging. Items are known by their 128-bit hash (murmur3.h).
+ * It knows no names, expiry, files, sockets or logs. Items are known by their 128-bit hash (bloom_filter_hash()).
  *
  * Lifetime: a pool lives as long as any class or filter made from it (a filter holds a reference to its class, so the
  * caller may release its own after init); a filter lives in the caller's storage, from
@@ -9,11 +9,12 @@
  *
  * Threads: any number of threads may query and add at the same time, on the same filter, without further
  * synchronisation; queries take no lock and write nothing. Init, deinit, and the functions marked "loading" need
- * exclusive access. A caller that frees a filter makes sure by its own means (RCU) that nobody is inside it.
+ * exclusive access. A caller that frees a filter makes sure by its own means (RCU) that no other thread uses it.
  *
  * Layout: FORMAT.md sections 1, 4 and 5 (bit order, index derivation, sizing); scaling as in P. Almeida et al.,
- * "Scalable Bloom Filters" (2007): layer i has capacity * expansion^i items at rate error_rate * 0.5^(i+1), so that the
- * rates of all layers sum up to less than error_rate; a fixed filter has one layer at exactly error_rate. */
+ * "Scalable Bloom Filters" (2007), with another series of rates: layer i has capacity * expansion^i items at rate
+ * bloom_size_share(error_rate, i), and the rates of all layers sum up to less than error_rate; a fixed filter has one
+ * layer at exactly error_rate. RedisBloom's layout (redisbloom.h) has a hash, sizes and rates of its own. */
 #ifndef BLOOMERY_BLOOM_FILTER_H
 #define BLOOMERY_BLOOM_FILTER_H
 
@@ -27,100 +28,161 @@
 #include "murmur3.h"
 
 #define BLOOM_MAX_EXPANSION 32768
-#define BLOOM_MAX_LAYERS    64
 
-/* The three live variants of the file format (FORMAT.md section 2). The word order concerns files only; the hash order
- * decides which bits an item has. In memory the words always are little-endian bytes in NEW order. */
+/* Layers of one filter. A query may read all of them, for some twenty nanoseconds each. A filter that needs more has a
+ * wrong first capacity or expansion. */
+#define BLOOM_MAX_LAYERS 1024
+
+/* The layouts. The first three are the live variants of Cassandra's file format (FORMAT.md section 2). The word order
+ * concerns files only; the hash, and the order of its halves, decide which bits an item has. In memory the words always
+ * are little-endian bytes in NEW order, which RedisBloom's are, too. */
 enum bloom_variant {
-    BLOOM_NA = 0, /* Cassandra 4.0 and later: little-endian words, base = h2, increment = h1 */
-    BLOOM_ME = 1, /* Cassandra 3.x, ScyllaDB mc..mt: big-endian words, base = h2, increment = h1 */
-    BLOOM_KA = 2, /* before 3.0, ScyllaDB ka la: big-endian words, base = h1, increment = h2 */
+    BLOOM_NA = 0,           /* Cassandra 4.0 and later: little-endian words, base = h2, increment = h1 */
+    BLOOM_ME = 1,           /* Cassandra 3.x, ScyllaDB mc..mt: big-endian words, base = h2, increment = h1 */
+    BLOOM_KA = 2,           /* before 3.0, ScyllaDB ka la: big-endian words, base = h1, increment = h2 */
+    BLOOM_REDISBLOOM = 3,   /* RedisBloom: MurmurHash64A twice, base = h1, increment = h2, unsigned sums */
+    BLOOM_REDISBLOOM32 = 4, /* the same of very old versions: MurmurHash2 twice */
 };
+#define BLOOM_VARIANTS 5
 
-/* What a user asks for. */
+/* "na", "me", "ka", "redisbloom", "redisbloom32"; and back, false if it is none of them. */
+const char *bloom_variant_name(unsigned variant);
+bool bloom_variant_parse(const char *text, size_t len, enum bloom_variant *variant_out);
+
+/* The parameters that a user chooses. */
 struct bloom_params {
-    uint64_t capacity;   /* items the first layer is made for, >= 1 */
-    double error_rate;   /* 0 < error_rate < 1, of the whole chain */
-    uint32_t expansion;  /* capacity of a layer relative to the one before, 1..BLOOM_MAX_EXPANSION; 0: fixed size */
+    uint64_t capacity;  /* items of the first layer, >= 1 */
+    double error_rate;  /* 0 < error_rate < 1, of the whole chain */
+    uint32_t expansion; /* capacity of a layer relative to the one before, 1..BLOOM_MAX_EXPANSION; 0: fixed size */
+    uint8_t redisbloom; /* the options of a filter in RedisBloom's layout (redisbloom.h); in Cassandra's 0 */
 };
 
-/* What a layer is made of, as a file states it. */
+/* The shape of a layer, as in a file. */
 struct bloom_shape {
     uint64_t nwords; /* 1..BLOOM_MAX_WORDS */
-    uint8_t k;       /* 1..BLOOM_MAX_K */
+    uint8_t k;       /* 1..BLOOM_MAX_K; in RedisBloom's layout 1..BLOOM_MAX_HASHES */
     uint8_t variant; /* enum bloom_variant */
+
+    /* RedisBloom's layout only, otherwise 0. There a layer says itself for what it was made. */
+    uint8_t n2;          /* items have bits in the first 2^n2 only; 0: in all */
+    uint8_t spare_bytes; /* 0..7 bytes of the last word that the layer does not have */
+    uint64_t capacity;   /* 1..REDISBLOOM_MAX_ENTRIES */
+    double error_rate;   /* in (0, 1) */
+    double bpe;          /* bits per entry that the hash count was computed from, > 0 */
 };
 
-/* ---- pool and classes ------------------------------------------------------------------------------------------- */
+#define BLOOM_MAX_HASHES 255
 
-/* What the filters of a process share: the classes, the locks of adds, the account of memory. Thread: any. */
+static inline bool bloom_variant_is_redisbloom(unsigned variant)
+{
+    return variant >= BLOOM_REDISBLOOM;
+}
+
+/* The number of bits among which an item's bits are. */
+static inline uint64_t bloom_shape_bits(const struct bloom_shape *shape)
+{
+    return shape->n2 ? UINT64_C(1) << shape->n2 : shape->nwords * 64 - shape->spare_bytes * 8u;
+}
+
+/* Whether these are numbers of a layer; false: `err` says why not. */
+bool bloom_shape_valid(const struct bloom_shape *shape, struct errbuf *err);
+bool bloom_shape_equal(const struct bloom_shape *a, const struct bloom_shape *b);
+
+/* The same for the parameters of a filter. */
+bool bloom_params_valid(const struct bloom_params *params, struct errbuf *err);
+
+/* ---- pool and classes ---- */
+
+/* Shared by the filters of a process: the classes, the locks of adds, the count of memory. Thread: any. */
 struct bloom_pool;
 
 int bloom_pool_create(struct bloom_pool **pool_out); /* 0 or -ENOMEM */
-void bloom_pool_destroy(struct bloom_pool *pool);    /* NULL is fine; all classes must have been released */
+
+/* The same, for a host with memory of its own, which counts it and limits it: the words of filters that are not in the
+ * caller's memory, and layers added by growth, come from there. Such layers have no room, and stay on the pages that
+ * they are given. `memory` must outlive the pool.
+ *
+ * zeroed() returns `bytes` zero bytes, aligned to 8; NULL when there are none. release() takes them back. Both may be
+ * called by any thread. */
+struct bloom_memory {
+    void *(*zeroed)(size_t bytes);
+    void (*release)(void *memory);
+};
+int bloom_pool_create_in(const struct bloom_memory *memory, struct bloom_pool **pool_out); /* 0 or -ENOMEM */
+
+void bloom_pool_destroy(struct bloom_pool *pool); /* NULL is fine; all classes must have been released */
 
 /* Bytes now held by the words of all filters of the pool. */
 uint64_t bloom_pool_bytes(const struct bloom_pool *pool);
 
-/* How many layers have been added by growth since the pool was made. */
+/* The part of these bytes that lies in the callers' memory, behind the filters; and the bytes of the pool's own headers
+ * of grown layers. */
+uint64_t bloom_pool_inline_bytes(const struct bloom_pool *pool);
+uint64_t bloom_pool_header_bytes(const struct bloom_pool *pool);
+
+/* The number of layers added by growth since the pool was created. */
 uint64_t bloom_pool_grown(const struct bloom_pool *pool);
 
 /* Upper limits, 0 for none: bytes of words per filter (all layers) and of the whole pool. They are checked before
  * anything is allocated, for new filters and for growth; existing filters stay as they are. */
 void bloom_pool_set_limits(struct bloom_pool *pool, uint64_t max_filter_bytes, uint64_t max_total_bytes);
 
+/* Has `beside` called for the memory that counts against the limit of the whole pool beside its words. It is called
+ * while locks of filters are held: it must not block. Before other threads use the pool. */
+void bloom_pool_count_beside(struct bloom_pool *pool, uint64_t (*beside)(void *ctx), void *ctx);
+
+/* Whether the limit of the whole pool leaves room for so many bytes, of whatever. BLOOM_OK, or BLOOM_LIMIT with the
+ * numbers in `err`. */
+int bloom_pool_room(struct bloom_pool *pool, uint64_t bytes, struct errbuf *err);
+
 /* Large filters start on small pages of memory, so that no add waits for a huge one to be zeroed; batched queries of a
- * filter larger than the cache are twice as fast on huge ones. This moves 2 MiB of a filter that is in use a step further:
- * one that has an item for each huge page of it, or so many small ones. To be called from a thread in the background, again
- * and again, with pauses that follow from what was done: nobody waits for memory being populated, but adds to and queries
- * of the same filter may have to wait while a page is made huge. Takes a millisecond or so, ten where the host of a virtual
- * machine has to find memory; a bloom_filter_deinit() of that filter waits for it. One thread at a time. */
-enum bloom_settled {
-    BLOOM_SETTLED_NOTHING = 0, /* there is nothing to do for now */
-    BLOOM_SETTLED_POPULATED = 1,
-    BLOOM_SETTLED_HUGE = 2,
-    BLOOM_SETTLED_AHEAD = 3, /* a part of a filter that hardly anybody uses yet: the sooner it is done the better */
-};
-enum bloom_settled bloom_pool_settle(struct bloom_pool *pool);
+ * filter larger than the cache are twice as fast on huge ones. This looks at filters on small pages (at most 1024; at
+ * others in the next call), and moves to huge pages those whose first filling is over or rests: with an item for each 4
+ * KiB, or with one for each 2 MiB and hardly a new one since the last look. To be called from a thread in the
+ * background every 100 ms or so; returns after milliseconds or after seconds. Adds to a filter wait for 0.3 ms while a
+ * page of it is moved, its bloom_filter_deinit() for some milliseconds. One thread at a time.
+ *
+ * `go_on` (NULL: always true) is asked between two pages and ends the call with false. Where filters are merged under
+ * RCU, it ends the thread's read section and begins another one. */
+void bloom_pool_settle(struct bloom_pool *pool, bool (*go_on)(void *ctx), void *ctx);
 
-/* New filters are moved to huge pages before they are used, which costs less than afterwards: as long as those that have
- * been, and have not been used, are no more than `bytes`, and none is more than half of that. bloom_pool_settle() does it;
- * `wake` (may be NULL), which must be quick and must not call bloomcore, is called when there is such a filter, and when one
- * begins to be in use. At the start `bytes` is 0. Layers that are added by growth are in use at once, and not among these. */
-void bloom_pool_set_ahead(struct bloom_pool *pool, uint64_t bytes, void (*wake)(void *ctx), void *ctx);
+/* Whether no filter is left for bloom_pool_settle() to look at. */
+bool bloom_pool_is_settled(struct bloom_pool *pool);
 
-/* A class is what all filters of equal parameters and equal first layer share, so that a small filter costs little more
+/* A class is shared by all filters of equal parameters and equal first layer, so that a small filter costs little more
  * than its bits. Counted references. Thread: any. */
 struct bloom_class;
 
 enum bloom_status {
     BLOOM_OK = 0,
-    BLOOM_REFUSED = 1, /* parameters that cannot be had; the errbuf says what would be right */
-    BLOOM_LIMIT = 2,   /* a limit of the pool is in the way; the errbuf says which, and what would be needed */
+    BLOOM_REFUSED = 1, /* impossible parameters; the errbuf names possible ones */
+    BLOOM_LIMIT = 2,   /* a limit of the pool; the errbuf names it and the needed size */
 };
 
-/* The class for these parameters, its first layer sized by bloom_size_plan() (variant BLOOM_NA), or of exactly the
- * given shape when `shape` is not NULL (loading, import). 0, BLOOM_REFUSED, or -ENOMEM. The caller owns a reference. */
+/* The class for these parameters, its first layer sized by bloom_size_plan() (variant BLOOM_NA) or, with RedisBloom's
+ * options, by redisbloom_size(); or of exactly the given shape when `shape` is not NULL (loading, import). 0,
+ * BLOOM_REFUSED, or -ENOMEM. The caller owns a reference. */
 int bloom_class_get(struct bloom_pool *pool, const struct bloom_params *params, const struct bloom_shape *shape,
                     struct bloom_class **class_out, struct errbuf *err);
 struct bloom_class *bloom_class_retain(struct bloom_class *class);
 void bloom_class_release(struct bloom_class *class); /* NULL is fine */
 const struct bloom_params *bloom_class_params(const struct bloom_class *class);
 
-/* ---- filter ----------------------------------------------------------------------------------------------------- */
+/* ---- filter ---- */
 
-/* In the caller's storage of bloom_filter_bytes() bytes, aligned to 8, where it stays: a filter points into itself and
- * cannot be moved. Fields are internal. */
+/* Lives in the caller's storage of bloom_filter_bytes() bytes, aligned to 8, and cannot be moved, because it points
+ * into itself. Fields are internal. */
 struct bloom_filter;
 
 /* Storage for a filter of this class: the header, and the words of the first layer when they are few (otherwise they
  * are mapped separately, which costs nothing until they are used). */
 size_t bloom_filter_bytes(const struct bloom_class *class);
 
-/* An empty filter; takes a reference to the class of its own. 0, BLOOM_LIMIT, or -ENOMEM (nothing to undo then). */
+/* Creates an empty filter with a reference of its own to the class. 0, BLOOM_LIMIT, or -ENOMEM (nothing to undo
+ * then). */
 int bloom_filter_init(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err);
 
-/* The same, for a filter that takes the place of one that is no smaller and goes at once: no limit is looked at. */
+/* The same, for a filter that at once replaces one that is no smaller: limits are not checked. */
 int bloom_filter_init_instead(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err);
 void bloom_filter_deinit(struct bloom_filter *filter); /* may take milliseconds for gigabytes: not on a loop */
 
@@ -130,81 +192,90 @@ struct bloom_class *bloom_filter_class_of(const struct bloom_filter *filter); /*
 /* Whether the item may have been added (true) or certainly was not (false). */
 bool bloom_filter_query(const struct bloom_filter *filter, struct bloom_hash hash);
 
+/* The hash of an item for this filter. `data` may be NULL when `len` is 0. */
+struct bloom_hash bloom_filter_hash(const struct bloom_filter *filter, const void *data, size_t len);
+
 enum bloom_add {
-    BLOOM_PRESENT = 0, /* it was (or seemed to be) there already; nothing has been written */
-    BLOOM_ADDED = 1,   /* it is there now, and this call, no other, made it so */
-    BLOOM_FULL = 2,    /* a fixed filter that has taken its capacity of items */
-    BLOOM_NO_ROOM = 3, /* the next layer would break a limit or cannot be allocated; the errbuf says which and what */
+    BLOOM_PRESENT = 0, /* the item was (or seemed to be) there already; nothing was written */
+    BLOOM_ADDED = 1,   /* this call, and no other, has added the item */
+    BLOOM_FULL = 2,    /* a fixed filter has taken its capacity of items */
+    BLOOM_NO_ROOM = 3, /* the next layer would pass a limit or cannot be allocated; the errbuf has the reason */
 };
 
 /* Adds an item. Of any number of threads that add the same item at the same time exactly one gets BLOOM_ADDED, also
  * while the filter grows. A layer never takes more items than its capacity. `err` may be NULL. */
 enum bloom_add bloom_filter_add(struct bloom_filter *filter, struct bloom_hash hash, struct errbuf *err);
 
-/* Who is told of adds before anybody can see their effect, so that it can be made durable: a log. The two are called in the
- * adding thread, with a lock held that other adds to the filter wait for: they must be quick and must not call bloomcore.
+/* A journal records adds before any thread can see their effect, so that a log can make them durable. The adding thread
+ * calls both functions under a lock that other adds to the filter wait for: they must be quick and must not call
+ * bloomcore.
  *
- * add(): an item gets its place in the layer. `ordinal` is the value that the layer's item count thereby has taken, from 1
- * to the layer's capacity: no two adds to a layer have the same. 0: the bits are set without being counted. Nobody can
- * find the item's bits before add() has returned.
+ * add(): an item gets its place in the layer. `ordinal` is the layer's item count with this item, from 1 to the layer's
+ * capacity; it is unique among the adds to a layer. 0: the bits are set without being counted. No thread can find the
+ * item's bits before add() has returned.
  *
- * grow(): a layer of this shape is about to be the filter's newest, with this index. 0, or -errno with a text: the filter
- * does not grow, and the add is BLOOM_NO_ROOM. A layer that cannot be made, for want of memory or because of a limit, is not
- * told of: a log that had it would let the filter grow when it is brought back. */
+ * grow(): a layer of this shape is about to become the filter's newest, with this index. 0; or -errno with a text: the
+ * filter does not grow, and the add is BLOOM_NO_ROOM. grow() is called only when the layer exists: a record of a layer
+ * that failed for memory or a limit would let the filter grow at a replay. */
 struct bloom_journal_ops {
     void (*add)(void *ctx, uint64_t id, struct bloom_hash hash, unsigned layer, uint64_t ordinal);
     int (*grow)(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape, struct errbuf *err);
 };
 
-/* `id` is the filter's name to `ops`; bloomcore only passes it on. */
+/* `id` identifies the filter for `ops`; bloomcore only passes it on. */
 struct bloom_journal {
     const struct bloom_journal_ops *ops;
     void *ctx;
     uint64_t id;
 };
 
-/* As bloom_filter_add(), with a journal. NULL: without. */
+/* bloom_filter_add() with a journal; NULL: without one. */
 enum bloom_add bloom_filter_add_journaled(struct bloom_filter *filter, struct bloom_hash hash,
                                           const struct bloom_journal *journal, struct errbuf *err);
 
-uint64_t bloom_filter_items(const struct bloom_filter *filter);    /* adds that were answered BLOOM_ADDED */
+uint64_t bloom_filter_items(const struct bloom_filter *filter); /* adds that were answered BLOOM_ADDED */
+
+/* The same, after all counted adds have set their bits: waits for those that are running. */
+uint64_t bloom_filter_items_settled(const struct bloom_filter *filter);
+
 uint64_t bloom_filter_capacity(const struct bloom_filter *filter); /* sum over the layers */
 uint64_t bloom_filter_memory(const struct bloom_filter *filter);   /* bytes: words, headers, bookkeeping; no name */
 unsigned bloom_filter_nlayers(const struct bloom_filter *filter);
 
-/* ---- layers, for saving, loading and reporting ------------------------------------------------------------------ */
+/* ---- layers, for saving, loading and reporting ---- */
 
 struct bloom_layer_view {
     struct bloom_shape shape;
     uint64_t capacity;
-    double error_rate;            /* this layer's share */
+    double error_rate; /* this layer's share */
     uint64_t items;
-    _Atomic uint64_t *words;      /* shape.nwords words in memory order; valid as long as the filter */
-    unsigned char *room;          /* the layer's place as a file: see below; NULL for small layers */
+    _Atomic uint64_t *words; /* shape.nwords words in memory order; valid as long as the filter */
+    unsigned char *room;     /* the layer's place as a file: see below; NULL for small layers */
 };
 
-/* Layers whose words take BLOOM_ROOM_MIN_BYTES or more lie in memory as they do in a file, behind a header of BLOOM_ROOM_HEAD
- * bytes: `room` is where that would be. It begins at a multiple of 2 MiB and ends behind the words, at a multiple of 4096. What
- * is in it beside the words is nobody's, so that whole blocks of a file can be read into it. */
+/* Layers whose words take BLOOM_ROOM_MIN_BYTES or more lie in memory as in a file, behind space for a header of
+ * BLOOM_ROOM_HEAD bytes; `room` points to that space. The room begins at a multiple of 2 MiB and ends behind the words,
+ * at a multiple of 4096. Its bytes beside the words are unused, so that whole blocks of a file can be read into it. */
 #define BLOOM_ROOM_HEAD      8
 #define BLOOM_ROOM_MIN_BYTES (UINT64_C(2) << 20)
 
-/* Loading: these bytes of a room, whole pages that nobody else uses yet, are zero, and need take no memory until they are
- * written. */
+/* Loading: these bytes of a room, whole unused pages, become zero and take no memory until they are written. */
 void bloom_room_empty(unsigned char *from, size_t len);
 
 /* The layer `index` (0 is the oldest), index < bloom_filter_nlayers(). */
 void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struct bloom_layer_view *view_out);
 
 /* Loading: sets the item count of a layer; appends a zeroed layer of a given shape. 0, BLOOM_REFUSED (not a shape,
- * or not one that this filter can have: its layers are of one variant), BLOOM_LIMIT or -ENOMEM. The words are then written through bloom_filter_layer(). */
-void bloom_filter_expect_fill(struct bloom_filter *filter); /* its words will all be written soon: huge pages at once */
+ * or not one that this filter can have: its layers are of one variant), BLOOM_LIMIT or -ENOMEM. The words are then
+ * written through bloom_filter_layer(). */
+void bloom_filter_expect_fill(struct bloom_filter *filter); /* all of its words will be written soon: huge pages at
+                                                             * once */
 void bloom_filter_set_items(struct bloom_filter *filter, unsigned index, uint64_t items);
 int bloom_filter_append_layer(struct bloom_filter *filter, const struct bloom_shape *shape, struct errbuf *err);
 
-/* Loading: what add() of a journal was told of a layer, to be brought back. Sets the bits of n items, and counts those
- * whose ordinal is above `counted`, the count that the layer was loaded with. Items are set in any order and any number of
- * times; only the sum of the counts matters. Returns how many were counted. Several threads may do this at a time. */
+/* Loading: replays records of a journal's add() for a layer. Sets the bits of n items, and counts those whose ordinal
+ * is above `counted`, the layer's count when it was loaded. The order of items does not matter, nor do repetitions;
+ * only the sum of the counts does. Returns the number of counted items. Several threads may call this at a time. */
 struct bloom_replay_item {
     struct bloom_hash hash;
     uint64_t ordinal;
@@ -212,20 +283,28 @@ struct bloom_replay_item {
 uint64_t bloom_filter_replay(struct bloom_filter *filter, unsigned index, uint64_t counted,
                              const struct bloom_replay_item *items, size_t n);
 
-/* What the bits say, not what was asked for. */
+/* Computed from the bits, not from the parameters. */
 struct bloom_state {
-    uint64_t bits;           /* bits of all layers */
+    uint64_t bits; /* bits of all layers */
     uint64_t bits_set;
-    double fill_ratio;       /* bits_set / bits, 0..1 */
-    double rate;             /* probability that a query for an item never added says "present" now */
-    double estimated_items;  /* distinct items that this fill suggests */
+    double fill_ratio;      /* bits_set / bits, 0..1 */
+    double rate;            /* probability that a query for an item never added says "present" now */
+    double estimated_items; /* distinct items, estimated from the fill */
 };
 
 /* Counts the bits of one layer, or of the whole chain. Takes about 1 ms per 10 MB: not on a loop for large filters. */
 void bloom_layer_state(const struct bloom_layer_view *layer, struct bloom_state *state_out);
+
+/* The state of a layer of this shape of whose bits this many are set. */
+void bloom_shape_state(const struct bloom_shape *shape, uint64_t bits_set, struct bloom_state *state_out);
 void bloom_filter_state(const struct bloom_filter *filter, struct bloom_state *state_out);
 
-/* The state of a chain from those of its layers. */
+/* The same from at most `sample` >= 1 words of each layer, spread over it: microseconds for thousands of words. Layers
+ * of up to so many words are counted whole. The share of bits that are set is right to about 1 / sqrt(64 * sample). */
+void bloom_layer_state_sampled(const struct bloom_layer_view *layer, uint64_t sample, struct bloom_state *state_out);
+void bloom_filter_state_sampled(const struct bloom_filter *filter, uint64_t sample, struct bloom_state *state_out);
+
+/* Computes the state of a chain from the states of its layers. */
 void bloom_chain_state(const struct bloom_state *layers, unsigned nlayers, struct bloom_state *state_out);
 
 #endif

@@ -1,5 +1,5 @@
-/* bloom_layer: one layer of a filter in memory, and what is done with an item's bits there: derive, test, set.
- * Internal to bloomcore.
+/* bloom_layer: one layer of a filter in memory, and the operations on an item's bits there: derive, test, set. Internal
+ * to bloomcore.
  *
  * Layout, chosen for millions of small filters: a filter is one pointer and its first layer, a layer is 16 bytes and
  * its words; all that depends on parameters only is in the class. So a filter costs 24 bytes beside its bits:
@@ -11,9 +11,9 @@
  * its own geometry and a pointer to the layer below. The first layer's geometry lies in the class, which leads from a
  * filter to its class and its pool. Layers are never moved or freed before the filter is.
  *
- * Words are only ever OR-ed into, so relaxed loads of them are enough: a reader that was told about an add, by whatever
- * means, happens after it and sees its bits. So does one that has found the item by itself, as an add writes what
- * belongs to it before its bits (bloom_set_bits()) and a query ends with bloom_found(). */
+ * Bits of words are only ever set, so relaxed loads are enough: a reader that has learnt of an add, by any means,
+ * happens after it and sees its bits. A reader that has found the item's bits also sees the add's other writes, because
+ * an add makes these before it sets the bits (bloom_set_bits()), and a query ends with bloom_found(). */
 #ifndef BLOOMERY_BLOOM_LAYER_H
 #define BLOOMERY_BLOOM_LAYER_H
 
@@ -39,6 +39,7 @@ struct bloom_filter {
 /* A layer made by growth. */
 struct bloom_grown_layer {
     struct bloom_layer *older;
+    struct bloom_layer *jump; /* further down: bloom_layer_jump() */
     struct bloom_geometry geometry;
     struct bloom_layer layer;
 };
@@ -72,6 +73,13 @@ static inline const struct bloom_layer *bloom_layer_older(const struct bloom_lay
     return layer->geometry->index == 0 ? NULL : bloom_layer_grown(layer)->older;
 }
 
+/* A layer further down. The jumps reach any layer in a number of steps logarithmic in the number of layers: their
+ * lengths are the digits of a counter with places 1, 3, 7, 15, ... The first layer jumps to itself. */
+static inline const struct bloom_layer *bloom_layer_jump(const struct bloom_layer *layer)
+{
+    return layer->geometry->index == 0 ? layer : bloom_layer_grown(layer)->jump;
+}
+
 static inline struct bloom_layer *bloom_filter_newest(const struct bloom_filter *filter)
 {
     return atomic_load_explicit(&filter->newest, memory_order_acquire);
@@ -82,33 +90,50 @@ static inline struct bloom_class *bloom_filter_class(const struct bloom_filter *
     return (struct bloom_class *)((char *)filter->first.geometry - offsetof(struct bloom_class, geometry));
 }
 
-/* ---- an item's bits --------------------------------------------------------------------------------------------- */
+/* ---- an item's bits ---- */
 
-static inline void bloom_layer_bits(const struct bloom_layer *layer, struct bloom_hash hash, uint64_t bit[BLOOM_PROBE_BITS])
+/* A function that walks is written once for both kinds of layouts, with `redisbloom` as a constant of each copy. In the
+ * hottest ones the copy for RedisBloom's is a function of its own, so that the other one stays small enough to be
+ * inlined. */
+#define BLOOM_WALKS static inline __attribute__((always_inline))
+
+BLOOM_WALKS void bloom_walk_bits(const struct bloom_geometry *geometry, struct bloom_hash hash, uint64_t *bit,
+                                 bool redisbloom)
 {
-    const struct bloom_geometry *geometry = layer->geometry;
-    struct bloom_walk walk;
+    struct bloom_walk walk = bloom_walk_start(geometry, hash);
 
-    if (bloom_vector_fits(geometry)) {
-        bloom_vector_bits(geometry, hash, bit);
-        return;
-    }
-    walk = bloom_walk_start(geometry, hash);
     for (unsigned i = 0, k = geometry->k; i < k; i++)
-        bit[i] = bloom_walk_next(&walk);
+        bit[i] = bloom_walk_step(&walk, redisbloom);
 }
 
-/* After loads of words that may have found an item: what its add wrote before its bits (its record, the bits in a twin)
- * is there for what the caller reads next. Costs nothing on x86-64, where loads are in order; on ARM a later one could
- * otherwise come first: of two queries of a pipeline, around an exchange of twins, the first would find an item, the
- * second not. */
+/* The item's bits; whether its first n bits are set: in RedisBloom's layout. */
+void bloom_layer_bits_unsigned(const struct bloom_layer *layer, struct bloom_hash hash, uint64_t bit[BLOOM_PROBE_BITS]);
+bool bloom_layer_test_unsigned(const struct bloom_layer *layer, struct bloom_hash hash, unsigned n);
+
+static inline void bloom_layer_bits(const struct bloom_layer *layer, struct bloom_hash hash,
+                                    uint64_t bit[BLOOM_PROBE_BITS])
+{
+    const struct bloom_geometry *geometry = layer->geometry;
+
+    if (bloom_vector_fits(geometry))
+        bloom_vector_bits(geometry, hash, bit);
+    else if (bloom_geometry_is_redisbloom(geometry))
+        bloom_layer_bits_unsigned(layer, hash, bit);
+    else
+        bloom_walk_bits(geometry, hash, bit, false);
+}
+
+/* Called after loads of words that may have found an item: the caller's next reads see everything that the item's add
+ * wrote before its bits (its record, the bits in a twin). Free on x86-64, where loads are in order. On ARM a later load
+ * could otherwise come first: of two queries of a pipeline, around an exchange of twins, the first would find an item
+ * and the second would not. */
 static inline void bloom_found(void)
 {
     atomic_thread_fence(memory_order_acquire);
 }
 
-/* Whether the n bits are set. All are tested, with one AND: which of them is the first to be missing is random, and a
- * branch on it would be mispredicted at a higher price than that of a few more loads. */
+/* Whether the n bits are set. All are loaded and ANDed without a branch: the first missing bit is random, and a
+ * mispredicted branch costs more than a few more loads. */
 static inline bool bloom_test_bits(const _Atomic uint64_t *words, const uint64_t *bit, unsigned n)
 {
     uint64_t all = 1;
@@ -123,24 +148,43 @@ static inline bool bloom_layer_test_bits(const struct bloom_layer *layer, const 
     return bloom_test_bits(bloom_layer_words(layer), bit, layer->geometry->k);
 }
 
-static inline bool bloom_layer_test(const struct bloom_layer *layer, struct bloom_hash hash)
+/* Whether the item's first n bits are set; n is at most k. */
+BLOOM_WALKS bool bloom_walk_test(const struct bloom_layer *layer, struct bloom_hash hash, unsigned n, bool redisbloom)
 {
-    const struct bloom_geometry *geometry = layer->geometry;
     const _Atomic uint64_t *words = bloom_layer_words(layer);
-    struct bloom_walk walk = bloom_walk_start(geometry, hash);
+    struct bloom_walk walk = bloom_walk_start(layer->geometry, hash);
     uint64_t all = 1;
 
-    for (unsigned i = geometry->k; i > 0; i--) {
-        uint64_t bit = bloom_walk_next(&walk);
+    for (; n > 0; n--) {
+        uint64_t bit = bloom_walk_step(&walk, redisbloom);
         all &= atomic_load_explicit(&words[bit >> 6], memory_order_relaxed) >> (bit & 63);
     }
     return all;
 }
 
-/* ---- adds, under the filter's lock ------------------------------------------------------------------------------- */
+static inline bool bloom_layer_test(const struct bloom_layer *layer, struct bloom_hash hash)
+{
+    const struct bloom_geometry *geometry = layer->geometry;
 
-/* Sets bits of a layer that nobody else writes to: whoever reads a word meanwhile finds it as it was or as it will be. What
- * was written before is there for whoever sees the bits. */
+    return bloom_geometry_is_redisbloom(geometry) ? bloom_layer_test_unsigned(layer, hash, geometry->k)
+                                                  : bloom_walk_test(layer, hash, geometry->k, false);
+}
+
+/* Whether the item's first bits are set. All layers of a chain but one lack the item; this test ends at least three of
+ * four such searches without the cache misses of the other bits. */
+static inline bool bloom_layer_test_first(const struct bloom_layer *layer, struct bloom_hash hash)
+{
+    const struct bloom_geometry *geometry = layer->geometry;
+    unsigned n = geometry->k < BLOOM_FIRST_BITS ? geometry->k : BLOOM_FIRST_BITS;
+
+    return bloom_geometry_is_redisbloom(geometry) ? bloom_layer_test_unsigned(layer, hash, n)
+                                                  : bloom_walk_test(layer, hash, n, false);
+}
+
+/* ---- adds, under the filter's lock ---- */
+
+/* Sets bits of a layer to which no other thread writes. A reader of a word finds its old or its new value. A reader
+ * that sees the bits also sees all earlier writes of this thread. */
 static inline void bloom_set_bits(_Atomic uint64_t *words, const uint64_t *bit, unsigned n)
 {
     atomic_thread_fence(memory_order_release);
@@ -151,8 +195,8 @@ static inline void bloom_set_bits(_Atomic uint64_t *words, const uint64_t *bit, 
     }
 }
 
-/* The same where others write to the layer without its lock: a filter that is being merged into. Sequentially consistent,
- * as bloom_lock_give(). */
+/* The same where other threads write to the layer without its lock: a filter that is being merged into. Sequentially
+ * consistent, like bloom_lock_give(). */
 static inline void bloom_layer_or_bits(struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS])
 {
     _Atomic uint64_t *words = bloom_layer_words(layer);
@@ -161,7 +205,7 @@ static inline void bloom_layer_or_bits(struct bloom_layer *layer, const uint64_t
         atomic_fetch_or_explicit(&words[bit[i] >> 6], UINT64_C(1) << (bit[i] & 63), memory_order_seq_cst);
 }
 
-/* A place for one more item: its number, from 1. 0 when the layer has taken its capacity. */
+/* Reserves a place for one more item and returns its number, from 1; 0 when the layer has taken its capacity. */
 static inline uint64_t bloom_layer_reserve(struct bloom_layer *layer)
 {
     uint64_t items = atomic_load_explicit(&layer->items, memory_order_relaxed);
@@ -172,7 +216,7 @@ static inline uint64_t bloom_layer_reserve(struct bloom_layer *layer)
     return items + 1;
 }
 
-/* The same where others change the count without the lock. */
+/* The same where other threads change the count without the lock. */
 static inline uint64_t bloom_layer_reserve_shared(struct bloom_layer *layer)
 {
     uint64_t items = atomic_load_explicit(&layer->items, memory_order_relaxed);
@@ -185,16 +229,17 @@ static inline uint64_t bloom_layer_reserve_shared(struct bloom_layer *layer)
     return items + 1;
 }
 
-/* Whether the item is in one of the layers below `newest`, when it was in none while `tested` was the newest. Layers below the
- * newest one do not change any more: it is published when the one before is full and all adds to it have set their bits. That
- * does not hold for twins, which note items without the filter's lock: all layers are tested then, by `tested` NULL. */
+/* Whether the item is in one of the layers below `newest`, if it was in none while `tested` was the newest. Layers
+ * below the newest one do not change any more, because a layer is published when the one before is full and all adds to
+ * that have set their bits. That does not hold for twins, which note items without the filter's lock: with `tested`
+ * NULL all layers are tested. */
 static inline bool bloom_layer_test_since(const struct bloom_layer *newest, const struct bloom_layer *tested,
                                           struct bloom_hash hash)
 {
     const struct bloom_layer *layer = newest;
 
     while (layer != tested && (layer = bloom_layer_older(layer))) {
-        if (bloom_layer_test(layer, hash))
+        if (bloom_layer_test_first(layer, hash) && bloom_layer_test(layer, hash))
             return true;
     }
     VERIFY(!tested || !bloom_layer_test_since(tested, NULL, hash));
@@ -207,8 +252,8 @@ static inline bool bloom_layer_test_below(const struct bloom_layer *layer, struc
     return bloom_layer_test_since(layer, NULL, hash);
 }
 
-/* Gives an item a place in the newest layer, under the filter's lock; after BLOOM_ADDED its bits are to be set. `tested` as for
- * bloom_layer_test_since(). BLOOM_FULL: there is no place. */
+/* Gives an item a place in the newest layer, under the filter's lock; after BLOOM_ADDED the caller sets its bits.
+ * `tested` as for bloom_layer_test_since(). BLOOM_FULL: the layer is full. */
 static inline enum bloom_add bloom_layer_place(struct bloom_layer *newest, const struct bloom_layer *tested,
                                                struct bloom_hash hash, const uint64_t bit[BLOOM_PROBE_BITS],
                                                const struct bloom_journal *journal)
@@ -225,10 +270,10 @@ static inline enum bloom_add bloom_layer_place(struct bloom_layer *newest, const
     return BLOOM_ADDED;
 }
 
-/* ---- bloom_filter.c --------------------------------------------------------------------------------------------- */
+/* ---- bloom_filter.c ---- */
 
-/* The slow half of an add, for an item that has just been tested and was absent from all layers: `bit` are its bits in `layer`,
- * which was the newest then. Answers as bloom_filter_add(). */
+/* The slow half of an add, for an item that was just tested and absent from all layers: `bit` has its bits in `layer`,
+ * the newest at that test. Answers as bloom_filter_add(). */
 enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom_hash hash,
                                        const struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS],
                                        const struct bloom_journal *journal, struct errbuf *err);
@@ -236,11 +281,12 @@ enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom
 /* The layer with this index, below bloom_filter_nlayers(). */
 struct bloom_layer *bloom_filter_layer_at(const struct bloom_filter *filter, unsigned index);
 
-/* Adds a layer on top of `full`, unless somebody else has done so; `journal` may be NULL. BLOOM_OK or why not. */
+/* Adds a layer on top of `full`, unless another thread has done so; `journal` may be NULL. BLOOM_OK, or the status of
+ * the failure. */
 int bloom_filter_grow(struct bloom_filter *filter, const struct bloom_layer *full, const struct bloom_journal *journal,
                       struct errbuf *err);
 
-/* Appends a layer of this shape as number `index`, the next one, unless somebody else has just done so. As
+/* Appends a layer of this shape as number `index`, the next one, unless another thread has just done so. Otherwise as
  * bloom_filter_append_layer(). */
 int bloom_filter_append_at(struct bloom_filter *filter, unsigned index, const struct bloom_shape *shape,
                            struct errbuf *err);

@@ -5,13 +5,6 @@
 #include "bloom_layer.h"
 #include "check.h"
 
-static const char *variant_name(uint8_t variant)
-{
-    static const char *const names[] = {"na", "me", "ka"};
-
-    return names[variant];
-}
-
 static int params_differ(const struct bloom_params *a, const struct bloom_params *b, struct errbuf *err)
 {
     if (a->capacity != b->capacity)
@@ -22,6 +15,9 @@ static int params_differ(const struct bloom_params *a, const struct bloom_params
     else if (a->expansion != b->expansion)
         errbuf_set(err, "the expansion rates differ: %u and %u (0 is a filter of fixed size)", a->expansion,
                    b->expansion);
+    else if (a->redisbloom != b->redisbloom)
+        errbuf_set(err, "the layouts or their options differ: %u and %u (0 is a layout of Cassandra)", a->redisbloom,
+                   b->redisbloom);
     else
         return BLOOM_OK;
     return BLOOM_REFUSED;
@@ -35,7 +31,11 @@ static int shapes_differ(const struct bloom_shape *a, const struct bloom_shape *
         errbuf_set(err, "the sizes of layer %u differ: %llu and %llu bits", layer, (unsigned long long)a->nwords * 64,
                    (unsigned long long)b->nwords * 64);
     else if (a->variant != b->variant)
-        errbuf_set(err, "the layouts differ: %s and %s", variant_name(a->variant), variant_name(b->variant));
+        errbuf_set(err, "the layouts differ: %s and %s", bloom_variant_name(a->variant),
+                   bloom_variant_name(b->variant));
+    else if (!bloom_shape_equal(a, b))
+        errbuf_set(err, "layer %u differs: made for %llu items at %.15g and for %llu at %.15g, or of other bits", layer,
+                   (unsigned long long)a->capacity, a->error_rate, (unsigned long long)b->capacity, b->error_rate);
     else
         return BLOOM_OK;
     return BLOOM_REFUSED;
@@ -96,15 +96,15 @@ void bloom_filter_or(struct bloom_filter *dst, const struct bloom_filter *src, u
         if (!counts)
             continue;
         atomic_thread_fence(memory_order_acquire); /* an add takes its place, then sets its bits */
-        bloom_filter_layer(src, i, &from); /* the count once more, after the bits: it is not below what they hold */
+        bloom_filter_layer(src, i, &from);         /* the count again, after the bits: it covers every item in them */
         counts->sum[i] += from.items;
         if (from.items > counts->most[i])
             counts->most[i] = from.items;
     }
 }
 
-/* Raises the count of a layer from `seen` to `items`, plus those added by others since it was seen; never above its
- * capacity. */
+/* Raises the count of a layer from `seen` to `items`, plus the items that others have added since it was seen; never
+ * above its capacity. */
 static void raise_items(struct bloom_filter *filter, unsigned index, uint64_t seen, uint64_t items)
 {
     struct bloom_layer *layer = bloom_filter_layer_at(filter, index);
@@ -118,7 +118,7 @@ static void raise_items(struct bloom_filter *filter, unsigned index, uint64_t se
                                                                 memory_order_relaxed));
 }
 
-/* What the union of a layer holds. */
+/* The estimated items of a layer of the union. */
 static uint64_t union_items(const struct bloom_layer_view *layer, const struct bloom_state *state,
                             const struct bloom_union *counts, unsigned i)
 {
@@ -129,9 +129,10 @@ static uint64_t union_items(const struct bloom_layer_view *layer, const struct b
     return items < least ? least : items;
 }
 
-/* Clearly more than the layer is made for: at that fill the estimate of n items with k bits each scatters by
- * 0.7 sqrt(n / k). What the same layer of `before` holds already is not the union's doing. */
-static bool overfull(const struct bloom_layer_view *layer, uint64_t items, const struct bloom_filter *before, unsigned i)
+/* Whether a layer holds clearly more than its capacity: at that fill the estimate of n items with k bits each scatters
+ * by 0.7 sqrt(n / k). A layer that was as full in `before` does not count. */
+static bool overfull(const struct bloom_layer_view *layer, uint64_t items, const struct bloom_filter *before,
+                     unsigned i)
 {
     double made_for = (double)layer->capacity;
     double slack = 2 + 2 * sqrt(made_for / layer->shape.k);

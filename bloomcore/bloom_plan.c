@@ -3,33 +3,100 @@
 #include <math.h>
 
 #include "bloom_layer.h"
+#include "redisbloom.h"
 
-/* One layer more on top. BLOOM_OK or BLOOM_REFUSED. */
-static int plan_layer(const struct bloom_params *params, struct bloom_plan *plan, struct errbuf *err)
+/* The shape of a layer with this capacity and rate. BLOOM_OK or BLOOM_REFUSED. */
+static int shape_of(unsigned redisbloom, uint64_t capacity, double rate, struct bloom_shape *shape_out,
+                    struct errbuf *err)
 {
-    struct bloom_plan_layer *layer = &plan->layers[plan->nlayers];
-    const struct bloom_plan_layer *below = plan->nlayers > 0 ? layer - 1 : NULL;
     struct bloom_size size;
 
-    layer->capacity = params->capacity;
-    layer->error_rate = params->expansion == 0 ? params->error_rate : params->error_rate * 0.5;
-    if (below) {
-        if (__builtin_mul_overflow(below->capacity, (uint64_t)params->expansion, &layer->capacity)) {
+    if (redisbloom)
+        return redisbloom_size(redisbloom, capacity, rate, shape_out, err);
+    if (bloom_size_plan(capacity, rate, &size, err) != BLOOM_SIZE_OK)
+        return BLOOM_REFUSED;
+    *shape_out = (struct bloom_shape){.nwords = size.nwords, .k = (uint8_t)size.k};
+    return BLOOM_OK;
+}
+
+/* BLOOM_OK or BLOOM_REFUSED. The layer's capacity and rate are there. */
+static int size_layer(const struct bloom_params *params, struct bloom_plan *plan, unsigned index, struct errbuf *err)
+{
+    struct bloom_plan_layer *layer = &plan->layers[index];
+    struct bloom_shape shape;
+
+    if (shape_of(params->redisbloom, layer->capacity, layer->error_rate, &shape, err) != BLOOM_OK) {
+        errbuf_prefix(err, "layer %u (capacity %llu, error rate %g)", index, (unsigned long long)layer->capacity,
+                      layer->error_rate);
+        return BLOOM_REFUSED;
+    }
+    layer->nwords = shape.nwords;
+    layer->k = shape.k;
+    layer->predicted_rate = bloom_size_rate(layer->capacity, shape.k, bloom_shape_bits(&shape));
+    return BLOOM_OK;
+}
+
+/* A layer needs more words than the one below it. So the last layer decides whether all are possible, and a binary
+ * search finds the lowest impossible one in a few steps: a client waits for a refusal, too. */
+static int size_layers(const struct bloom_params *params, struct bloom_plan *plan, struct errbuf *err)
+{
+    unsigned low = 0, high = plan->nlayers - 1;
+
+    if (size_layer(params, plan, high, NULL) != BLOOM_OK) {
+        while (low < high) {
+            unsigned middle = low + (high - low) / 2;
+
+            if (size_layer(params, plan, middle, NULL) == BLOOM_OK)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+    }
+    for (unsigned i = plan->nlayers - 1 == high ? 0 : high; i < plan->nlayers; i++) {
+        if (size_layer(params, plan, i, err) != BLOOM_OK)
+            return BLOOM_REFUSED;
+    }
+    return BLOOM_OK;
+}
+
+static double layer_rate(const struct bloom_params *params, unsigned index)
+{
+    if (params->expansion == 0)
+        return params->error_rate;
+    return params->redisbloom ? ldexp(params->error_rate, -(int)index - 1)
+                              : bloom_size_share(params->error_rate, index);
+}
+
+/* Computes the layers' capacities and rates until they hold `items`. BLOOM_OK, or BLOOM_REFUSED with as many layers as
+ * are possible. */
+static int lay_out(const struct bloom_params *params, uint64_t items, struct bloom_plan *plan, struct errbuf *err)
+{
+    uint64_t capacity = params->capacity;
+
+    for (;;) {
+        plan->layers[plan->nlayers] = (struct bloom_plan_layer){
+            .capacity = capacity,
+            .error_rate = layer_rate(params, plan->nlayers),
+        };
+        plan->nlayers++;
+        if (__builtin_add_overflow(plan->capacity, capacity, &plan->capacity))
+            plan->capacity = UINT64_MAX;
+        if (plan->capacity >= items)
+            return BLOOM_OK;
+        if (params->expansion == 0) {
+            errbuf_set(err, "a filter of fixed size holds %llu items", (unsigned long long)plan->capacity);
+            return BLOOM_REFUSED;
+        }
+        if (plan->nlayers == BLOOM_MAX_LAYERS) {
+            errbuf_set(err, "a filter has at most %d layers, which here hold %llu items", BLOOM_MAX_LAYERS,
+                       (unsigned long long)plan->capacity);
+            return BLOOM_REFUSED;
+        }
+        if (__builtin_mul_overflow(capacity, (uint64_t)params->expansion, &capacity)) {
             errbuf_set(err, "layer %u would have a capacity of more than 64 bits", plan->nlayers);
             return BLOOM_REFUSED;
         }
-        layer->error_rate = below->error_rate * 0.5;
     }
-    if (bloom_size_plan(layer->capacity, layer->error_rate, &size, err) != BLOOM_SIZE_OK) {
-        errbuf_prefix(err, "layer %u (capacity %llu, error rate %g)", plan->nlayers,
-                      (unsigned long long)layer->capacity, layer->error_rate);
-        return BLOOM_REFUSED;
-    }
-    layer->nwords = size.nwords;
-    layer->k = size.k;
-    layer->predicted_rate = bloom_size_rate(layer->capacity, size.k, size.nwords * 64);
-    plan->nlayers++;
-    return BLOOM_OK;
 }
 
 static void add_up(struct bloom_plan *plan)
@@ -50,23 +117,14 @@ static void add_up(struct bloom_plan *plan)
 
 int bloom_plan(const struct bloom_params *params, uint64_t items, struct bloom_plan *plan_out, struct errbuf *err)
 {
-    *plan_out = (struct bloom_plan){0};
-    do {
-        if (plan_out->nlayers == BLOOM_MAX_LAYERS) {
-            errbuf_set(err, "a filter has at most %d layers, which here hold %llu items", BLOOM_MAX_LAYERS,
-                       (unsigned long long)plan_out->capacity);
-            return BLOOM_REFUSED;
-        }
-        if (plan_out->nlayers == 1 && params->expansion == 0) {
-            errbuf_set(err, "a filter of fixed size holds %llu items", (unsigned long long)plan_out->capacity);
-            return BLOOM_REFUSED;
-        }
-        if (plan_layer(params, plan_out, err) != BLOOM_OK)
-            return BLOOM_REFUSED;
-        if (__builtin_add_overflow(plan_out->capacity, plan_out->layers[plan_out->nlayers - 1].capacity,
-                                   &plan_out->capacity))
-            plan_out->capacity = UINT64_MAX;
-    } while (plan_out->capacity < items);
-    add_up(plan_out);
-    return BLOOM_OK;
+    int rc;
+
+    plan_out->nlayers = 0;
+    plan_out->capacity = plan_out->bits = 0;
+    rc = lay_out(params, items, plan_out, err);
+    if (rc == BLOOM_OK)
+        rc = size_layers(params, plan_out, err);
+    if (rc == BLOOM_OK)
+        add_up(plan_out);
+    return rc;
 }

@@ -1,4 +1,4 @@
-/* bloom_plan: what a filter would be, without making it.
+/* bloom_plan: describes a filter without creating it.
  *
  * Pure function. Thread: any. */
 #ifndef BLOOMERY_BLOOM_PLAN_H
@@ -8,8 +8,8 @@
 
 struct bloom_plan_layer {
     uint64_t capacity;
-    double error_rate;     /* its share of the rate that was asked for */
-    double predicted_rate; /* to be expected when it has taken its capacity */
+    double error_rate;     /* its share of the requested rate */
+    double predicted_rate; /* expected when it has taken its capacity */
     uint64_t nwords;
     unsigned k;
 };
@@ -17,7 +17,7 @@ struct bloom_plan_layer {
 struct bloom_plan {
     unsigned nlayers;
     struct bloom_plan_layer layers[BLOOM_MAX_LAYERS];
-    uint64_t capacity;     /* of all layers; saturates */
+    uint64_t capacity; /* of all layers; saturates */
     uint64_t bits;
     uint64_t memory;       /* as bloom_filter_memory() */
     double predicted_rate; /* of the whole chain, every layer full */

@@ -1,5 +1,5 @@
-/* Classes are found in a hash table over their parameters and vanish with the last reference. A reference count goes
- * from 1 to 0 only under the mutex that finding a class takes too, so a class that was found is alive. */
+/* A hash table finds classes by their parameters; a class is freed with its last reference. A reference count goes from
+ * 1 to 0 only under the mutex that a look-up takes, too, so a class that was found is alive. */
 #include "bloom_pool.h"
 
 #include <errno.h>
@@ -8,12 +8,18 @@
 #include <string.h>
 
 #include "check.h"
+#include "redisbloom.h"
 
 #define BUCKETS_MIN 64
 
-/* ---- pool ------------------------------------------------------------------------------------------------------- */
+/* ---- pool ---- */
 
 int bloom_pool_create(struct bloom_pool **pool_out)
+{
+    return bloom_pool_create_in(NULL, pool_out);
+}
+
+int bloom_pool_create_in(const struct bloom_memory *memory, struct bloom_pool **pool_out)
 {
     struct bloom_pool *pool = aligned_alloc(alignof(struct bloom_pool), sizeof(*pool));
     struct bloom_class **buckets = calloc(BUCKETS_MIN, sizeof(*buckets));
@@ -29,11 +35,15 @@ int bloom_pool_create(struct bloom_pool **pool_out)
     atomic_init(&pool->grown, 0);
     atomic_init(&pool->max_filter_bytes, 0);
     atomic_init(&pool->max_total_bytes, 0);
+    atomic_init(&pool->inline_bytes, 0);
+    atomic_init(&pool->header_bytes, 0);
+    pool->beside = NULL;
+    pool->beside_ctx = NULL;
     atomic_init(&pool->ntwins, 0);
     for (unsigned i = 0; i < BLOOM_MAX_TWINS; i++)
         pool->twins[i] = (struct bloom_twin_slot){NULL};
     pthread_mutex_init(&pool->growth, NULL);
-    bloom_maps_init(&pool->maps);
+    bloom_maps_init(&pool->maps, memory);
     pthread_mutex_init(&pool->classes_mutex, NULL);
     pool->buckets = buckets;
     pool->nbuckets = BUCKETS_MIN;
@@ -66,14 +76,17 @@ uint64_t bloom_pool_grown(const struct bloom_pool *pool)
     return atomic_load_explicit(&pool->grown, memory_order_relaxed);
 }
 
-enum bloom_settled bloom_pool_settle(struct bloom_pool *pool)
+void bloom_pool_settle(struct bloom_pool *pool, bool (*go_on)(void *ctx), void *ctx)
 {
-    return bloom_maps_settle(&pool->maps);
+    bloom_words_settle(pool, go_on, ctx);
 }
 
-void bloom_pool_set_ahead(struct bloom_pool *pool, uint64_t bytes, void (*wake)(void *ctx), void *ctx)
+bool bloom_pool_is_settled(struct bloom_pool *pool)
 {
-    bloom_maps_set_ahead(&pool->maps, bytes, wake, ctx);
+    pthread_mutex_lock(&pool->maps.lock);
+    bool settled = pool->maps.n == 0;
+    pthread_mutex_unlock(&pool->maps.lock);
+    return settled;
 }
 
 void bloom_pool_set_limits(struct bloom_pool *pool, uint64_t max_filter_bytes, uint64_t max_total_bytes)
@@ -82,11 +95,44 @@ void bloom_pool_set_limits(struct bloom_pool *pool, uint64_t max_filter_bytes, u
     atomic_store_explicit(&pool->max_total_bytes, max_total_bytes, memory_order_relaxed);
 }
 
+void bloom_pool_count_beside(struct bloom_pool *pool, uint64_t (*beside)(void *ctx), void *ctx)
+{
+    pool->beside = beside;
+    pool->beside_ctx = ctx;
+}
+
+uint64_t bloom_pool_inline_bytes(const struct bloom_pool *pool)
+{
+    return atomic_load_explicit(&pool->inline_bytes, memory_order_relaxed);
+}
+
+uint64_t bloom_pool_header_bytes(const struct bloom_pool *pool)
+{
+    return atomic_load_explicit(&pool->header_bytes, memory_order_relaxed);
+}
+
+/* Whether `bytes` more fit the limit of the pool, if the words take `held`. */
+static bool total_allows(struct bloom_pool *pool, uint64_t held, uint64_t bytes, struct errbuf *err)
+{
+    uint64_t max_total = atomic_load_explicit(&pool->max_total_bytes, memory_order_relaxed);
+    uint64_t used = max_total != 0 && pool->beside ? held + pool->beside(pool->beside_ctx) : held;
+
+    if (max_total == 0 || used + bytes <= max_total)
+        return true;
+    errbuf_set(err, "%llu bytes more are needed, %llu are in use, the limit for all filters is %llu",
+               (unsigned long long)bytes, (unsigned long long)used, (unsigned long long)max_total);
+    return false;
+}
+
+int bloom_pool_room(struct bloom_pool *pool, uint64_t bytes, struct errbuf *err)
+{
+    return total_allows(pool, bloom_pool_bytes(pool), bytes, err) ? BLOOM_OK : BLOOM_LIMIT;
+}
+
 int bloom_pool_charge(struct bloom_pool *pool, uint64_t filter_bytes, uint64_t bytes, struct errbuf *err)
 {
     uint64_t max_filter = atomic_load_explicit(&pool->max_filter_bytes, memory_order_relaxed);
-    uint64_t max_total = atomic_load_explicit(&pool->max_total_bytes, memory_order_relaxed);
-    uint64_t held = atomic_load_explicit(&pool->bytes, memory_order_relaxed);
+    uint64_t held = bloom_pool_bytes(pool);
 
     /* No sum here can overflow: a layer has less than 2^34 bytes, a chain less than 2^40. */
     if (max_filter != 0 && filter_bytes + bytes > max_filter) {
@@ -95,11 +141,8 @@ int bloom_pool_charge(struct bloom_pool *pool, uint64_t filter_bytes, uint64_t b
         return BLOOM_LIMIT;
     }
     do {
-        if (max_total != 0 && held + bytes > max_total) {
-            errbuf_set(err, "%llu bytes more are needed, %llu are in use, the limit for all filters is %llu",
-                       (unsigned long long)bytes, (unsigned long long)held, (unsigned long long)max_total);
+        if (!total_allows(pool, held, bytes, err))
             return BLOOM_LIMIT;
-        }
     } while (!atomic_compare_exchange_weak_explicit(&pool->bytes, &held, held + bytes, memory_order_relaxed,
                                                     memory_order_relaxed));
     return BLOOM_OK;
@@ -117,7 +160,7 @@ void bloom_pool_discharge(struct bloom_pool *pool, uint64_t bytes)
     CHECK(held >= bytes);
 }
 
-/* ---- locks ------------------------------------------------------------------------------------------------------ */
+/* ---- locks ---- */
 
 struct bloom_lock *bloom_pool_lock_of(struct bloom_pool *pool, const struct bloom_filter *filter)
 {
@@ -141,7 +184,8 @@ void bloom_lock_take(struct bloom_lock *lock)
 
     while (atomic_exchange_explicit(&lock->taken, true, memory_order_acquire)) {
         do {
-            /* The holder needs some thousand cycles; if it takes longer, it is not running, and may need this core. */
+            /* The holder needs some thousand cycles; if it takes longer, it is not running and may need this
+             * processor. */
             if (++spins < 256)
                 pause_cpu();
             else
@@ -150,7 +194,7 @@ void bloom_lock_take(struct bloom_lock *lock)
     }
 }
 
-/* ---- classes ---------------------------------------------------------------------------------------------------- */
+/* ---- classes ---- */
 
 static size_t params_hash(const struct bloom_params *params)
 {
@@ -160,13 +204,14 @@ static size_t params_hash(const struct bloom_params *params)
     memcpy(&rate, &params->error_rate, sizeof(rate));
     x = params->capacity * UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ rate) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 32 ^ params->expansion) * UINT64_C(0x94d049bb133111eb);
+    x = (x ^ x >> 32 ^ params->expansion ^ (uint64_t)params->redisbloom << 32) * UINT64_C(0x94d049bb133111eb);
     return (size_t)(x >> 32);
 }
 
 static bool params_equal(const struct bloom_params *a, const struct bloom_params *b)
 {
-    return a->capacity == b->capacity && a->error_rate == b->error_rate && a->expansion == b->expansion;
+    return a->capacity == b->capacity && a->error_rate == b->error_rate && a->expansion == b->expansion &&
+           a->redisbloom == b->redisbloom;
 }
 
 /* The class with these parameters and this first layer; any planned one when `shape` is NULL. Needs the mutex. */
@@ -176,18 +221,18 @@ static struct bloom_class *find(const struct bloom_pool *pool, const struct bloo
     struct bloom_class *class = pool->buckets[params_hash(params) & (pool->nbuckets - 1)];
 
     for (; class; class = class->next) {
-        const struct bloom_geometry *g = &class->geometry;
+        struct bloom_shape own;
 
         if (!params_equal(&class->params, params))
             continue;
-        if (shape ? bloom_geometry_nwords(g) == shape->nwords && g->k == shape->k && g->variant == shape->variant
-                  : class->planned)
+        bloom_geometry_shape(&class->geometry, &own);
+        if (shape ? bloom_shape_equal(&own, shape) : class->planned)
             return class;
     }
     return NULL;
 }
 
-/* Twice the buckets when there are more classes than buckets. Without memory the chains get longer, nothing else. */
+/* Doubles the buckets when there are more classes than buckets. Without memory the chains just get longer. */
 static void rehash_if_full(struct bloom_pool *pool)
 {
     size_t nbuckets = pool->nbuckets * 2;
@@ -214,10 +259,29 @@ static void rehash_if_full(struct bloom_pool *pool)
 
 static double first_layer_rate(const struct bloom_params *params)
 {
-    return params->expansion == 0 ? params->error_rate : params->error_rate * 0.5;
+    return params->expansion == 0 ? params->error_rate : bloom_size_share(params->error_rate, 0);
 }
 
-/* Finds or makes the class with this first layer. 0 or -ENOMEM. */
+/* Sizes the first layer of a new filter. BLOOM_OK or BLOOM_REFUSED. */
+static int plan_first_layer(const struct bloom_params *params, struct bloom_shape *shape_out, struct errbuf *err)
+{
+    double rate = first_layer_rate(params);
+    struct bloom_size size;
+    int rc;
+
+    if (params->redisbloom) { /* the first share is a half there, too */
+        rc = redisbloom_size(params->redisbloom, params->capacity, rate, shape_out, err);
+    } else {
+        rc = bloom_size_plan(params->capacity, rate, &size, err) == BLOOM_SIZE_OK ? BLOOM_OK : BLOOM_REFUSED;
+        if (rc == BLOOM_OK)
+            *shape_out = (struct bloom_shape){.nwords = size.nwords, .k = (uint8_t)size.k, .variant = BLOOM_NA};
+    }
+    if (rc != BLOOM_OK && params->expansion != 0)
+        errbuf_prefix(err, "the first layer of a scaling filter gets half the error rate, %g", rate);
+    return rc;
+}
+
+/* Finds or creates the class with this first layer. 0 or -ENOMEM. */
 static int get_with_shape(struct bloom_pool *pool, const struct bloom_params *params, const struct bloom_shape *shape,
                           bool planned, struct bloom_class **class_out)
 {
@@ -251,33 +315,15 @@ static int get_with_shape(struct bloom_pool *pool, const struct bloom_params *pa
     return 0;
 }
 
-static bool params_valid(const struct bloom_params *params, struct errbuf *err)
-{
-    if (params->capacity < 1) {
-        errbuf_set(err, "capacity must be at least 1");
-        return false;
-    }
-    if (!(params->error_rate > 0 && params->error_rate < 1)) {
-        errbuf_set(err, "error rate must be in the range (0, 1)");
-        return false;
-    }
-    if (params->expansion > BLOOM_MAX_EXPANSION) {
-        errbuf_set(err, "expansion must be in the range [0, %d]", BLOOM_MAX_EXPANSION);
-        return false;
-    }
-    return true;
-}
-
 int bloom_class_get(struct bloom_pool *pool, const struct bloom_params *params, const struct bloom_shape *shape,
                     struct bloom_class **class_out, struct errbuf *err)
 {
-    struct bloom_size size;
     struct bloom_shape plan;
 
-    if (!params_valid(params, err))
+    if (!bloom_params_valid(params, err))
         return BLOOM_REFUSED;
     if (shape) {
-        if (!bloom_shape_valid(shape, err))
+        if (!bloom_shape_valid(shape, err) || !redisbloom_fits(params, shape, err))
             return BLOOM_REFUSED;
         return get_with_shape(pool, params, shape, false, class_out);
     }
@@ -292,13 +338,8 @@ int bloom_class_get(struct bloom_pool *pool, const struct bloom_params *params, 
         return 0;
     }
 
-    double rate = first_layer_rate(params);
-    if (bloom_size_plan(params->capacity, rate, &size, err) != BLOOM_SIZE_OK) {
-        if (params->expansion != 0)
-            errbuf_prefix(err, "the first layer of a scaling filter gets half the error rate, %g", rate);
+    if (plan_first_layer(params, &plan, err) != BLOOM_OK)
         return BLOOM_REFUSED;
-    }
-    plan = (struct bloom_shape){.nwords = size.nwords, .k = (uint8_t)size.k, .variant = BLOOM_NA};
     return get_with_shape(pool, params, &plan, true, class_out);
 }
 

@@ -1,4 +1,4 @@
-/* bloom_pool: what filters share. Internal to bloomcore; the public part is in bloom_filter.h. Thread: any. */
+/* bloom_pool: data shared by filters. Internal to bloomcore; the public part is in bloom_filter.h. Thread: any. */
 #ifndef BLOOMERY_BLOOM_POOL_H
 #define BLOOMERY_BLOOM_POOL_H
 
@@ -17,8 +17,8 @@
 #define BLOOM_LOCKS_LOG2 10
 #define BLOOM_LOCKS      (1u << BLOOM_LOCKS_LOG2)
 
-/* Whoever adds to a filter holds its lock, for one item or for a batch: some ten nanoseconds for each. It may be another
- * filter's as well: there are fewer locks than filters. */
+/* A lock of adds: a thread that adds to a filter holds it, for one item or for a batch, some ten nanoseconds per item.
+ * Several filters share a lock, because there are fewer locks than filters. */
 struct bloom_lock {
     alignas(BLOOM_CACHE_LINE) atomic_bool taken;
 };
@@ -30,9 +30,13 @@ struct bloom_pool {
     _Atomic uint64_t grown;                           /* layers added by growth */
     _Atomic uint64_t max_filter_bytes;
     _Atomic uint64_t max_total_bytes;
+    _Atomic uint64_t inline_bytes; /* the part of `bytes` in the callers' memory */
+    _Atomic uint64_t header_bytes; /* of layers added by growth */
+    uint64_t (*beside)(void *ctx); /* bloom_pool_count_beside() */
+    void *beside_ctx;
 
-    /* Pairs of filters of which one is to take the other's place (bloom_merge.h). Nearly always there are none: adds then
-     * look at the number only. `older` NULL: free. */
+    /* Pairs of filters of which one will replace the other (bloom_merge.h). Nearly always there are none: adds then
+     * read the number only. `older` NULL: free. */
     alignas(BLOOM_CACHE_LINE) _Atomic unsigned ntwins;
     struct bloom_twin_slot {
         struct bloom_filter *_Atomic older;
@@ -42,29 +46,31 @@ struct bloom_pool {
         _Atomic uint64_t younger_id;
     } twins[BLOOM_MAX_TWINS];
 
-    /* One layer is added at a time, in the whole pool: it is rare and takes microseconds. Also guards changes of twins. */
+    /* One layer is added at a time in the whole pool: growth is rare and takes microseconds. Also guards changes of
+     * twins. */
     alignas(BLOOM_CACHE_LINE) pthread_mutex_t growth;
 
     struct bloom_maps maps; /* large layers' words */
 
-    pthread_mutex_t classes_mutex; /* guards what follows, and the step of a reference count from 1 to 0 */
+    pthread_mutex_t classes_mutex; /* guards the fields below, and the step of a reference count from 1 to 0 */
     struct bloom_class **buckets;  /* hash table, chained; a power of two */
     size_t nbuckets;
     size_t nclasses;
 };
 
 struct bloom_class {
-    struct bloom_geometry geometry; /* of the first layer; together with params one cache line, read by every query */
-    struct bloom_params params;
+    struct bloom_geometry geometry; /* of the first layer; one cache line, read by every query */
 
-    /* Written when filters come and go; apart from what queries read. */
+    /* Written when filters come and go; not in the cache line that queries read. */
     alignas(BLOOM_CACHE_LINE) struct bloom_pool *pool;
+    struct bloom_params params;
     struct bloom_class *next; /* in the bucket */
     _Atomic uint64_t refs;
-    bool planned; /* the first layer is what bloom_size_plan() gives for params */
+    bool planned; /* the first layer is sized by bloom_size_plan() */
 };
 
-_Static_assert(sizeof(struct bloom_geometry) + sizeof(struct bloom_params) <= BLOOM_CACHE_LINE, "one line for queries");
+_Static_assert(sizeof(struct bloom_geometry) <= BLOOM_CACHE_LINE, "one line for queries");
+_Static_assert(sizeof(struct bloom_class) == 2 * BLOOM_CACHE_LINE, "and one for the rest");
 
 /* Charges `bytes` more to a filter that has `filter_bytes`. 0, or BLOOM_LIMIT with the limit in `err`. */
 int bloom_pool_charge(struct bloom_pool *pool, uint64_t filter_bytes, uint64_t bytes, struct errbuf *err);
@@ -74,7 +80,7 @@ void bloom_pool_discharge(struct bloom_pool *pool, uint64_t bytes);
 struct bloom_lock *bloom_pool_lock_of(struct bloom_pool *pool, const struct bloom_filter *filter);
 void bloom_lock_take(struct bloom_lock *lock);
 
-/* The pair that the filter is one of; NULL, the usual answer, if it is in none. */
+/* The pair of the filter; NULL, the usual answer, if it is in none. */
 const struct bloom_twin_slot *bloom_pool_find_twin(const struct bloom_pool *pool, const struct bloom_filter *filter);
 
 static inline const struct bloom_twin_slot *bloom_pool_twin(const struct bloom_pool *pool,
@@ -85,8 +91,9 @@ static inline const struct bloom_twin_slot *bloom_pool_twin(const struct bloom_p
     return bloom_pool_find_twin(pool, filter);
 }
 
-/* A flag that the caller reads afterwards (has a snapshot passed here?) is read after what was done under the lock is there
- * for everybody; and after what others did before, of which it has seen a part. */
+/* Sequentially consistent: a flag that the caller reads afterwards (has a snapshot passed here?) is read after all
+ * writes under the lock are visible to all threads, and after all earlier writes of threads of which the caller has
+ * seen some. */
 static inline void bloom_lock_give(struct bloom_lock *lock)
 {
     atomic_thread_fence(memory_order_seq_cst);

@@ -1,11 +1,11 @@
-/* Items of a log come in the order in which they were added, which says nothing about where their bits are: each is k cache
- * misses. They are overlapped by setting the bits of an item only when those of the next ones have been fetched. */
+/* Items of a log come in the order of their adds, and their bits are at random places: each item is k cache misses. To
+ * overlap them, the bits of an item are set only after those of the next items have been prefetched. */
 #include "bloom_layer.h"
 
 #define AHEAD 16 /* a power of two */
 
-/* A word that has the bit already is not written: what the loaded file held stays clean in the caches, and pages of it
- * that were mapped from zeros stay unmapped. */
+/* Does not write a word that has the bit already: words of the loaded file stay clean in the caches, and untouched
+ * pages of zeros stay unmapped. */
 static void set_bits(_Atomic uint64_t *words, const uint64_t *bit, unsigned k)
 {
     for (unsigned i = 0; i < k; i++) {
@@ -21,12 +21,12 @@ uint64_t bloom_filter_replay(struct bloom_filter *filter, unsigned index, uint64
 {
     struct bloom_layer *layer = bloom_filter_layer_at(filter, index);
     _Atomic uint64_t *words = bloom_layer_words(layer);
-    uint64_t bit[AHEAD][BLOOM_PROBE_BITS];
-    unsigned k = layer->geometry->k;
+    uint64_t bit[AHEAD * BLOOM_PROBE_BITS];
+    unsigned k = layer->geometry->k, stride = bloom_vector_stride(layer->geometry);
     uint64_t added = 0;
 
     for (size_t i = 0; i < n + AHEAD; i++) {
-        uint64_t *slot = bit[i % AHEAD];
+        uint64_t *slot = bit + i % AHEAD * stride;
 
         if (i >= AHEAD && i - AHEAD < n) {
             set_bits(words, slot, k);

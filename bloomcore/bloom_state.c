@@ -5,7 +5,8 @@
 
 #include "bloom_layer.h"
 
-#define STRIDE 8
+#define STRIDE     8
+#define SAMPLE_RUN 64 /* words */
 
 static uint64_t popcount(uint64_t x)
 {
@@ -52,58 +53,111 @@ static uint64_t count_bits(const _Atomic uint64_t *words, uint64_t nwords)
     return total;
 }
 
+/* Of the first `bits` bits: in RedisBloom's layout a layer may have more than items use. */
+static uint64_t count_first_bits(const _Atomic uint64_t *words, uint64_t bits)
+{
+    uint64_t total = count_bits(words, bits / 64);
+
+    if (bits % 64 != 0)
+        total += popcount(atomic_load_explicit(&words[bits / 64], memory_order_relaxed) << (64 - bits % 64));
+    return total;
+}
+
+/* The number of bits set among the first `bits`, from `sample` words in runs at equal distances. Bits are set as if at
+ * random, so the places do not matter; runs of cache lines that lie side by side cost least. */
+static uint64_t count_sample(const _Atomic uint64_t *words, uint64_t bits, uint64_t sample)
+{
+    uint64_t nwords = bits / 64;
+    if (sample >= nwords)
+        return count_first_bits(words, bits);
+    uint64_t run = sample < SAMPLE_RUN ? sample : SAMPLE_RUN, runs = sample / run, set = 0;
+
+    for (uint64_t i = 0; i < runs; i++)
+        set += count_bits(words + nwords / runs * i, run);
+    return (uint64_t)llround((double)set / (double)(run * runs * 64) * (double)bits);
+}
+
 static double estimate_items(uint64_t bits, uint64_t bits_set, unsigned k)
 {
-    /* A full layer says nothing about how many items it took to fill; the last but one bit is the best guess. */
+    /* A full layer tells nothing about its number of items; assuming half a bit unset is the best guess. */
     double empty = bits_set < bits ? (double)(bits - bits_set) : 0.5;
 
     return -(double)bits / k * log(empty / (double)bits);
 }
 
-void bloom_layer_state(const struct bloom_layer_view *layer, struct bloom_state *state_out)
+void bloom_shape_state(const struct bloom_shape *shape, uint64_t bits_set, struct bloom_state *state_out)
 {
-    uint64_t bits = layer->shape.nwords * 64;
-    unsigned k = layer->shape.k;
-    uint64_t set = count_bits(layer->words, layer->shape.nwords);
-    double fill = (double)set / (double)bits;
-    double items = estimate_items(bits, set, k);
-    double rate = pow(fill, k) + bloom_size_excess(items, k, bits);
+    uint64_t bits = bloom_shape_bits(shape);
+    double fill = (double)bits_set / (double)bits;
+    double items = estimate_items(bits, bits_set, shape->k);
+    double rate = pow(fill, shape->k) + bloom_size_excess(items, shape->k, bits);
 
     *state_out = (struct bloom_state){
         .bits = bits,
-        .bits_set = set,
+        .bits_set = bits_set,
         .fill_ratio = fill,
         .rate = rate < 1 ? rate : 1,
         .estimated_items = items,
     };
 }
 
+void bloom_layer_state(const struct bloom_layer_view *layer, struct bloom_state *state_out)
+{
+    bloom_layer_state_sampled(layer, UINT64_MAX, state_out);
+}
+
+void bloom_layer_state_sampled(const struct bloom_layer_view *layer, uint64_t sample, struct bloom_state *state_out)
+{
+    bloom_shape_state(&layer->shape, count_sample(layer->words, bloom_shape_bits(&layer->shape), sample), state_out);
+}
+
+/* A chain's state, layer by layer. The logarithm keeps rates far below 2^-53. */
+struct chain {
+    struct bloom_state total;
+    double log_absent;
+};
+
+static void chain_add(struct chain *chain, const struct bloom_state *layer)
+{
+    chain->total.bits += layer->bits;
+    chain->total.bits_set += layer->bits_set;
+    chain->total.estimated_items += layer->estimated_items;
+    chain->log_absent += log1p(-layer->rate);
+}
+
+static void chain_end(struct chain *chain, struct bloom_state *state_out)
+{
+    chain->total.fill_ratio = (double)chain->total.bits_set / (double)chain->total.bits;
+    chain->total.rate = 0 - expm1(chain->log_absent); /* a difference: of an empty filter it is 0, not -0 */
+    *state_out = chain->total;
+}
+
 void bloom_chain_state(const struct bloom_state *layers, unsigned nlayers, struct bloom_state *state_out)
 {
-    struct bloom_state total = {0};
-    double log_absent = 0; /* the logarithm keeps rates far below 2^-53 */
+    struct chain chain = {0};
 
-    for (unsigned i = 0; i < nlayers; i++) {
-        total.bits += layers[i].bits;
-        total.bits_set += layers[i].bits_set;
-        total.estimated_items += layers[i].estimated_items;
-        log_absent += log1p(-layers[i].rate);
-    }
-    total.fill_ratio = (double)total.bits_set / (double)total.bits;
-    total.rate = 0 - expm1(log_absent); /* a difference: of an empty filter it is 0, not -0 */
-    *state_out = total;
+    for (unsigned i = 0; i < nlayers; i++)
+        chain_add(&chain, &layers[i]);
+    chain_end(&chain, state_out);
 }
 
 void bloom_filter_state(const struct bloom_filter *filter, struct bloom_state *state_out)
 {
-    struct bloom_state layers[BLOOM_MAX_LAYERS];
+    bloom_filter_state_sampled(filter, UINT64_MAX, state_out);
+}
+
+void bloom_filter_state_sampled(const struct bloom_filter *filter, uint64_t sample, struct bloom_state *state_out)
+{
     unsigned nlayers = bloom_filter_nlayers(filter);
+    struct chain chain = {0};
 
     for (unsigned i = 0; i < nlayers; i++) {
         struct bloom_layer_view view;
+        struct bloom_state state;
 
         bloom_filter_layer(filter, i, &view);
-        bloom_layer_state(&view, &layers[i]);
+        bloom_layer_state_sampled(&view, sample, &state);
+        chain_add(&chain, &state);
     }
-    bloom_chain_state(layers, nlayers, state_out);
+    chain_end(&chain, state_out);
 }

@@ -1,22 +1,22 @@
-/* Twins: a younger filter that is to take the place of an older one, and adds that do not stop meanwhile.
+/* Twins: a younger filter that will replace an older one while adds go on.
  *
- * Whoever adds to the older one holds its lock (against adders who do not know of the twins yet) and that of the younger
- * one; whoever adds to the younger one holds the latter only, as always. Under it the first has set the bits in both, and
- * so has the second. Hence of two adders of one item, one on either side, the later one finds the bits in the filter it was
- * sent to, and answers PRESENT.
+ * An add to the older filter holds its lock (against adds that do not know of the twins yet) and the younger one's
+ * lock. An add to the younger filter holds the younger one's lock only, as always. Both set the bits in both filters
+ * under the younger one's lock. Hence of two adds of one item, one on either side, the later one finds the bits in its
+ * own filter and answers PRESENT.
  *
- * An add sets its bits in the other filter, and has them noted for it, before those in its own: whoever finds an item in the
- * older one, and so was told of it, finds it in the younger one when that is published the next moment.
+ * An add sets its bits in the other filter, and records them for it, before those in its own filter: a client that
+ * finds an item in the older filter also finds it in the younger one when that is published the next moment.
  *
- * What goes to the other filter is written by atomic operations: until the younger one is published, bits are ORed into it,
- * and its counts are raised, by whoever merges, without its lock. Afterwards all writers to either hold the younger one's
- * lock; those who do not know of the twins are long gone from the older one.
+ * Writes to the other filter are atomic operations: until the younger one is published, the merging thread ORs bits
+ * into it and raises its counts without its lock. Afterwards all writers to either filter hold the younger one's lock;
+ * adds that did not know of the twins have left the older one long before.
  *
- * The younger one starts with the counts of the older one: so what goes into both fills the same layers, and none of the
- * younger one's takes more than it is made for while the bits of the older one are still on their way.
+ * The younger filter starts with the counts of the older one: so adds to both fill the same layers, and no layer of the
+ * younger one takes more than its capacity while the bits of the older one are still on their way.
  *
- * An item that the younger one has from elsewhere (another source of the union) and the older one does not have is new
- * to an adder on the older side: this add came before the merge. */
+ * An item that the younger filter has from another source of the union, but the older one lacks, is new to an add on
+ * the older side: that add came before the merge. */
 #include "bloom_layer.h"
 #include "bloom_twins.h"
 #include "check.h"
@@ -64,7 +64,8 @@ bool bloom_twins_begin(struct bloom_pool *pool, const struct bloom_twins *twins)
     }
     if (slot) {
         raise_counts(twins->younger, twins->older);
-        atomic_thread_fence(memory_order_release); /* whoever sees what follows sees that the place was free: pass_on() */
+        atomic_thread_fence(
+            memory_order_release); /* a thread that sees the later fields also sees that the slot was free: pass_on() */
         atomic_store_explicit(&slot->added, twins->added, memory_order_relaxed);
         atomic_store_explicit(&slot->ctx, twins->ctx, memory_order_relaxed);
         atomic_store_explicit(&slot->younger_id, twins->younger_id, memory_order_relaxed);
@@ -98,7 +99,7 @@ void bloom_twins_lock(struct bloom_locks *locks, struct bloom_pool *pool, const 
     struct bloom_lock *own = bloom_pool_lock_of(pool, filter);
     struct bloom_lock *other = younger && younger != filter ? bloom_pool_lock_of(pool, younger) : own;
 
-    /* In the order of their addresses: so nobody waits for somebody who waits for him. */
+    /* In the order of their addresses, which excludes a deadlock. */
     locks->first = own < other ? own : other;
     locks->second = own == other ? NULL : own < other ? other : own;
     bloom_lock_take(locks->first);
@@ -131,7 +132,7 @@ static void add_to_younger(struct bloom_filter *younger, struct bloom_hash hash,
         ordinal = bloom_layer_reserve_shared(newest);
         if (ordinal)
             break;
-        /* It cannot take another one by count; but the item has been counted and acknowledged where it came from. */
+        /* The count is at its limit; but the older filter has counted the item, which will be acknowledged. */
         if (bloom_filter_params(younger)->expansion == 0 || bloom_filter_grow(younger, newest, journal, NULL) != 0)
             break;
     }
@@ -150,8 +151,8 @@ void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_
     void *ctx = atomic_load_explicit(&twin->ctx, memory_order_relaxed);
     uint64_t younger_id = atomic_load_explicit(&twin->younger_id, memory_order_relaxed);
 
-    /* The pair may have been parted, and its place taken by another one, while this was read: perhaps one of the same
-     * older filter, whose merge waits until this add is done, and then finds it in the older one. */
+    /* The pair may have ended, and another one may have taken its slot, while this thread read it: perhaps one of the
+     * same older filter, whose merge waits until this add is done and then finds it in the older one. */
     atomic_thread_fence(memory_order_acquire);
     if (atomic_load_explicit(&twin->older, memory_order_relaxed) != older ||
         atomic_load_explicit(&twin->younger, memory_order_relaxed) != younger)
@@ -171,6 +172,6 @@ void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_
         uint64_t bit[BLOOM_PROBE_BITS];
 
         bloom_layer_bits(newest, hash, bit);
-        bloom_layer_or_bits(newest, bit); /* a note, not an add: the older one is on its way out */
+        bloom_layer_or_bits(newest, bit); /* a note, not an add: the older filter is about to go */
     }
 }

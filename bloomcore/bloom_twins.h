@@ -1,12 +1,11 @@
-/* bloom_twins: what an add does for a filter that is being merged into, and for the filter that is to take its place. For
- * what twins are and why, see bloom_twins.c. Internal to bloomcore.
- * Thread: any. */
+/* bloom_twins: adds to a filter that is being merged into, and to the filter that will replace it. bloom_twins.c
+ * explains twins and their reason. Internal to bloomcore. Thread: any. */
 #ifndef BLOOMERY_BLOOM_TWINS_H
 #define BLOOMERY_BLOOM_TWINS_H
 
 #include "bloom_layer.h"
 
-/* The lock, or the two, that adds to the filter take. */
+/* The one or two locks of an add to the filter. */
 struct bloom_locks {
     struct bloom_lock *first, *second; /* second: NULL, or above first */
 };
@@ -32,9 +31,9 @@ static inline void bloom_locks_give(const struct bloom_locks *locks)
     bloom_lock_give(locks->first);
 }
 
-/* Takes to the other filter of the pair an item that has just got its place in this one, before its bits are set here: who
- * finds them here may look there next. Under the locks of the add, whose journal (may be NULL) is told of the younger one's
- * part too. */
+/* Adds an item that has just got its place in this filter to the other filter of the pair, before its bits are set
+ * here, because a client that finds them here may query there next. Called under the locks of the add; the add's
+ * journal (may be NULL) also records the younger filter's part. */
 void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_filter *filter, struct bloom_hash hash,
                          const struct bloom_journal *journal);
 

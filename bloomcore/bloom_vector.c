@@ -1,11 +1,12 @@
-/* Two ways to use eight lanes: for one item, a lane is a member of its progression; for many, a lane is an item, and the
- * members come one after the other.
+/* Two ways to use eight lanes: for one item, a lane is a member of its progression; for many, a lane is an item, and
+ * the members come one after the other.
  *
  * The remainder u mod bits of the absolute value u is taken by a reciprocal in double precision. Exactness: with the
- * reciprocal r and three roundings of relative size 2^-53 (u and the reciprocal to doubles, their product), the estimated
- * quotient is off by less than u / bits * 4 * 2^-53 <= 2^63 / bits * 2^-51 = 2^12 / bits, which is at most 1 for bits >=
- * 4096. So the truncated quotient is the true one or one beside it, and the remainder needs one correction in either
- * direction. */
+ * reciprocal r and three roundings of relative size 2^-53 (u and the reciprocal to doubles, their product), the
+ * estimated quotient is off by less than u / bits * 4 * 2^-53 <= 2^63 / bits * 2^-51 = 2^12 / bits, which is at most 1
+ * for bits >= 4096. So the truncated quotient is the true one or one beside it, and the remainder needs one correction
+ * in either direction. In RedisBloom's layout u is an unsigned number, up to 2^64, and the same holds for bits >= 8192.
+ * Its powers of two need nothing of their own: x mod 2^n2 is the remainder, whatever upper bits x has. */
 #include "bloom_vector.h"
 
 #include "check.h"
@@ -20,9 +21,9 @@
 
 static bool have_instructions(void)
 {
-    __builtin_cpu_init(); /* this may be asked before the compiler's own constructor has run */
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("bmi2");
+    __builtin_cpu_init(); /* may run before the compiler's own constructor */
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("bmi2");
 }
 
 INLINE __m512i same(uint64_t x)
@@ -30,11 +31,12 @@ INLINE __m512i same(uint64_t x)
     return _mm512_set1_epi64((long long)x);
 }
 
-/* ---- bits ---------------------------------------------------------------------------------------------------------- */
+/* ---- bits ---- */
 
 struct modulus {
     __m512i bits;
     __m512d reciprocal;
+    __mmask8 is_signed; /* all lanes or none: whether the absolute value is taken first */
 };
 
 INLINE struct modulus modulus_of(const struct bloom_geometry *geometry)
@@ -45,13 +47,15 @@ INLINE struct modulus modulus_of(const struct bloom_geometry *geometry)
     return (struct modulus){
         .bits = same(geometry->bits),
         .reciprocal = _mm512_mul_pd(_mm512_cvtepu64_pd(same(geometry->magic)), _mm512_castsi512_pd(same(power))),
+        .is_signed = bloom_geometry_is_redisbloom(geometry) ? 0 : 0xff,
     };
 }
 
-/* |x| mod bits. What is negative or too large by one multiple of bits is, as an unsigned number, larger than what is right. */
+/* x mod bits, or |x| mod bits. A result that is negative, or too large by one multiple of bits, is as an unsigned
+ * number larger than the right one. */
 INLINE __m512i reduce(__m512i x, const struct modulus *modulus)
 {
-    __m512i u = _mm512_abs_epi64(x);
+    __m512i u = _mm512_mask_abs_epi64(x, modulus->is_signed, x);
     __m512i quotient = _mm512_cvttpd_epu64(_mm512_mul_pd(_mm512_cvtepu64_pd(u), modulus->reciprocal));
     __m512i rest = _mm512_sub_epi64(u, _mm512_mullo_epi64(quotient, modulus->bits));
 
@@ -67,7 +71,7 @@ INLINE __m512i progression(uint64_t base, uint64_t step)
     return _mm512_add_epi64(same(base), _mm512_mullo_epi64(lanes, same(step)));
 }
 
-/* Those of `alive` that have the bit. */
+/* The lanes of `alive` whose bit is set. */
 INLINE __mmask8 test(const _Atomic uint64_t *words, __m512i bit, __mmask8 alive)
 {
     __m512i word = _mm512_i64gather_epi64(_mm512_srli_epi64(bit, 6), (const void *)words, 8);
@@ -78,7 +82,7 @@ INLINE __mmask8 test(const _Atomic uint64_t *words, __m512i bit, __mmask8 alive)
 TARGET void bloom_vector_bits(const struct bloom_geometry *geometry, struct bloom_hash hash,
                               uint64_t bit[BLOOM_PROBE_BITS])
 {
-    bool h1_first = geometry->variant == BLOOM_KA;
+    bool h1_first = bloom_geometry_h1_first(geometry);
     uint64_t base = h1_first ? hash.h1 : hash.h2, step = h1_first ? hash.h2 : hash.h1;
     const struct modulus modulus = modulus_of(geometry);
     const __m512i eight_steps = same(step * LANES);
@@ -90,7 +94,7 @@ TARGET void bloom_vector_bits(const struct bloom_geometry *geometry, struct bloo
     }
 }
 
-/* ---- hashes: murmur3.c, with a lane for each item ------------------------------------------------------------------- */
+/* ---- hashes: murmur3.c, with a lane for each item ---- */
 
 INLINE __m512i multiply(__m512i x, uint64_t by)
 {
@@ -131,7 +135,7 @@ INLINE __m512i stir(__m512i h, int rotation, __m512i other, uint64_t constant)
     return _mm512_add_epi64(_mm512_add_epi64(h, _mm512_slli_epi64(h, 2)), same(constant));
 }
 
-/* As widen_signed() of murmur3.c. */
+/* Equals widen_signed() of murmur3.c. */
 INLINE __m512i widen_signed(__m512i word)
 {
     __m512i odd = _mm512_and_si512(_mm512_srli_epi64(word, 7), same(UINT64_C(0x0101010101010101)));
@@ -143,7 +147,7 @@ INLINE __m512i widen_signed(__m512i word)
     return _mm512_xor_si512(word, _mm512_sub_epi64(_mm512_slli_epi64(odd, 8), odd));
 }
 
-/* The even and the odd items' 16 bytes each, to the first and the second words of all, in order. */
+/* Reorders the 16 bytes of each even and odd item into the first words of all and the second words of all, in order. */
 INLINE void split(const __m128i part[LANES], __m512i *first_out, __m512i *second_out)
 {
     __m512i even = _mm512_castsi128_si512(part[0]), odd = _mm512_castsi128_si512(part[1]);
@@ -217,7 +221,7 @@ INLINE struct lanes take_tails(struct lanes h, const struct bloom_item *items)
         len[i] = items[i].len & 15;
     }
     load_part(items, at, len, &k1, &k2);
-    h.h1 = _mm512_xor_si512(h.h1, mix_k1(widen_signed(k1))); /* of an item without a tail: 0, which changes nothing */
+    h.h1 = _mm512_xor_si512(h.h1, mix_k1(widen_signed(k1))); /* 0 for an item without a tail, which changes nothing */
     h.h2 = _mm512_xor_si512(h.h2, mix_k2(widen_signed(k2)));
     return h;
 }
@@ -233,10 +237,18 @@ INLINE struct lanes finalize(struct lanes h, __m512i len)
     return h;
 }
 
+/* Of eight items. */
+INLINE __m512i lengths(const struct bloom_item *items)
+{
+    const __m512i odd =
+        _mm512_set_epi64(15, 13, 11, 9, 7, 5, 3, 1); /* the lengths in the array of pointers and lengths */
+
+    return _mm512_permutex2var_epi64(_mm512_loadu_si512(items), odd, _mm512_loadu_si512(items + LANES / 2));
+}
+
 INLINE struct lanes hash(const struct bloom_item *items)
 {
-    const __m512i odd = _mm512_set_epi64(15, 13, 11, 9, 7, 5, 3, 1); /* the lengths in the array of pointers and lengths */
-    __m512i len = _mm512_permutex2var_epi64(_mm512_loadu_si512(items), odd, _mm512_loadu_si512(items + LANES / 2));
+    __m512i len = lengths(items);
     __m512i blocks = _mm512_srli_epi64(len, 4);
     struct lanes h = {_mm512_setzero_si512(), _mm512_setzero_si512()};
     size_t even_blocks = _mm512_reduce_min_epu64(blocks), offset = 0;
@@ -253,38 +265,109 @@ INLINE struct lanes hash(const struct bloom_item *items)
     return finalize(h, len);
 }
 
-_Static_assert(sizeof(struct bloom_item) == 16 && offsetof(struct bloom_item, len) == 8, "as hash() loads it");
+_Static_assert(sizeof(struct bloom_item) == 16 && offsetof(struct bloom_item, len) == 8, "as lengths() loads it");
+
+/* Eight items from `i` on: where there are fewer, copies in `room`, the last one repeated. */
+INLINE const struct bloom_item *eight_items(const struct bloom_item *items, size_t i, size_t n,
+                                            struct bloom_item room[LANES])
+{
+    if (n - i >= LANES)
+        return items + i;
+    for (size_t j = 0; j < LANES; j++)
+        room[j] = items[i + j < n ? i + j : n - 1];
+    return room;
+}
 
 TARGET void bloom_vector_hash(const struct bloom_item *items, size_t n, uint64_t h1[BLOOM_BATCH],
                               uint64_t h2[BLOOM_BATCH])
 {
     for (size_t i = 0; i < n; i += LANES) {
-        struct bloom_item last[LANES];
-        const struct bloom_item *eight = items + i;
+        struct bloom_item room[LANES];
+        struct lanes h = hash(eight_items(items, i, n, room));
 
-        if (n - i < LANES) {
-            for (size_t j = 0; j < LANES; j++)
-                last[j] = items[i + j < n ? i + j : n - 1];
-            eight = last;
-        }
-        struct lanes h = hash(eight);
         _mm512_storeu_si512((void *)(h1 + i), h.h1);
         _mm512_storeu_si512((void *)(h2 + i), h.h2);
     }
 }
 
-/* ---- many items in one layer ----------------------------------------------------------------------------------------- */
+/* ---- hashes: murmur2.c, with a lane for each item ---- */
 
-/* After so many bits of each item, the items that still have all of them move together: of absent items in a layer that is
- * half full a quarter is left, and its last bits take one vector instead of four. */
-#define FIRST_BITS 2
+#define M2 MURMUR2_SEED_64 /* the multiplier of the function is the seed of RedisBloom's */
+
+INLINE __m512i shift_xor(__m512i x)
+{
+    return _mm512_xor_si512(x, _mm512_srli_epi64(x, 47));
+}
+
+INLINE __m512i stir2(__m512i h, __m512i k)
+{
+    return multiply(_mm512_xor_si512(h, multiply(shift_xor(multiply(k, M2)), M2)), M2);
+}
+
+/* 16 bytes of each item from `offset` on, as far as it has them: whole words, and one that is cut. */
+INLINE __m512i take_two_words(__m512i h, __m512i k1, __m512i k2, __m512i left)
+{
+    __m512i eight = same(8), sixteen = same(16);
+    __mmask8 first = _mm512_cmpge_epu64_mask(left, eight), second = _mm512_cmpge_epu64_mask(left, sixteen);
+    __mmask8 first_cut = _mm512_test_epi64_mask(left, left) & (__mmask8)~first;
+    __mmask8 second_cut = _mm512_cmpgt_epu64_mask(left, eight) & (__mmask8)~second;
+
+    h = _mm512_mask_mov_epi64(h, first, stir2(h, k1));
+    h = _mm512_mask_mov_epi64(h, first_cut, multiply(_mm512_xor_si512(h, k1), M2));
+    h = _mm512_mask_mov_epi64(h, second, stir2(h, k2));
+    return _mm512_mask_mov_epi64(h, second_cut, multiply(_mm512_xor_si512(h, k2), M2));
+}
+
+INLINE __m512i hash_murmur2(const struct bloom_item *items, __m512i seed)
+{
+    __m512i len = lengths(items), zero = _mm512_setzero_si512();
+    __m512i h = _mm512_xor_si512(seed, multiply(len, M2));
+    size_t even = _mm512_reduce_min_epu64(len) & ~(size_t)15, most = _mm512_reduce_max_epu64(len), offset = 0;
+    __m512i k1, k2;
+
+    for (; offset < even; offset += 16) {
+        load_whole(items, offset, &k1, &k2);
+        h = stir2(stir2(h, k1), k2);
+    }
+    for (; offset < most; offset += 16) {
+        size_t at[LANES], part[LANES];
+
+        for (unsigned i = 0; i < LANES; i++) {
+            size_t left = items[i].len > offset ? items[i].len - offset : 0;
+            at[i] = left ? offset : 0;
+            part[i] = left < 16 ? left : 16;
+        }
+        load_part(items, at, part, &k1, &k2);
+        __m512i left = _mm512_max_epi64(_mm512_sub_epi64(len, same(offset)), zero);
+        h = take_two_words(h, k1, k2, left);
+    }
+    return shift_xor(multiply(shift_xor(h), M2));
+}
+
+TARGET void bloom_vector_hash_murmur2(const struct bloom_item *items, size_t n, uint64_t h1[BLOOM_BATCH],
+                                      uint64_t h2[BLOOM_BATCH])
+{
+    for (size_t i = 0; i < n; i += LANES) {
+        struct bloom_item room[LANES];
+        const struct bloom_item *eight = eight_items(items, i, n, room);
+        __m512i first = hash_murmur2(eight, same(MURMUR2_SEED_64));
+
+        _mm512_storeu_si512((void *)(h1 + i), first);
+        _mm512_storeu_si512((void *)(h2 + i), hash_murmur2(eight, first));
+    }
+}
+
+/* ---- many items in one layer ---- */
 
 TARGET uint32_t bloom_vector_query(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
                                    const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], uint32_t wanted)
 {
     const struct modulus modulus = modulus_of(geometry);
-    const uint64_t *base = geometry->variant == BLOOM_KA ? h1 : h2, *steps = geometry->variant == BLOOM_KA ? h2 : h1;
-    unsigned k = geometry->k, first = k < FIRST_BITS ? k : FIRST_BITS, left = 0;
+    bool h1_first = bloom_geometry_h1_first(geometry);
+    const uint64_t *base = h1_first ? h1 : h2, *steps = h1_first ? h2 : h1;
+    /* In a half full layer a quarter of the absent items pass the first bits. They are packed together, so that their
+     * last bits take one vector instead of four. */
+    unsigned k = geometry->k, first = k < BLOOM_FIRST_BITS ? k : BLOOM_FIRST_BITS, left = 0;
     uint64_t at[BLOOM_BATCH + LANES], step[BLOOM_BATCH + LANES]; /* whole vectors are written */
     uint32_t survivors = 0, present = 0;
 
@@ -321,7 +404,8 @@ TARGET void bloom_vector_prefetch(const _Atomic uint64_t *words, const struct bl
                                   unsigned count)
 {
     const struct modulus modulus = modulus_of(geometry);
-    const uint64_t *base = geometry->variant == BLOOM_KA ? h1 : h2, *steps = geometry->variant == BLOOM_KA ? h2 : h1;
+    bool h1_first = bloom_geometry_h1_first(geometry);
+    const uint64_t *base = h1_first ? h1 : h2, *steps = h1_first ? h2 : h1;
 
     for (size_t i = 0; i < n; i += LANES) {
         __m512i x = _mm512_loadu_si512(base + i), dx = _mm512_loadu_si512(steps + i);
@@ -340,10 +424,12 @@ TARGET void bloom_vector_prefetch(const _Atomic uint64_t *words, const struct bl
 
 TARGET uint32_t bloom_vector_locate(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
                                     const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n,
-                                    uint64_t missing[BLOOM_BATCH][BLOOM_PROBE_BITS], uint8_t nmissing[BLOOM_BATCH])
+                                    uint64_t missing[BLOOM_BATCH * BLOOM_PROBE_BITS], uint8_t nmissing[BLOOM_BATCH])
 {
+    unsigned stride = bloom_vector_stride(geometry);
     const struct modulus modulus = modulus_of(geometry);
-    const uint64_t *base = geometry->variant == BLOOM_KA ? h1 : h2, *steps = geometry->variant == BLOOM_KA ? h2 : h1;
+    bool h1_first = bloom_geometry_h1_first(geometry);
+    const uint64_t *base = h1_first ? h1 : h2, *steps = h1_first ? h2 : h1;
     uint32_t present = 0;
 
     for (size_t i = 0; i < n; i++) {
@@ -356,7 +442,7 @@ TARGET uint32_t bloom_vector_locate(const _Atomic uint64_t *words, const struct 
             __m512i rest = _mm512_maskz_mov_epi64(ours, reduce(x, &modulus));
             __mmask8 not_set = ours & (__mmask8)~test(words, rest, ours);
 
-            _mm512_storeu_si512((void *)(missing[i] + left), _mm512_maskz_compress_epi64(not_set, rest));
+            _mm512_storeu_si512((void *)(missing + i * stride + left), _mm512_maskz_compress_epi64(not_set, rest));
             left += (unsigned)__builtin_popcount(not_set);
             x = _mm512_add_epi64(x, eight_steps);
         }
@@ -366,7 +452,7 @@ TARGET uint32_t bloom_vector_locate(const _Atomic uint64_t *words, const struct 
     return present;
 }
 
-#else /* bloom_vector_enabled is never set, and nothing of this called */
+#else /* bloom_vector_enabled is never set, and these are never called */
 
 static bool have_instructions(void)
 {
@@ -385,6 +471,13 @@ void bloom_vector_hash(const struct bloom_item *items, size_t n, uint64_t h1[BLO
     CHECK(bloom_vector_enabled);
 }
 
+void bloom_vector_hash_murmur2(const struct bloom_item *items, size_t n, uint64_t h1[BLOOM_BATCH],
+                               uint64_t h2[BLOOM_BATCH])
+{
+    (void)items, (void)n, (void)h1, (void)h2;
+    CHECK(bloom_vector_enabled);
+}
+
 uint32_t bloom_vector_query(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
                             const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], uint32_t wanted)
 {
@@ -395,7 +488,7 @@ uint32_t bloom_vector_query(const _Atomic uint64_t *words, const struct bloom_ge
 
 uint32_t bloom_vector_locate(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
                              const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n,
-                             uint64_t missing[BLOOM_BATCH][BLOOM_PROBE_BITS], uint8_t nmissing[BLOOM_BATCH])
+                             uint64_t missing[BLOOM_BATCH * BLOOM_PROBE_BITS], uint8_t nmissing[BLOOM_BATCH])
 {
     (void)words, (void)geometry, (void)h1, (void)h2, (void)n, (void)missing, (void)nmissing;
     CHECK(bloom_vector_enabled);

@@ -1,50 +1,52 @@
-/* A mapping is aligned to huge pages, and begins with room for a file's header, so that a file can be read into it past the
- * page cache. In front of it there is a page for what is to be known of it; the ends of what had to be mapped for the
- * alignment are given back. The mapping reserves no swap: a filter of 10 GB may be created on any machine and takes what it
- * uses.
+/* A mapping is aligned to huge pages, and begins with room for a file's header, so that a file can be read into it past
+ * the page cache. A page in front of it holds `struct bloom_map`. The excess mapped for the alignment is unmapped. The
+ * mapping reserves no swap: a filter of 10 GB may be created on any machine and takes only the memory it uses.
  *
- * A page is made huge by MADV_COLLAPSE (Linux 6.1) in the calling thread. Whoever touches the page, or makes another one of
- * the mapping, waits meanwhile. Most of the time would go into the first use of the huge page: where the host of a virtual
- * machine has to find memory for it, 7 ms; where it has some, 0.1 ms. So the thread uses one of its own for the first time,
- * when nobody waits, and gives it back right before: the kernel hands out first what has come last. What remains, in CPU time:
- * 0.2 ms while few of the small pages have been touched, 0.9 ms when all have; and each of those has cost 1.5 us to touch. So
- * it is done as soon as a mapping is in use. An untouched page is populated, 0.1 ms, and nobody waits. Where the calls do not
- * exist nothing is lost but speed. */
+ * How 2 MiB of words move to a huge page. A second mapping of the same size, the staging area, has huge pages. The
+ * words are copied there without a lock; the first write allocates the huge page, which can take 5 ms. Then, under the
+ * filter's lock, the words that have changed since are copied again, and mremap() replaces the small pages by the huge
+ * one. The kernel does that in one step: a reader finds the old pages or the new one, which hold the same bits, and
+ * writers hold the lock. Adds wait for 0.3 ms; queries do not.
+ *
+ * Filters that are being merged into or from (bloom_twins.c) are written without that lock, so their pages are not
+ * moved. A caller whose merges wait for a grace period between bloom_twins_begin() and the first such write ends a read
+ * section in each call of `go_on`.
+ *
+ * MADV_COLLAPSE does the same in the kernel, but holds the lock of the address space while it copies into a page that
+ * the host of a virtual machine may still have to find: each first touch of any page waits for that.
+ *
+ * Pages are moved in the order of their addresses, from equal distances: so the kernel merges the moved ones into one
+ * mapping, and the limit of mappings (vm.max_map_count) is not touched. */
 #include "bloom_words.h"
 
-#include <errno.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
-#define HUGE_PAGE ((size_t)2 << 20)
-#define LEAD      ((size_t)64 << 10) /* in front of the mapping; a multiple of every page size in use, as all lengths are */
-#define PASSES    4                  /* over a mapping, as a page can be busy */
-#define AGAIN     (16 * HUGE_PAGE)   /* bytes at once after the first pass: few of the pages are left */
-#define UNMAP     HUGE_PAGE          /* bytes at once: 0.2 ms */
-#define LOOKS     32                 /* unused mappings that one call looks at */
-#define SAMPLE    (4 * HUGE_PAGE)    /* what is looked at to see whether a mapping is in use: */
-#define TOUCHED   4                  /* so many small pages of each huge one */
-#define WRITTEN   8192               /* words: likewise, if all of it is populated */
+#include "bloom_layer.h"
+#include "bloom_twins.h"
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
+#define HUGE_PAGE   ((size_t)2 << 20)
+#define SMALL_PAGE  ((size_t)4 << 10)
+#define LEAD        ((size_t)64 << 10) /* in front of the mapping; like all lengths a multiple of every page size */
+#define UNMAP       HUGE_PAGE          /* bytes at once: 0.2 ms */
+#define UNMAP_EMPTY (32 * HUGE_PAGE)   /* the same for untouched memory */
+#define LOOKS       1024               /* mappings that one call checks */
+#define AT_REST     100                /* fewer new items than this since the last look: the filling rests */
 
 /* In the last bytes of the page in front of the mapping. */
 struct bloom_map {
     struct bloom_map *prev, *next; /* in the ring of those on small pages; next NULL: not in it */
+    const struct bloom_filter *filter;
+    const struct bloom_layer *layer;
     size_t len;
-    size_t done; /* bytes that this pass has been over */
-    unsigned passes;
-    bool again;  /* another pass is needed */
-    bool in_use; /* it is worth it: next to all of its huge pages have been touched somewhere */
-    atomic_bool told; /* the same, by who uses it */
-    bool ahead;  /* it is populated ahead of its use, and counted in `ahead` of all; under the lock */
-    bool busy;   /* settle() works on it, without the lock */
+    size_t moved;         /* bytes from the start on that have been moved */
+    char *staging;        /* the staging area, from offset `moved` on; NULL: there is none yet */
+    uint64_t items;       /* of the layer, at the last look */
+    bool busy;            /* settle() uses it without the maps' lock */
+    atomic_bool unwanted; /* settle() is to stop: a thread waits for the mapping */
 };
 
 static struct bloom_map *map_of(_Atomic uint64_t *words)
@@ -57,102 +59,87 @@ static char *map_start(struct bloom_map *map)
     return (char *)(map + 1);
 }
 
-void bloom_maps_init(struct bloom_maps *maps)
+/* The rest behind them is less than a huge page and stays on small pages. */
+static size_t whole_pages(const struct bloom_map *map)
 {
-    pthread_mutex_init(&maps->lock, NULL);
-    pthread_cond_init(&maps->settled, NULL);
-    maps->first = NULL;
-    maps->ahead = maps->ahead_limit = 0;
-    maps->wake = NULL;
-    maps->spare = NULL;
-    maps->has_spare = false;
+    return map->len / HUGE_PAGE * HUGE_PAGE;
 }
 
-void bloom_maps_set_ahead(struct bloom_maps *maps, uint64_t bytes, void (*wake)(void *ctx), void *ctx)
+void bloom_maps_init(struct bloom_maps *maps, const struct bloom_memory *memory)
 {
-    pthread_mutex_lock(&maps->lock);
-    maps->ahead_limit = bytes;
-    maps->wake = wake;
-    maps->wake_ctx = ctx;
-    pthread_mutex_unlock(&maps->lock);
+    maps->memory = memory;
+    pthread_mutex_init(&maps->lock, NULL);
+    pthread_cond_init(&maps->idle, NULL);
+    maps->first = NULL;
+    maps->n = 0;
 }
 
 void bloom_maps_deinit(struct bloom_maps *maps)
 {
-    if (maps->spare)
-        munmap(maps->spare, HUGE_PAGE);
-    pthread_cond_destroy(&maps->settled);
+    pthread_cond_destroy(&maps->idle);
     pthread_mutex_destroy(&maps->lock);
 }
 
-/* ---- the ring, under the lock ------------------------------------------------------------------------------------ */
+/* ---- the ring ---- */
 
 static void ring_add(struct bloom_maps *maps, struct bloom_map *map)
 {
-    struct bloom_map *first = maps->first;
-    if (!first) {
-        map->prev = map->next = map;
-        maps->first = map;
-        return;
-    }
+    pthread_mutex_lock(&maps->lock);
+    struct bloom_map *first = maps->first ? maps->first : map;
     map->next = first;
-    map->prev = first->prev;
-    first->prev->next = map;
+    map->prev = first == map ? map : first->prev;
+    map->prev->next = map;
     first->prev = map;
+    maps->first = first;
+    maps->n++;
+    pthread_mutex_unlock(&maps->lock);
 }
 
+/* Under the lock. */
 static void ring_remove(struct bloom_maps *maps, struct bloom_map *map)
 {
     if (!map->next)
         return;
-    if (map->ahead)
-        maps->ahead -= map->len;
-    map->ahead = false;
     if (maps->first == map)
         maps->first = map->next == map ? NULL : map->next;
     map->prev->next = map->next;
     map->next->prev = map->prev;
     map->prev = map->next = NULL;
+    maps->n--;
+    if (map->staging && map->moved < whole_pages(map))
+        munmap(map->staging + map->moved, whole_pages(map) - map->moved);
+    map->staging = NULL;
 }
 
-/* Takes a mapping out of the ring for good; nobody works on it afterwards. */
+/* Takes a mapping out of the ring for good; settle() does not use it afterwards. Waits while a page is being moved. */
 static void leave_ring(struct bloom_maps *maps, struct bloom_map *map)
 {
     pthread_mutex_lock(&maps->lock);
+    atomic_store_explicit(&map->unwanted, true, memory_order_relaxed);
     while (map->busy)
-        pthread_cond_wait(&maps->settled, &maps->lock);
+        pthread_cond_wait(&maps->idle, &maps->lock);
     ring_remove(maps, map);
     pthread_mutex_unlock(&maps->lock);
 }
 
-/* ---- words ------------------------------------------------------------------------------------------------------- */
+/* ---- words ---- */
+
+/* Whether words of this number have a mapping of their own. */
+static bool is_mapped(const struct bloom_maps *maps, uint64_t nwords)
+{
+    return !maps->memory && nwords * 8 >= BLOOM_MAPPED_BYTES;
+}
 
 static size_t mapped_length(uint64_t nwords)
 {
     return (size_t)((BLOOM_ROOM_HEAD + nwords * 8 + LEAD - 1) / LEAD * LEAD);
 }
 
-/* Half of what may be populated ahead is the most for one: whoever uses it at once touches all of its huge pages. */
-static void enter_ring(struct bloom_maps *maps, struct bloom_map *map, bool ahead)
-{
-    pthread_mutex_lock(&maps->lock);
-    map->ahead = ahead && map->len <= maps->ahead_limit / 2 && map->len <= maps->ahead_limit - maps->ahead;
-    if (map->ahead)
-        maps->ahead += map->len;
-    /* Fails where there are no huge pages: nothing is to be done then. */
-    madvise(map_start(map), map->len, map->ahead ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-    ring_add(maps, map);
-    if (map->ahead)
-        maps->first = map;
-    if (map->ahead && maps->wake)
-        maps->wake(maps->wake_ctx);
-    pthread_mutex_unlock(&maps->lock);
-}
-
-/* `len` bytes that begin with a huge page, and `lead` bytes in front of them. */
+/* Maps `len` bytes that begin at a huge page, and `lead` bytes in front of them. NULL without memory. */
 static char *reserve(size_t lead, size_t len)
 {
-    char *raw = mmap(NULL, lead + len + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *raw =
+        mmap(NULL, lead + len + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (raw == MAP_FAILED)
         return NULL;
 
@@ -165,35 +152,50 @@ static char *reserve(size_t lead, size_t len)
     return start;
 }
 
-static _Atomic uint64_t *map_aligned(struct bloom_maps *maps, size_t len, bool ahead)
+_Atomic uint64_t *bloom_words_alloc(struct bloom_maps *maps, const struct bloom_filter *filter,
+                                    const struct bloom_layer *layer, uint64_t nwords)
 {
+    if (maps->memory)
+        return maps->memory->zeroed((size_t)nwords * 8);
+    if (!is_mapped(maps, nwords))
+        return calloc((size_t)nwords, sizeof(_Atomic uint64_t));
+
+    size_t len = mapped_length(nwords);
     char *start = reserve(LEAD, len);
     if (!start)
         return NULL;
-
+    /* Fails on a kernel without huge pages, where it is not needed. */
+    (void)madvise(start, len, MADV_NOHUGEPAGE);
     _Atomic uint64_t *words = (_Atomic uint64_t *)(void *)(start + BLOOM_ROOM_HEAD);
     struct bloom_map *map = map_of(words);
+    map->filter = filter;
+    map->layer = layer;
     map->len = len;
-    enter_ring(maps, map, ahead);
+    ring_add(maps, map);
     return words;
 }
 
-_Atomic uint64_t *bloom_words_alloc(struct bloom_maps *maps, uint64_t nwords, bool ahead)
+/* Whether the memory was never touched. */
+static bool untouched(char *start, size_t len)
 {
-    if (nwords * 8 >= BLOOM_MAPPED_BYTES)
-        return map_aligned(maps, mapped_length(nwords), ahead);
-    return calloc((size_t)nwords, sizeof(_Atomic uint64_t));
+    unsigned char resident[UNMAP_EMPTY / 4096];
+    size_t pages = len / 4096;
+
+    if (len > UNMAP_EMPTY || mincore(start, len, resident) != 0)
+        return false;
+    return pages == 0 || (!(resident[0] & 1) && memcmp(resident, resident + 1, pages - 1) == 0);
 }
 
-/* Whoever maps memory meanwhile, or touches some for the first time, may have to wait for the end of a system call that unmaps:
- * for 4 GB at once, half a second. From the end on, so that the rest remains one mapping, and between huge pages, none of which
- * has to be split. */
+/* Unmaps in pieces: a thread that maps memory, or touches some for the first time, may have to wait for the end of a
+ * system call that unmaps, which takes half a second for 4 GB. The pieces go from the end on, so that the rest remains
+ * one mapping, and end between huge pages, so that none has to be split. Untouched memory goes in larger pieces: small
+ * ones would spend a second on system calls for a terabyte that was reserved for nothing. */
 static void unmap_slowly(char *start, size_t len)
 {
     while (len > 0) {
         size_t piece = ((uintptr_t)start + len) % UNMAP;
         if (piece == 0)
-            piece = UNMAP;
+            piece = len >= UNMAP_EMPTY && untouched(start + len - UNMAP_EMPTY, UNMAP_EMPTY) ? UNMAP_EMPTY : UNMAP;
         if (piece > len)
             piece = len;
         len -= piece;
@@ -205,7 +207,11 @@ void bloom_words_free(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t
 {
     if (!words)
         return;
-    if (nwords * 8 < BLOOM_MAPPED_BYTES) {
+    if (maps->memory) {
+        maps->memory->release((void *)words);
+        return;
+    }
+    if (!is_mapped(maps, nwords)) {
         free((void *)words);
         return;
     }
@@ -214,9 +220,9 @@ void bloom_words_free(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t
     unmap_slowly(map_start(map) - LEAD, LEAD + mapped_length(nwords));
 }
 
-unsigned char *bloom_words_room(_Atomic uint64_t *words, uint64_t nwords)
+unsigned char *bloom_words_room(const struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords)
 {
-    return nwords * 8 < BLOOM_MAPPED_BYTES ? NULL : (unsigned char *)words - BLOOM_ROOM_HEAD;
+    return is_mapped(maps, nwords) ? (unsigned char *)words - BLOOM_ROOM_HEAD : NULL;
 }
 
 void bloom_room_empty(unsigned char *from, size_t len)
@@ -226,137 +232,85 @@ void bloom_room_empty(unsigned char *from, size_t len)
 
 void bloom_words_fill(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords)
 {
-    if (nwords * 8 < BLOOM_MAPPED_BYTES)
+    if (!is_mapped(maps, nwords))
         return;
     struct bloom_map *map = map_of(words);
     leave_ring(maps, map);
-    madvise(map_start(map), map->len, MADV_HUGEPAGE);
+    (void)madvise(map_start(map), map->len, MADV_HUGEPAGE);
 }
 
-void bloom_words_in_use(struct bloom_maps *maps, _Atomic uint64_t *words)
-{
-    struct bloom_map *map = map_of(words);
+/* ---- settling ---- */
 
-    if (atomic_load_explicit(&map->told, memory_order_relaxed) ||
-        atomic_exchange_explicit(&map->told, true, memory_order_relaxed))
-        return;
-    pthread_mutex_lock(&maps->lock);
-    if (map->next) {
-        maps->first = map;
-        if (maps->wake)
-            maps->wake(maps->wake_ctx);
+/* Due after one item per small page: with some seven bits per item nearly all pages have been touched. */
+static bool is_due(struct bloom_map *map)
+{
+    uint64_t items = atomic_load_explicit(&map->layer->items, memory_order_relaxed), before = map->items;
+
+    map->items = items;
+    if (items < map->len / HUGE_PAGE || whole_pages(map) == 0)
+        return false;
+    return items >= map->len / SMALL_PAGE || items < before + AT_REST;
+}
+
+static bool have_staging(struct bloom_map *map)
+{
+    if (map->staging)
+        return true;
+    map->staging = reserve(0, whole_pages(map));
+    if (!map->staging)
+        return false;
+    (void)madvise(map->staging, whole_pages(map), MADV_HUGEPAGE);
+    return true;
+}
+
+static void copy_changed(uint64_t *to, const _Atomic uint64_t *from)
+{
+    for (size_t i = 0; i < HUGE_PAGE / 8; i++) {
+        uint64_t word = atomic_load_explicit(&from[i], memory_order_relaxed);
+
+        if (to[i] != word)
+            to[i] = word;
     }
-    pthread_mutex_unlock(&maps->lock);
 }
 
-/* ---- settling, without the lock ---------------------------------------------------------------------------------- */
+enum moved {
+    MOVED,
+    POSTPONED, /* a merge writes to the filter without its lock */
+    FAILED,    /* no memory for the kernel's own tables */
+};
 
-/* How many of the small pages there are. SIZE_MAX if it cannot be told. Where pages are larger than 4 KiB fewer can be. */
-static size_t count_touched(char *from, size_t len)
+static enum moved move_page(struct bloom_pool *pool, struct bloom_map *map)
 {
-    unsigned char resident[SAMPLE / 4096] = {0};
-    size_t n = 0;
+    struct bloom_lock *lock = bloom_pool_lock_of(pool, map->filter);
+    char *page = map_start(map) + map->moved, *copy = map->staging + map->moved;
+    enum moved result = POSTPONED;
 
-    if (mincore(from, len, resident) != 0)
-        return SIZE_MAX;
-    for (size_t i = 0; i < len / 4096; i++)
-        n += resident[i] & 1;
-    return n;
-}
-
-static bool is_in_use(struct bloom_map *map)
-{
-    size_t len = map->len < SAMPLE ? map->len : SAMPLE;
-
-    return count_touched(map_start(map), len) >= len / HUGE_PAGE * TOUCHED;
-}
-
-/* Its memory is in use after that, and comes without a wait. */
-static void get_spare(struct bloom_maps *maps)
-{
-    if (!maps->spare) {
-        maps->spare = reserve(0, HUGE_PAGE);
-        if (!maps->spare)
-            return;
-        (void)madvise(maps->spare, HUGE_PAGE, MADV_HUGEPAGE);
+    *(volatile char *)copy = 0; /* the kernel allocates the huge page now, not under the lock */
+    copy_changed((uint64_t *)(void *)copy, (_Atomic uint64_t *)(void *)page);
+    sched_yield(); /* a fresh time slice: the thread should not be preempted while others wait for the lock */
+    bloom_lock_take(lock);
+    if (!bloom_pool_twin(pool, map->filter)) {
+        copy_changed((uint64_t *)(void *)copy, (_Atomic uint64_t *)(void *)page);
+        result = mremap(copy, HUGE_PAGE, HUGE_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, page) == MAP_FAILED ? FAILED : MOVED;
     }
-    (void)madvise(maps->spare, HUGE_PAGE, MADV_POPULATE_WRITE);
-    maps->has_spare = true;
+    bloom_lock_give(lock);
+    map->moved += result == MOVED ? HUGE_PAGE : 0;
+    return result;
 }
 
-static void give_spare(struct bloom_maps *maps)
+/* Moves the pages of a busy mapping. True if all are done. */
+static bool move_pages(struct bloom_pool *pool, struct bloom_map *map, bool (*go_on)(void *ctx), void *ctx)
 {
-    if (maps->has_spare)
-        (void)madvise(maps->spare, HUGE_PAGE, MADV_DONTNEED);
-    maps->has_spare = false;
-}
+    enum moved result = have_staging(map) ? MOVED : FAILED;
 
-/* Nobody has touched it: there is nothing to be copied. It comes to the same where there are no huge pages. */
-static enum bloom_settled populate(char *page)
-{
-    (void)madvise(page, HUGE_PAGE, MADV_HUGEPAGE);
-    (void)madvise(page, HUGE_PAGE, MADV_POPULATE_WRITE); /* Linux 5.14; without it, touches do what they did */
-    return BLOOM_SETTLED_POPULATED;
-}
-
-static enum bloom_settled collapse(struct bloom_maps *maps, struct bloom_map *map, char *from, size_t len)
-{
-    give_spare(maps);
-    if (madvise(from, len, MADV_HUGEPAGE) == 0 && madvise(from, len, MADV_COLLAPSE) != 0) {
-        if (errno == EINVAL) /* the kernel cannot: what is touched from now on need not be made then */
-            (void)madvise(from, len, MADV_POPULATE_WRITE);
-        else
-            map->again = true;
+    while (result == MOVED && map->moved < whole_pages(map)) {
+        if (atomic_load_explicit(&map->unwanted, memory_order_relaxed) || (go_on && !go_on(ctx)))
+            return false;
+        result = move_page(pool, map);
     }
-    return BLOOM_SETTLED_HUGE;
+    return result != POSTPONED;
 }
 
-/* Random items leave something anywhere. */
-static bool is_written(struct bloom_map *map)
-{
-    const _Atomic uint64_t *words = (const _Atomic uint64_t *)(void *)map_start(map);
-    uint64_t any = 0;
-
-    for (size_t i = 0; i < WRITTEN; i++)
-        any |= atomic_load_explicit(&words[i], memory_order_relaxed);
-    return any != 0;
-}
-
-static enum bloom_settled populate_ahead(struct bloom_map *map)
-{
-    size_t left = map->len - map->done, piece = left < HUGE_PAGE ? left : HUGE_PAGE;
-
-    if (left == 0)
-        return BLOOM_SETTLED_NOTHING;
-    (void)madvise(map_start(map) + map->done, piece, MADV_POPULATE_WRITE);
-    map->done += piece;
-    return BLOOM_SETTLED_AHEAD;
-}
-
-/* The next page of the mapping; NOTHING when it was the last one of the last pass. */
-static enum bloom_settled settle_page(struct bloom_maps *maps, struct bloom_map *map)
-{
-    if (map->done + HUGE_PAGE > map->len) { /* what is left is no whole huge page, and stays as it is */
-        if (!map->again || ++map->passes == PASSES)
-            return BLOOM_SETTLED_NOTHING;
-        map->again = false;
-        map->done = 0;
-    }
-    char *page = map_start(map) + map->done;
-    size_t left = (map->len - map->done) / HUGE_PAGE * HUGE_PAGE;
-    size_t len = map->passes == 0 ? HUGE_PAGE : left < AGAIN ? left : AGAIN;
-    bool untouched = map->passes == 0 && count_touched(page, HUGE_PAGE) == 0;
-
-    if (!untouched && !maps->has_spare) {
-        get_spare(maps);
-        if (maps->has_spare)
-            return BLOOM_SETTLED_POPULATED;
-    }
-    map->done += len;
-    return untouched ? populate(page) : collapse(maps, map, page, len);
-}
-
-/* The next mapping that is worth a look: taken, so that it is not freed meanwhile. */
 static struct bloom_map *take_next(struct bloom_maps *maps)
 {
     struct bloom_map *map;
@@ -371,36 +325,27 @@ static struct bloom_map *take_next(struct bloom_maps *maps)
     return map;
 }
 
-static void give_back(struct bloom_maps *maps, struct bloom_map *map, bool first_again, bool finished)
+static void give_back(struct bloom_maps *maps, struct bloom_map *map, bool finished)
 {
     pthread_mutex_lock(&maps->lock);
     map->busy = false;
     if (finished)
         ring_remove(maps, map);
-    else if (first_again)
-        maps->first = map; /* one after the other: each gets to the end sooner */
-    pthread_cond_broadcast(&maps->settled);
+    pthread_cond_broadcast(&maps->idle);
     pthread_mutex_unlock(&maps->lock);
 }
 
-enum bloom_settled bloom_maps_settle(struct bloom_maps *maps)
+void bloom_words_settle(struct bloom_pool *pool, bool (*go_on)(void *ctx), void *ctx)
 {
-    for (unsigned look = 0; look < LOOKS; look++) {
+    struct bloom_maps *maps = &pool->maps;
+
+    pthread_mutex_lock(&maps->lock);
+    size_t looks = maps->n < LOOKS ? maps->n : LOOKS;
+    pthread_mutex_unlock(&maps->lock);
+    while (looks-- > 0 && (!go_on || go_on(ctx))) {
         struct bloom_map *map = take_next(maps);
         if (!map)
-            break;
-        enum bloom_settled settled = BLOOM_SETTLED_NOTHING;
-        if (map->ahead)
-            settled = populate_ahead(map);
-        if (settled == BLOOM_SETTLED_NOTHING && !map->in_use)
-            map->in_use = atomic_load_explicit(&map->told, memory_order_relaxed) ||
-                          (map->ahead ? is_written(map) : is_in_use(map));
-        if (map->in_use && !map->ahead)
-            settled = settle_page(maps, map);
-        give_back(maps, map, settled != BLOOM_SETTLED_NOTHING, map->in_use && settled == BLOOM_SETTLED_NOTHING);
-        if (settled != BLOOM_SETTLED_NOTHING)
-            return settled;
+            return;
+        give_back(maps, map, is_due(map) && move_pages(pool, map, go_on, ctx));
     }
-    give_spare(maps); /* back to others */
-    return BLOOM_SETTLED_NOTHING;
 }

@@ -12,7 +12,7 @@ struct errbuf {
     char text[ERRBUF_SIZE]; /* always NUL-terminated, printable ASCII: bytes outside 0x20..0x7e are written as \xHH */
 };
 
-/* Replaces the message. `err` may be NULL: then nothing is written (the caller is not interested in the text). */
+/* Replaces the message; does nothing if `err` is NULL. */
 void errbuf_set(struct errbuf *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Puts "<prefix>: " in front of the message. `err` may be NULL. */

@@ -1,10 +1,8 @@
 /* The blocks and the finalizer are Appleby's. The tail is loaded as whole words, not byte by byte: 5 to 7 cycles less
- * for keys of 8 to 15 bytes. What the signed widening of tail bytes does is then applied to the word at once. */
+ * for keys of 8 to 15 bytes. The effect of widening the tail bytes as signed ones is then applied to the whole word. */
 #include "murmur3.h"
 
-#include <string.h>
-
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are loaded as little-endian");
+#include "murmur_load.h"
 
 #define C1 UINT64_C(0x87c37b91114253d5)
 #define C2 UINT64_C(0x4cf5ad432745937f)
@@ -12,20 +10,6 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are loaded as l
 static inline uint64_t rotl(uint64_t x, unsigned n)
 {
     return x << n | x >> (64 - n);
-}
-
-static inline uint64_t load64(const unsigned char *p)
-{
-    uint64_t x;
-    memcpy(&x, p, sizeof(x));
-    return x;
-}
-
-static inline uint32_t load32(const unsigned char *p)
-{
-    uint32_t x;
-    memcpy(&x, p, sizeof(x));
-    return x;
 }
 
 static inline uint64_t mix_k1(uint64_t k)
@@ -46,18 +30,6 @@ static inline uint64_t fmix(uint64_t x)
     x *= UINT64_C(0xc4ceb9fe1a85ec53);
     x ^= x >> 33;
     return x;
-}
-
-/* The `n` bytes (1..8) before `end`, the first one lowest. `total` bytes before `end` may be read. */
-static inline uint64_t load_last(const unsigned char *end, size_t n, size_t total)
-{
-    const unsigned char *p = end - n;
-
-    if (total >= 8)
-        return load64(end - 8) >> (64 - 8 * n);
-    if (n >= 4)
-        return load32(p) | (uint64_t)load32(end - 4) << (8 * (n - 4));
-    return p[0] | (uint64_t)p[n / 2] << (8 * (n / 2)) | (uint64_t)p[n - 1] << (8 * (n - 1));
 }
 
 /* XOR of the word's bytes, each widened as a signed byte before it is shifted into place, from the word whose bytes

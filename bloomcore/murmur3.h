@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 struct bloom_hash {
-    uint64_t h1; /* the first half; read as a signed 64-bit number it is what Cassandra calls the token's raw value */
+    uint64_t h1; /* the first half; as a signed 64-bit number it is Cassandra's raw token */
     uint64_t h2; /* the second half */
 };
 

@@ -4,14 +4,16 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FILE_MODE 0640
+#define FILE_MODE      0640
 #define DIRECTORY_MODE 0750
 
 static int status(int result)
@@ -98,6 +100,22 @@ static int posix_sync(void *ctx, int fd)
 {
     (void)ctx;
     return status(fdatasync(fd));
+}
+
+static int posix_map(void *ctx, int fd, uint64_t offset, size_t len, void **memory_out)
+{
+    (void)ctx;
+    void *memory = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, (off_t)offset);
+    if (memory == MAP_FAILED)
+        return -errno;
+    *memory_out = memory;
+    return 0;
+}
+
+static void posix_unmap(void *ctx, void *memory, size_t len)
+{
+    (void)ctx;
+    munmap(memory, len);
 }
 
 static int posix_stat(void *ctx, const char *path, struct fs_stat *stat_out)
@@ -223,6 +241,18 @@ out:
     return rc;
 }
 
+static int posix_is_at(void *ctx, int fd, const char *path)
+{
+    struct stat open_file, named;
+
+    (void)ctx;
+    if (fstat(fd, &open_file) != 0)
+        return -errno;
+    if (stat(path, &named) != 0)
+        return errno == ENOENT || errno == ENOTDIR ? -ESTALE : -errno;
+    return open_file.st_dev == named.st_dev && open_file.st_ino == named.st_ino ? 0 : -ESTALE;
+}
+
 const struct fsops *fsops_posix(void)
 {
     static const struct fsops ops = {
@@ -232,6 +262,8 @@ const struct fsops *fsops_posix(void)
         .pwrite = posix_pwrite,
         .size = posix_size,
         .truncate = posix_truncate,
+        .map = posix_map,
+        .unmap = posix_unmap,
         .sync = posix_sync,
         .stat = posix_stat,
         .mkdir = posix_mkdir,
@@ -243,6 +275,7 @@ const struct fsops *fsops_posix(void)
         .sync_dir = posix_sync_dir,
         .sync_all = posix_sync_all,
         .lock = posix_lock,
+        .is_at = posix_is_at,
     };
 
     return &ops;
@@ -266,6 +299,54 @@ int fs_open_new(const struct fsops *fs, const char *path, unsigned flags, int *f
         return rc;
     rc = fs->unlink(fs->ctx, path);
     return rc == 0 ? fs->open(fs->ctx, path, flags | FS_CREATE | FS_EXCLUSIVE, fd_out) : rc;
+}
+
+/* The part of a path up to the next slash; false if it is none that leads downwards. */
+static bool next_part(const char **path, char part[NAME_MAX + 1])
+{
+    size_t len = strcspn(*path, "/");
+
+    if (len == 0 || len > NAME_MAX)
+        return false;
+    memcpy(part, *path, len);
+    part[len] = '\0';
+    *path += len;
+    return strcmp(part, ".") != 0 && strcmp(part, "..") != 0;
+}
+
+/* Each part is opened by itself, so nobody can put a link in its place between a check and its use. */
+int fs_open_beneath(const char *directory, const char *path, int *fd_out)
+{
+    int at = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC), rc = 0;
+    char part[NAME_MAX + 1];
+    struct stat st;
+
+    if (at < 0)
+        return -errno;
+    for (bool last = false; !last && rc == 0;) {
+        if (!next_part(&path, part)) {
+            rc = -EINVAL;
+            break;
+        }
+        last = *path == '\0';
+        path += !last;
+        int fd = last ? openat(at, part, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+                      : openat(at, part, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0) {
+            rc = -errno;
+            if (rc == -ENOTDIR && fstatat(at, part, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode))
+                rc = -ELOOP;
+        }
+        close(at);
+        at = fd;
+    }
+    if (rc == 0 && (fstat(at, &st) != 0 || !S_ISREG(st.st_mode)))
+        rc = -EINVAL;
+    if (rc == 0)
+        *fd_out = at;
+    else if (at >= 0)
+        close(at);
+    return rc;
 }
 
 int fs_read_some(const struct fsops *fs, int fd, void *buf, size_t need, size_t len, uint64_t offset)

@@ -20,7 +20,7 @@ enum fs_open_flags {
     FS_CREATE = 4, /* if absent, mode 0640 */
     FS_TRUNCATE = 8,
     FS_EXCLUSIVE = 32, /* with FS_CREATE: -EEXIST if present */
-    FS_DIRECT = 16, /* past the page cache; -EINVAL where the file system cannot */
+    FS_DIRECT = 16,    /* past the page cache; -EINVAL where the file system cannot */
 };
 
 enum fs_kind { FS_FILE, FS_DIRECTORY, FS_OTHER };
@@ -43,6 +43,11 @@ struct fsops {
     int (*pwrite)(void *ctx, int fd, const void *buf, size_t len, uint64_t offset, size_t *n_out); /* may be short */
     int (*size)(void *ctx, int fd, uint64_t *size_out);
     int (*truncate)(void *ctx, int fd, uint64_t size);
+
+    /* This part of the file, which has been written, as memory that is shared with it, ready to be written to. Whole
+     * pages. */
+    int (*map)(void *ctx, int fd, uint64_t offset, size_t len, void **memory_out);
+    void (*unmap)(void *ctx, void *memory, size_t len);
     int (*sync)(void *ctx, int fd); /* the data, and what is needed to read it back */
     int (*stat)(void *ctx, const char *path, struct fs_stat *stat_out);
 
@@ -61,6 +66,9 @@ struct fsops {
     /* Opens (creates) the file and takes an exclusive lock that ends with the descriptor, or -EWOULDBLOCK with the
      * holder's process id, 0 if unknown, in `owner_out`. Writes our process id into the file. */
     int (*lock)(void *ctx, const char *path, int *fd_out, pid_t *owner_out);
+
+    /* Whether the path still leads to the open file: 0, -ESTALE if it leads to another one or to none, or -errno. */
+    int (*is_at)(void *ctx, int fd, const char *path);
 };
 
 /* The real file system. */
@@ -71,18 +79,25 @@ const struct fsops *fsops_posix(void);
  * -errno. */
 int fs_fill_standard_descriptors(void) __attribute__((warn_unused_result));
 
-/* ---- on top of the table ------------------------------------------------------------------------------------------- */
+/* ---- on top of the table ---- */
 
 /* Reads at least `need` and at most `len` bytes; -EIO when the file ends before. */
 int fs_read_some(const struct fsops *fs, int fd, void *buf, size_t need, size_t len, uint64_t offset)
     __attribute__((warn_unused_result));
 
-/* A new file under this name; what had it is removed. Not the same file once more, emptied: after a sync of it that failed
- * nobody knows what a later one brings to the disk. */
-int fs_open_new(const struct fsops *fs, const char *path, unsigned flags, int *fd_out) __attribute__((warn_unused_result));
+/* A new file under this name; what had it is removed. Not the same file once more, emptied: after a sync of it that
+ * failed nobody knows what a later one brings to the disk. */
+int fs_open_new(const struct fsops *fs, const char *path, unsigned flags, int *fd_out)
+    __attribute__((warn_unused_result));
+
+/* Opens a regular file below a directory for reading, by a path that somebody else has given. -EINVAL: the path is
+ * empty or absolute, has an empty part, "." or "..", or leads to something else than a regular file; -ELOOP: one of its
+ * parts is a symbolic link (the directory itself may be one); or -errno. */
+int fs_open_beneath(const char *directory, const char *path, int *fd_out) __attribute__((warn_unused_result));
 
 /* The whole range or an error: -EIO when the file ends before, and when a write makes no progress. */
-int fs_read_all(const struct fsops *fs, int fd, void *buf, size_t len, uint64_t offset) __attribute__((warn_unused_result));
+int fs_read_all(const struct fsops *fs, int fd, void *buf, size_t len, uint64_t offset)
+    __attribute__((warn_unused_result));
 int fs_write_all(const struct fsops *fs, int fd, const void *buf, size_t len, uint64_t offset)
     __attribute__((warn_unused_result));
 

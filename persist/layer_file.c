@@ -1,15 +1,16 @@
-/* A small file is one piece. A large one is produced in pieces of LAYER_PIECE_BYTES: the first begins with the header, which
- * is as long as a word, so that every piece but the last is full and every piece begins at a multiple of its size: what
- * direct I/O needs. The last piece is padded with zeros to a whole block there, and the file cut to its length afterwards.
+/* A small file is one piece. A large one is produced in pieces of LAYER_PIECE_BYTES: the first begins with the header,
+ * which is as long as a word, so that every piece but the last is full and every piece begins at a multiple of its
+ * size: what direct I/O needs. The last piece is padded with zeros to a whole block there, and the file cut to its
+ * length afterwards.
  *
- * While pieces of a large file are on their way to the disk, the next ones are copied and hashed, which takes a core a tenth
- * of a second per gigabyte. The buffers are huge pages of memory, because the kernel hands a buffer to the disk page by page:
- * with small pages direct writes were measured at 1.5 GB/s and reads at 1.0, with huge ones at 2.1 and 3.0, for a fifth of the
- * processor's time. One thread writes, since writes that extend a file exclude each other.
+ * While pieces of a large file are on their way to the disk, the next ones are copied and hashed, which takes a core a
+ * tenth of a second per gigabyte. The buffers are huge pages of memory, because the kernel hands a buffer to the disk
+ * page by page: with small pages direct writes were measured at 1.5 GB/s and reads at 1.0, with huge ones at 2.1
+ * and 3.0, for a fifth of the processor's time. One thread writes, since writes that extend a file exclude each other.
  *
- * A large file is read right into the layer's words, the header into the room in front of them: no copy, and no buffers. Several
- * threads read, because to them falls what costs more than all the rest: the kernel makes the pages that it reads into. The
- * owner follows them with the checksum. */
+ * A large file is read right into the layer's words, the header into the room in front of them: no copy, and no
+ * buffers. Several threads read, because to them falls what costs more than all the rest: the kernel makes the pages
+ * that it reads into. The owner follows them with the checksum. */
 #include "layer_file.h"
 
 #include <errno.h>
@@ -181,19 +182,14 @@ static int write_pieces(struct layer_io *io, int fd, const struct bloom_layer_vi
     return is_small(size) ? write_small(io, fd, layer) : write_large(io, fd, layer, size, direct);
 }
 
-static int write_file(struct layer_io *io, const char *path, const struct bloom_layer_view *layer, bool sync, bool direct)
+static int write_file(struct layer_io *io, const char *path, const struct bloom_layer_view *layer, bool sync,
+                      bool direct)
 {
     const struct fsops *fs = io->fs;
     unsigned flags = FS_WRITE | FS_CREATE | FS_EXCLUSIVE | (direct ? FS_DIRECT : 0u);
     int fd;
     int rc = fs->open(fs->ctx, path, flags, &fd);
 
-    /* A leftover. It is removed and never written to: it may be a second name of a valid file. */
-    if (rc == -EEXIST) {
-        rc = fs->unlink(fs->ctx, path);
-        if (rc == 0)
-            rc = fs->open(fs->ctx, path, flags, &fd);
-    }
     if (rc != 0)
         return rc;
     rc = write_pieces(io, fd, layer, direct);
@@ -209,8 +205,10 @@ int layer_write(struct layer_io *io, const char *path, const struct bloom_layer_
     bool direct = !is_small(filterdb_bytes(layer->shape.nwords));
     int rc = write_file(io, path, layer, sync, direct);
 
-    if (rc == -EINVAL && direct) /* this file system, or its block size, cannot */
+    if (rc == -EINVAL && direct) { /* this file system, or its block size, cannot */
+        (void)io->fs->unlink(io->fs->ctx, path);
         rc = write_file(io, path, layer, sync, false);
+    }
     if (rc != 0) {
         errbuf_set(err, "%s: cannot write: %s", path, strerror(-rc));
         return rc;
@@ -229,15 +227,16 @@ uint64_t layer_digest(struct layer_io *io, const struct bloom_layer_view *layer)
     XXH3_64bits_update(io->hash, header, sizeof(header));
     for (uint64_t at = sizeof(header); at < size;) {
         size_t part = size - at < HASH_BYTES ? (size_t)(size - at) : HASH_BYTES;
-        filterdb_encode_words((enum bloom_variant)layer->shape.variant, layer->words + (at - sizeof(header)) / 8, part / 8,
-                              io->small);
+        filterdb_encode_words((enum bloom_variant)layer->shape.variant, layer->words + (at - sizeof(header)) / 8,
+                              part / 8, io->small);
         XXH3_64bits_update(io->hash, io->small, part);
         at += part;
     }
     return XXH3_64bits_digest(io->hash);
 }
 
-static int check_header(const unsigned char *bytes, uint64_t size, const struct bloom_shape *expected, struct errbuf *err)
+static int check_header(const unsigned char *bytes, uint64_t size, const struct bloom_shape *expected,
+                        struct errbuf *err)
 {
     struct bloom_shape shape;
 
@@ -290,7 +289,8 @@ static void take_piece(struct layer_io *io, const struct bloom_layer_view *layer
         size_t header = offset + at == 0 ? FILTERDB_HEADER_BYTES : 0;
 
         XXH3_64bits_update(io->hash, piece + at, part);
-        filterdb_turn_words(variant, layer->words + (offset + at + header - FILTERDB_HEADER_BYTES) / 8, (part - header) / 8);
+        filterdb_turn_words(variant, layer->words + (offset + at + header - FILTERDB_HEADER_BYTES) / 8,
+                            (part - header) / 8);
         at += part;
     }
     if (len == LAYER_PIECE_BYTES && is_zero(piece, len))
@@ -307,7 +307,8 @@ static int read_into_room(struct layer_io *io, int fd, const struct bloom_layer_
     while (rc == 0 && taken < size) {
         if (asked < size && under_way < LAYER_MAX_PIECES) {
             size_t len = piece_len(size, asked);
-            struct io_job job = {.fd = fd, .buf = layer->room + asked, .len = round_up(len), .need = len, .offset = asked};
+            struct io_job job = {
+                .fd = fd, .buf = layer->room + asked, .len = round_up(len), .need = len, .offset = asked};
             io_helper_submit(io->helper, &job);
             under_way++;
             asked += len;
@@ -327,14 +328,17 @@ static int read_into_room(struct layer_io *io, int fd, const struct bloom_layer_
 }
 
 /* A file of another length than the layer has. */
-static int refuse_length(struct layer_io *io, int fd, const struct bloom_layer_view *layer, uint64_t size, struct errbuf *err)
+static int refuse_length(struct layer_io *io, int fd, const struct bloom_layer_view *layer, uint64_t size,
+                         struct errbuf *err)
 {
-    int rc = fs_read_some(io->fs, fd, io->small, size < FILTERDB_HEADER_BYTES ? (size_t)size : FILTERDB_HEADER_BYTES, FS_BLOCK, 0);
+    int rc = fs_read_some(io->fs, fd, io->small, size < FILTERDB_HEADER_BYTES ? (size_t)size : FILTERDB_HEADER_BYTES,
+                          FS_BLOCK, 0);
 
     return rc == 0 ? check_header(io->small, size, &layer->shape, err) : rc;
 }
 
-static int read_pieces(struct layer_io *io, int fd, const struct bloom_layer_view *layer, uint64_t size, struct errbuf *err)
+static int read_pieces(struct layer_io *io, int fd, const struct bloom_layer_view *layer, uint64_t size,
+                       struct errbuf *err)
 {
     XXH3_64bits_reset(io->hash);
     if (size != filterdb_bytes(layer->shape.nwords))
@@ -376,8 +380,8 @@ int layer_decode(const unsigned char *bytes, const struct bloom_layer_view *laye
     if (rc == LAYER_OK)
         rc = check_digest(XXH3_64bits(bytes, size), xxh3, err);
     if (rc == LAYER_OK)
-        filterdb_decode_words((enum bloom_variant)layer->shape.variant, bytes + FILTERDB_HEADER_BYTES, layer->shape.nwords,
-                              layer->words);
+        filterdb_decode_words((enum bloom_variant)layer->shape.variant, bytes + FILTERDB_HEADER_BYTES,
+                              layer->shape.nwords, layer->words);
     return rc;
 }
 

@@ -1,7 +1,7 @@
 /* layer_file: one layer from memory to a Filter.db file and back, in pieces, with its XXH3. Internal to persist.
  *
- * Large files go past the page cache where the file system lets them: faster, and the cache stays with its users. They are
- * read right into their place in memory.
+ * Large files go past the page cache where the file system lets them: faster, and the cache stays with its users. They
+ * are read right into their place in memory.
  *
  * Lifetime: caller's storage, init to deinit; one layer_io per thread. */
 #ifndef BLOOMERY_LAYER_FILE_H
@@ -40,21 +40,21 @@ enum layer_status {
     LAYER_UNUSABLE = 1, /* the file is not what it should be; the errbuf says how */
 };
 
-/* 0 or -ENOMEM. Never takes more than `memory` bytes for buffers, or LAYER_IO_MIN_MEMORY if that is more. Small files touch
- * only what they need of the first of them. */
+/* 0 or -ENOMEM. Never takes more than `memory` bytes for buffers, or LAYER_IO_MIN_MEMORY if that is more. Small files
+ * touch only what they need of the first of them. */
 int layer_io_init(struct layer_io *io, const struct fsops *fs, uint64_t memory);
 void layer_io_deinit(struct layer_io *io);
 
-/* Writes the layer to `path`, replacing what is there; syncs it if `sync`. Others may add meanwhile. 0 or -errno; after an
- * error the file may be there in part. */
+/* Writes the layer to a new file; syncs it if `sync`. Others may add meanwhile. 0 or -errno: -EEXIST when the name is
+ * taken, and nothing has been done; after any other error the file may be there in part. */
 int layer_write(struct layer_io *io, const char *path, const struct bloom_layer_view *layer, bool sync,
                 uint64_t *xxh3_out, struct errbuf *err);
 
 /* The XXH3 that layer_write() would come to. */
 uint64_t layer_digest(struct layer_io *io, const struct bloom_layer_view *layer);
 
-/* Reads `path` into the words of the layer, whose shape and checksum the file must have. 0, LAYER_UNUSABLE or -errno; in
- * all but the first case the words are undefined. The errbuf does not name the file. */
+/* Reads `path` into the words of the layer, whose shape and checksum the file must have. 0, LAYER_UNUSABLE or -errno;
+ * in all but the first case the words are undefined. The errbuf does not name the file. */
 int layer_read(struct layer_io *io, const char *path, const struct bloom_layer_view *layer, uint64_t xxh3,
                struct errbuf *err);
 

@@ -1,19 +1,13 @@
 #include "name_code.h"
 
-#include <inttypes.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <string.h>
-
-#define NUMBERED_PREFIX "%~"
-#define MAX_DIGITS 20
 
 static const char hex_digits[] = "0123456789ABCDEF";
 
 static bool stands_for_itself(unsigned char byte, size_t at)
 {
-    return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || (byte >= '0' && byte <= '9') || byte == '_' ||
-           byte == '-' || (byte == '.' && at > 0);
+    return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || (byte >= '0' && byte <= '9') ||
+           byte == '_' || byte == '-' || (byte == '.' && at > 0);
 }
 
 size_t name_encoded_len(const char *name, size_t len)
@@ -66,53 +60,4 @@ bool name_decode(const char *text, size_t len, char *out, size_t *len_out)
     }
     *len_out = n;
     return true;
-}
-
-void name_dir(const char *name, size_t len, uint64_t id, char out[NAME_DIR_MAX + 1])
-{
-    size_t encoded = name_encoded_len(name, len);
-
-    if (encoded > 0 && encoded <= NAME_DIR_MAX) {
-        name_encode(name, len, out);
-        out[encoded] = '\0';
-        return;
-    }
-    snprintf(out, NAME_DIR_MAX + 1, "%s%" PRIu64, NUMBERED_PREFIX, id);
-}
-
-void name_dir_alternate(uint64_t id, unsigned number, char out[NAME_DIR_MAX + 1])
-{
-    snprintf(out, NAME_DIR_MAX + 1, "%s%" PRIu64 "-%u", NUMBERED_PREFIX, id, number);
-}
-
-/* Digits, the first of which is not 0; their count, 0 when there is no such number. */
-static size_t number_len(const char *text, size_t len)
-{
-    size_t n = 0;
-
-    while (n < len && text[n] >= '0' && text[n] <= '9')
-        n++;
-    return n == 0 || n > MAX_DIGITS || text[0] == '0' ? 0 : n;
-}
-
-static bool is_numbered(const char *dir, size_t len)
-{
-    size_t prefix = strlen(NUMBERED_PREFIX);
-
-    if (len <= prefix || memcmp(dir, NUMBERED_PREFIX, prefix) != 0)
-        return false;
-    dir += prefix;
-    len -= prefix;
-    size_t id = number_len(dir, len);
-    if (id == 0 || id == len)
-        return id > 0;
-    return dir[id] == '-' && len - id > 1 && number_len(dir + id + 1, len - id - 1) == len - id - 1;
-}
-
-bool name_dir_valid(const char *dir, size_t len)
-{
-    char name[NAME_DIR_MAX];
-    size_t name_len;
-
-    return is_numbered(dir, len) || (len >= 1 && len <= NAME_DIR_MAX && name_decode(dir, len, name, &name_len));
 }

@@ -1,6 +1,6 @@
-/* Room is found in this order: behind the content; by moving the content to the front, when what was consumed there is
- * at least as long as what has to move (so each byte moved is paid for by a byte consumed); by doubling, up to the cap;
- * and at the cap by moving whatever the price, because a content that fits must be accepted. */
+/* The buffer looks for room in this order: behind the content; by a move of the content to the front, if the consumed
+ * bytes are at least as many as those that move (so a consumed byte pays for each moved one); by doubling, up to the
+ * cap; and at the cap by a move at any price, because content that fits must be accepted. */
 #include "buf.h"
 
 #include <assert.h>
@@ -60,7 +60,7 @@ char *buf_make_room(struct buf *buf, size_t n)
     size_t size = grown_size(buf, len + n <= buf->size ? buf->size + 1 : len + n);
     move_to_front(buf); /* before realloc, which would copy the consumed bytes too */
     char *data = realloc(buf->data, size);
-    if (data == NULL) {
+    if (!data) {
         buf->failed = true;
         return NULL;
     }
@@ -75,7 +75,7 @@ void buf_append(struct buf *buf, const void *data, size_t n)
         return;
 
     char *room = buf_reserve(buf, n);
-    if (room != NULL) {
+    if (room) {
         memcpy(room, data, n);
         buf_commit(buf, n);
     }
@@ -88,7 +88,7 @@ void buf_vappendf(struct buf *buf, const char *fmt, va_list args)
 
     int len = vsnprintf(NULL, 0, fmt, args);
     char *room = len >= 0 ? buf_reserve(buf, (size_t)len + 1) : NULL;
-    if (room != NULL) {
+    if (room) {
         vsnprintf(room, (size_t)len + 1, fmt, again);
         buf_commit(buf, (size_t)len);
     } else {

@@ -1,8 +1,8 @@
 /* buf: a growable byte buffer with a hard cap, written at the end and consumed at the front. Replies are built in one.
  *
- * Failure is sticky: when memory runs out or the cap would be passed, the buffer is marked failed, takes nothing more,
- * and the owner finds out once, at the end (buf_failed()); a reply therefore never fails half-way in the caller's code.
- * What was written before stays readable. Only buf_deinit() ends the failure.
+ * Failure is sticky: when memory runs out or the content would pass the cap, the buffer is marked failed and takes
+ * nothing more. The owner asks once, at the end (buf_failed()); hence a reply never fails half-way in the caller's
+ * code. Earlier content stays readable. Only buf_deinit() clears the failure.
  *
  * Lifetime: the caller's storage, buf_init() to buf_deinit(). Thread: any, on distinct objects. */
 #ifndef BLOOMERY_BUF_H
@@ -13,18 +13,18 @@
 #include <stddef.h>
 
 struct buf {
-    char *data;    /* malloc'ed, or NULL while nothing has been written */
-    size_t start;  /* first byte not consumed */
-    size_t end;    /* one past the last byte written */
-    size_t size;   /* allocated */
-    size_t cap;    /* size never grows beyond this */
+    char *data;   /* malloc'ed, or NULL while nothing has been written */
+    size_t start; /* first byte not consumed */
+    size_t end;   /* one past the last byte written */
+    size_t size;  /* allocated */
+    size_t cap;   /* size never grows beyond this */
     bool failed;
 };
 
 void buf_init(struct buf *buf, size_t cap);
 
-/* Frees the memory and clears a failure; the cap is kept, so the buffer is as after buf_init(). Idempotent. Also the
- * way to give memory back after an unusually large content. */
+/* Frees the memory and clears a failure; the cap stays, so the buffer is as after buf_init(). Idempotent. Also gives
+ * memory back after unusually large content. */
 void buf_deinit(struct buf *buf);
 
 static inline size_t buf_len(const struct buf *buf)
@@ -46,9 +46,8 @@ static inline bool buf_failed(const struct buf *buf)
 /* The part of buf_reserve() that has to move or allocate. */
 char *buf_make_room(struct buf *buf, size_t n);
 
-/* Makes room for `n` >= 1 more bytes and returns where they go, or NULL after marking the buffer failed. The pointer is
- * valid until the next call on the buffer. Inline, because every reply of a command goes through here and nearly always
- * finds room. */
+/* Makes room for `n` >= 1 more bytes and returns a pointer to it, or NULL after marking the buffer failed. The pointer
+ * is valid until the next call on the buffer. Inline, because every reply calls it and nearly always finds room. */
 static inline char *buf_reserve(struct buf *buf, size_t n)
 {
     if (__builtin_expect(n <= buf->size - buf->end && !buf->failed, 1))
@@ -71,7 +70,7 @@ void buf_vappendf(struct buf *buf, const char *fmt, va_list args) __attribute__(
 /* Drops `n` <= buf_len() bytes from the front. An emptied buffer starts over at the beginning of its memory. */
 void buf_consume(struct buf *buf, size_t n);
 
-/* Cuts the content back to `len` <= buf_len() bytes (a reply that is withdrawn). Does not clear a failure. */
+/* Cuts the content back to `len` <= buf_len() bytes, to withdraw a reply. Does not clear a failure. */
 void buf_truncate(struct buf *buf, size_t len);
 
 #endif

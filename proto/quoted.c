@@ -8,7 +8,8 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Unescapes what follows a backslash in double quotes: from *read, which moves on, to the byte returned. */
+/* Returns the byte that an escape in double quotes stands for. *read is behind the backslash and moves behind the
+ * escape. */
 static char unescape(const char **read, const char *end)
 {
     const char *p = *read;

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 
 #define DIGITS_MAX 20 /* of an unsigned 64-bit number */
-#define DOUBLE_MAX 32 /* "-2.2250738585072014e-308" and its NUL */
 
 static const char digit_pairs[] = "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
                                   "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
@@ -58,19 +57,19 @@ static void put_header(struct reply *reply, char type, uint64_t n)
 {
     char *out = buf_reserve(reply->buf, 1 + DIGITS_MAX + 2);
 
-    if (out == NULL)
+    if (!out)
         return;
     *out++ = type;
     commit_to(reply->buf, put_line_end(put_digits(out, n)));
 }
 
-/* "<type><n>\r\n<data>\r\n", where the data may have a prefix that counts. */
+/* "<type><n>\r\n<prefix><data>\r\n"; n counts the prefix too. */
 static void put_blob(struct reply *reply, char type, const char *prefix, const void *data, size_t len)
 {
     size_t prefix_len = strlen(prefix), room = 1 + DIGITS_MAX + 2 + prefix_len + 2;
 
     char *out = buf_reserve(reply->buf, len > SIZE_MAX - room ? SIZE_MAX : len + room);
-    if (out == NULL)
+    if (!out)
         return;
     *out++ = type;
     out = put_line_end(put_digits(out, prefix_len + len));
@@ -88,7 +87,7 @@ static void put_line(struct reply *reply, char type, const char *text)
     size_t len = strlen(text);
     char *out = buf_reserve(reply->buf, 1 + len + 2);
 
-    if (out == NULL)
+    if (!out)
         return;
     *out++ = type;
     for (size_t i = 0; i < len; i++) {
@@ -116,7 +115,7 @@ void reply_errorf(struct reply *reply, const char *fmt, ...)
     va_start(args, fmt);
     int len = vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    if (len < 0) /* only a format that cannot be encoded; its own text says more than nothing */
+    if (len < 0) /* the format cannot be encoded: the format itself says more than nothing */
         snprintf(text, sizeof(text), "ERR %s", fmt);
     else if ((size_t)len >= sizeof(text))
         memcpy(text + sizeof(text) - 4, "...", 4);
@@ -127,7 +126,7 @@ void reply_integer(struct reply *reply, int64_t value)
 {
     char *out = buf_reserve(reply->buf, 1 + 1 + DIGITS_MAX + 2);
 
-    if (out == NULL)
+    if (!out)
         return;
     *out++ = ':';
     if (value < 0)
@@ -140,7 +139,7 @@ void reply_bools(struct reply *reply, uint32_t bits, size_t n)
     char *room = buf_reserve(reply->buf, n * 4);
     uint32_t no, yes;
 
-    if (room == NULL)
+    if (!room)
         return;
     memcpy(&no, reply->version == 3 ? "#f\r\n" : ":0\r\n", 4);
     memcpy(&yes, reply->version == 3 ? "#t\r\n" : ":1\r\n", 4);
@@ -177,16 +176,16 @@ void reply_bulk_str(struct reply *reply, const char *text)
     put_blob(reply, '$', "", text, strlen(text));
 }
 
-/* The fewest significant digits that read back as the same value; any double does with 17. The sign of a NaN means
- * nothing and is left out. */
-static void format_double(double value, char text_out[DOUBLE_MAX])
+/* Writes the fewest significant digits that read back as the same value; 17 suffice for any double. The sign of a NaN
+ * means nothing and is left out. */
+void reply_double_text(double value, char text_out[REPLY_DOUBLE_MAX])
 {
     if (isnan(value)) {
-        snprintf(text_out, DOUBLE_MAX, "nan");
+        snprintf(text_out, REPLY_DOUBLE_MAX, "nan");
         return;
     }
     for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text_out, DOUBLE_MAX, "%.*g", digits, value);
+        snprintf(text_out, REPLY_DOUBLE_MAX, "%.*g", digits, value);
         if (isinf(value) || strtod(text_out, NULL) == value)
             return;
     }
@@ -194,9 +193,9 @@ static void format_double(double value, char text_out[DOUBLE_MAX])
 
 void reply_double(struct reply *reply, double value)
 {
-    char text[DOUBLE_MAX];
+    char text[REPLY_DOUBLE_MAX];
 
-    format_double(value, text);
+    reply_double_text(value, text);
     if (reply->version == 3)
         put_line(reply, ',', text);
     else
@@ -240,7 +239,7 @@ void reply_push(struct reply *reply, size_t n)
     put_header(reply, reply->version == 3 ? '>' : '*', n);
 }
 
-/* "*0\r\n" keeps the place of the header; a single digit needs no more. */
+/* "*0\r\n" is the placeholder of the header; a count of one digit needs no more room. */
 size_t reply_array_begin(struct reply *reply)
 {
     size_t token = buf_len(reply->buf);
@@ -255,7 +254,7 @@ static void end_aggregate(struct reply *reply, size_t token, char type, size_t n
     char header[1 + DIGITS_MAX + 2] = {type};
     size_t len = (size_t)(put_line_end(put_digits(header + 1, n)) - header), more = len - 4;
 
-    if (buf_failed(buf) || (more > 0 && buf_reserve(buf, more) == NULL))
+    if (buf_failed(buf) || (more > 0 && !buf_reserve(buf, more)))
         return;
     assert(token + 4 <= buf_len(buf));
 

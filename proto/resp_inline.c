@@ -1,5 +1,5 @@
-/* Inline commands: words as a human types them. A word may begin unquoted and go on in quotes, but behind a closing quote
- * it must end. */
+/* Inline commands: words as a person types them. A word may begin unquoted and go on in quotes, but a closing quote
+ * ends it. */
 #include "quoted.h"
 #include "resp_internal.h"
 

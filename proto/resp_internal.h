@@ -1,12 +1,21 @@
-/* What the files of the request parser share. Not for others. */
+/* Shared by the files of the request parser only. */
 #ifndef BLOOMERY_RESP_INTERNAL_H
 #define BLOOMERY_RESP_INTERNAL_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "resp_parse.h"
+
+/* Four bytes as a word, for comparisons of four at a time. */
+static inline uint32_t resp_load32(const char *p)
+{
+    uint32_t word;
+    memcpy(&word, p, sizeof(word));
+    return word;
+}
 
 /* Makes room for at least one more argument, by doubling. False when memory is out. */
 bool resp_args_grow(struct resp_args *args);
@@ -22,9 +31,9 @@ static inline bool resp_args_add(struct resp_args *args, size_t off, size_t len)
 
 enum split {
     SPLIT_FINE,
-    SPLIT_QUOTES,    /* unbalanced */
-    SPLIT_TOO_MANY,  /* more than max_args */
-    SPLIT_TOO_LONG,  /* an argument is longer than max_bulk */
+    SPLIT_QUOTES,   /* unbalanced */
+    SPLIT_TOO_MANY, /* more than max_args */
+    SPLIT_TOO_LONG, /* an argument is longer than max_bulk */
     SPLIT_NO_MEMORY,
 };
 

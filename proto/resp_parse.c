@@ -1,13 +1,15 @@
-/* The parser is a small state machine over one request. A request begins at feed.base, and parser->pos says how many of
- * its bytes are done with; every state looks only at bytes from there on, so that a cut costs nothing but the call.
+/* The parser is a small state machine over one request. A request begins at feed.base; parser->pos counts the bytes
+ * already parsed. Every state reads only from there on, so a cut in the input costs one call and nothing else.
  *
  *   START -> COUNT -> COUNT_END -> ARGUMENT -> LENGTH -> LENGTH_END -> BODY -> ARGUMENT ... -> whole
  *   START -> INLINE -> whole
  *
- * Beside it there is a short cut for the form that nearly all requests have: a count of one digit, lengths of one to
- * three digits, everything in the buffer. take_arguments() goes through the arguments with nothing but local variables;
- * it serves whole requests, which then never enter the machine (resp_parser_next()), and runs of usual arguments in
- * others (begin_argument()). What it does not recognise it leaves to the machine, untouched. */
+ * A fast path serves the form of nearly all requests: a count of one digit, lengths of one to three digits, all bytes
+ * in the buffer. take_arguments() reads the arguments with local variables alone. It serves whole requests, which then
+ * never enter the machine (resp_parser_next()), and runs of usual arguments in other requests (begin_argument()). It
+ * leaves any other form to the machine, untouched. The daemon's instructions for a BF.EXISTS in pipelines of 64
+ * (callgrind, user space, all of a command): 2,706 with the machine alone, 1,963 with this path, 452 with resp_repeat.h
+ * before it. */
 #include "resp_parse.h"
 #include "resp_internal.h"
 
@@ -15,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEADER_LINE_MIN 32 /* longer than any number, so that max_inline only ever limits lines that are none */
+#define HEADER_LINE_MIN 32 /* longer than any number: max_inline only limits lines that are no number */
 #define ARGS_SIZE_MIN   16
 
 enum state {
@@ -31,8 +33,8 @@ enum state {
     STATE_NO_MEMORY,
 };
 
-/* What the bytes of a header line amount to so far. Redis takes numbers as it prints them: no sign but '-', no leading
- * zero, no space. */
+/* State of the number in a header line. Redis accepts numbers as it prints them: no sign but '-', no leading zero, no
+ * space. */
 enum number {
     NUMBER_EMPTY = 0,
     NUMBER_MINUS,
@@ -79,7 +81,7 @@ enum step {
 
 struct feed {
     struct resp_parser *parser;
-    struct resp_args *list; /* the caller's, or the parser's own of an incomplete request */
+    struct resp_args *list; /* the caller's, or the parser's own while a request is incomplete */
     const struct resp_limits *limits;
     char *base;
     size_t len;
@@ -98,7 +100,7 @@ bool resp_args_grow(struct resp_args *args)
     if (size > SIZE_MAX / sizeof(*args->spans))
         return false;
     struct resp_span *spans = realloc(args->spans, size * sizeof(*spans));
-    if (spans == NULL)
+    if (!spans)
         return false;
     args->spans = spans;
     args->size = size;
@@ -115,7 +117,7 @@ void resp_parser_deinit(struct resp_parser *parser)
     resp_args_deinit(&parser->held);
 }
 
-/* The list is of no more use: an unfinished one must not be kept by a connection that waits to be closed. */
+/* Frees the list: a connection that waits to be closed must not keep an unfinished one. */
 static enum step fail_in(struct resp_parser *parser, enum state state)
 {
     resp_args_deinit(&parser->held);
@@ -129,7 +131,7 @@ static enum step malformed(struct resp_parser *parser, enum error error)
     return fail_in(parser, STATE_MALFORMED);
 }
 
-/* ---- header lines ----------------------------------------------------------------------------------------------- */
+/* ---- header lines ---- */
 
 static inline unsigned digit(char c)
 {
@@ -171,7 +173,7 @@ static enum number take_digit(struct resp_parser *parser, char c)
     return NUMBER_DIGITS;
 }
 
-/* Reads on to the \r that ends the line; `too_long` is the error of a line that passes the limit. */
+/* Reads up to the \r that ends the line; `too_long` is the error for a line that passes the limit. */
 static enum step read_number(struct feed *feed, enum state next, enum error too_long)
 {
     struct resp_parser *parser = feed->parser;
@@ -195,7 +197,7 @@ static enum step read_number(struct feed *feed, enum state next, enum error too_
     return STEP_MORE;
 }
 
-/* The number that was read, if it is one that fits 64 signed bits. */
+/* Whether the line was a number that fits 64 signed bits. */
 static bool line_is_number(const struct resp_parser *parser)
 {
     return (parser->number == NUMBER_ZERO || parser->number == NUMBER_DIGITS) &&
@@ -230,34 +232,26 @@ static enum step end_length(struct feed *feed)
     if (!line_is_number(parser) || parser->negative)
         return malformed(parser, ERROR_LENGTH);
     if (parser->value > feed->limits->max_bulk)
-        return malformed(parser, parser->noauth && parser->value <= RESP_MAX_BULK_DEFAULT ? ERROR_LENGTH_NOAUTH
-                                                                                         : ERROR_LENGTH);
+        return malformed(parser,
+                         parser->noauth && parser->value <= RESP_MAX_BULK_DEFAULT ? ERROR_LENGTH_NOAUTH : ERROR_LENGTH);
     if (parser->value + 2 > UINT32_MAX || parser->pos > UINT32_MAX - (parser->value + 2))
         return malformed(parser, ERROR_REQUEST_SIZE);
     parser->state = STATE_BODY;
     return STEP_ON;
 }
 
-/* ---- arguments -------------------------------------------------------------------------------------------------- */
-
-static inline uint32_t load32(const char *p)
-{
-    uint32_t word;
-
-    memcpy(&word, p, sizeof(word));
-    return word;
-}
+/* ---- arguments ---- */
 
 /* Whether the four bytes at `p` are those of `form`, except where `mask` has a zero byte. With literals for both the
  * compiler is left with a load, an and, and a compare. */
 static inline bool looks_like(const char *p, const char form[4], const char mask[4])
 {
-    return (load32(p) & load32(mask)) == load32(form);
+    return (resp_load32(p) & resp_load32(mask)) == resp_load32(form);
 }
 
-/* Takes arguments from `p` on as long as they have the usual form and are all there, until there are `stop` of them.
- * Returns where it stopped. Inline, so that the count stays in a register. One branch for each number of digits: they
- * predict well, and the processor does not wait for the length in order to go on. */
+/* Reads complete arguments of the usual form from `p` on, until there are `stop` of them. Returns the first byte not
+ * read. Inline, so that the count stays in a register. Each number of digits has a branch of its own: these predict
+ * well, and the processor goes on without waiting for the length. */
 static inline __attribute__((always_inline)) const char *take_arguments(const char *p, const char *end,
                                                                         const char *base, size_t max_bulk,
                                                                         struct resp_span *spans, size_t stop,
@@ -327,7 +321,7 @@ static enum step end_body(struct feed *feed)
     return STEP_ON;
 }
 
-/* ---- inline commands -------------------------------------------------------------------------------------------- */
+/* ---- inline commands ---- */
 
 static enum step split_line(struct feed *feed, size_t len)
 {
@@ -348,8 +342,8 @@ static enum step split_line(struct feed *feed, size_t len)
     return fail_in(parser, STATE_NO_MEMORY);
 }
 
-/* Looks for the end of the line. Redis takes the line for a C string and waits on when it has a NUL byte, typically of
- * a TLS client; that is refused here. */
+/* Searches the end of the line. Redis reads the line as a C string and waits for ever when it has a NUL byte, as the
+ * first bytes of a TLS client do. Here such a line is refused. */
 static enum step read_inline(struct feed *feed)
 {
     struct resp_parser *parser = feed->parser;
@@ -375,7 +369,7 @@ static enum step read_inline(struct feed *feed)
     return split_line(feed, len);
 }
 
-/* ---- the machine ------------------------------------------------------------------------------------------------ */
+/* ---- the machine ---- */
 
 static enum step start(struct feed *feed)
 {
@@ -420,9 +414,9 @@ static void begin_request(struct resp_parser *parser)
     parser->state = STATE_START;
 }
 
-/* The request is not complete: the arguments so far go from the caller's list into one of the parser's own, of the size
- * they need. The caller's list stays where it is: it may have grown large for somebody's large command, and must not
- * end up with a connection that has sent ten bytes. */
+/* The request is incomplete: the parser copies the arguments so far from the caller's list to a list of its own, of the
+ * size they need. The caller's list stays with the caller: it may have grown for another client's large command, and a
+ * connection that has sent ten bytes must not keep it. */
 static enum resp_status keep_list(struct resp_parser *parser, const struct resp_args *args)
 {
     struct resp_args *held = &parser->held;
@@ -439,7 +433,8 @@ static enum resp_status keep_list(struct resp_parser *parser, const struct resp_
     return RESP_NEED_MORE;
 }
 
-/* The request is complete: the arguments go to the caller's list, by copy or, if it is too small, with their memory. */
+/* The request is complete: its arguments move to the caller's list, by copy or, if that list is too small, by swapping
+ * the two lists. */
 static void give_list_back(struct resp_parser *parser, struct resp_args *args)
 {
     struct resp_args *held = &parser->held;
@@ -455,7 +450,7 @@ static void give_list_back(struct resp_parser *parser, struct resp_args *args)
     resp_args_deinit(held);
 }
 
-/* Not inline: the registers that it saves are not the short cut's business. */
+/* Not inline: the fast path must not pay for the registers that this function saves. */
 static __attribute__((noinline)) enum resp_status run_machine(struct feed *feed, struct resp_args *args,
                                                               size_t *consumed_out, struct resp_command *command_out)
 {
@@ -495,7 +490,7 @@ enum resp_status resp_parser_next(struct resp_parser *parser, struct resp_args *
 {
     size_t argc, count = 0;
 
-    /* The short cut, for requests of up to nine arguments; where it gives up, the machine goes on. */
+    /* The fast path, for requests of up to nine arguments; where it stops, the machine goes on. */
     if (parser->state == STATE_START && len >= 4 && looks_like(buf, "*\0\r\n", "\xff\0\xff\xff") &&
         (argc = digit(buf[1])) - 1 <= 8 && argc <= limits->max_args && argc <= args->size) {
         const char *p = take_arguments(buf + 4, buf + len, buf, limits->max_bulk, args->spans, argc, &count);

@@ -1,20 +1,20 @@
-/* resp_parse: a push parser for what clients send: RESP arrays of bulk strings (the same in RESP2 and RESP3) and inline
+/* resp_parse: a push parser for requests: RESP arrays of bulk strings (the same in RESP2 and RESP3) and inline
  * commands.
  *
- * It knows no socket and no command, and it never copies an argument: arguments are offsets into the caller's bytes. No
- * byte is looked at twice, however the input is cut: the parser remembers how far it came (an inline command is
- * searched once for its end and, when that is found, split once). No allocation per command: the list of arguments is
- * lent by the caller (one per thread is enough); only a parser whose command is not complete yet keeps a list of its
- * own, which grows with the arguments that have arrived, not with the number announced.
+ * It knows no socket and no command. It copies no argument: arguments are offsets into the caller's bytes. It reads no
+ * byte twice, however the input is cut, because it remembers its position (an inline command is searched once for its
+ * end, then split once). It allocates nothing per command: the caller lends the list of arguments (one per thread is
+ * enough). Only a parser with an incomplete command keeps a list of its own, which grows with the arguments that have
+ * arrived, not with the number announced.
  *
- * The caller keeps the bytes of the command being parsed contiguous, from its first byte on, and passes them again with
- * more behind them; they may move between calls but not change.
+ * The caller keeps the bytes of an incomplete command contiguous, from its first byte on, and passes them again with
+ * more bytes behind them. They may move between calls but not change.
  *
  * Like Redis, and unlike the letter of the specification: "*0" and negative counts are empty requests; the byte behind
- * the \r of a header line and the two bytes behind an argument are skipped whatever they are; only \r ends a header
- * line; an inline command ends with \n or \r\n, empty lines are skipped. Unlike Redis, which then waits for ever, a NUL
- * byte in an inline command is malformed, and a wrong byte in the place of '$' is refused at once, not when its line
- * ends. A command is at most UINT32_MAX bytes long.
+ * the \r of a header line and the two bytes behind an argument are skipped, whatever their value; only \r ends a header
+ * line; an inline command ends with \n or \r\n; empty lines are skipped. Unlike Redis, which waits for ever in the
+ * first case and until the end of the line in the second: a NUL byte in an inline command is malformed, and so is a
+ * wrong byte in the place of '$', at once. A command is at most UINT32_MAX bytes long.
  *
  * Reference: the Redis serialization protocol specification; error texts as Redis 8 words them.
  *
@@ -25,10 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct slice {
-    const char *ptr; /* not NUL-terminated; may be NULL when len is 0 */
-    size_t len;
-};
+#include "slice.h"
 
 /* Limits of a request. A request that passes one is RESP_MALFORMED. All at most UINT32_MAX. */
 struct resp_limits {
@@ -37,10 +34,10 @@ struct resp_limits {
     size_t max_inline; /* bytes of an inline command, or of a header line (at least 32 there), without the line end */
 };
 
-#define RESP_MAX_ARGS_DEFAULT   (1024 * 1024)        /* a batch of a million items is one command; more is a mistake */
-#define RESP_MAX_BULK_DEFAULT   (512 * 1024 * 1024)  /* Redis's proto-max-bulk-len */
-#define RESP_MAX_INLINE_DEFAULT (64 * 1024)          /* Redis's PROTO_INLINE_MAX_SIZE */
-#define RESP_MAX_ARGS_NOAUTH    10                   /* before AUTH nobody may make the server keep much */
+#define RESP_MAX_ARGS_DEFAULT   (1024 * 1024)       /* a batch of a million items is one command; more is a mistake */
+#define RESP_MAX_BULK_DEFAULT   (512 * 1024 * 1024) /* Redis's proto-max-bulk-len */
+#define RESP_MAX_INLINE_DEFAULT (64 * 1024)         /* Redis's PROTO_INLINE_MAX_SIZE */
+#define RESP_MAX_ARGS_NOAUTH    10                  /* strangers must not make the server keep much */
 #define RESP_MAX_BULK_NOAUTH    16384
 
 /* Where an argument is, relative to the first byte of its command. */
@@ -58,9 +55,9 @@ struct resp_args {
 void resp_args_deinit(struct resp_args *args); /* idempotent */
 
 struct resp_command {
-    const char *base;               /* first byte of the command; spans are relative to it */
-    const struct resp_span *spans;  /* valid until the next call of the parser with the same resp_args */
-    size_t argc;                    /* >= 1 */
+    const char *base;              /* first byte of the command; spans are relative to it */
+    const struct resp_span *spans; /* valid until the next call of the parser with the same resp_args */
+    size_t argc;                   /* >= 1 */
 };
 
 static inline struct slice resp_arg(const struct resp_command *cmd, size_t i)
@@ -80,12 +77,12 @@ struct resp_parser {
     struct resp_args held; /* the arguments so far of an incomplete command */
     size_t pos;            /* bytes of the current command looked at so far */
     size_t line;           /* where its current header line began */
-    uint64_t value;        /* number in that line, as far as read; then the length of the argument whose body is due */
+    uint64_t value;        /* number in that line so far; then the length of the argument whose body is due */
     uint32_t argc;         /* arguments announced */
     uint8_t state;
-    uint8_t number;        /* what the digits so far amount to */
+    uint8_t number; /* enum number of resp_parse.c: state of that number */
     uint8_t negative;
-    uint8_t noauth;        /* the limits in force are those of an unauthenticated client (for the error text) */
+    uint8_t noauth; /* the client is unauthenticated (for the error text) */
     uint8_t error;
     uint8_t bad_byte;
 };
@@ -105,9 +102,9 @@ enum resp_status resp_parser_next(struct resp_parser *parser, struct resp_args *
                                   int noauth, char *buf, size_t len, size_t *consumed_out,
                                   struct resp_command *command_out);
 
-/* After RESP_NEED_MORE: how many bytes, counted from the first byte of the incomplete request (that is, without those
- * reported consumed), are certainly needed before a call can make progress, so that a large argument can be read in one
- * go. Always more than were passed; never beyond the argument being read, so at most max_bulk + 2 more. */
+/* After RESP_NEED_MORE: the number of bytes, counted from the first byte of the incomplete request (without those
+ * reported consumed), that the next call needs to make progress; so a large argument can be read in one go. Always more
+ * than were passed; never beyond the current argument, so at most max_bulk + 2 more. */
 size_t resp_parser_needs(const struct resp_parser *parser);
 
 /* Bytes of memory that the parser keeps for an incomplete command, at most 16 per argument that has arrived (128 at

@@ -3,7 +3,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#define HEAD_MIN 16 /* what the comparison needs; no command that is worth it is shorter */
+#include "resp_internal.h"
+
+#define HEAD_MIN 16 /* minimum of same(); useful commands are longer */
 #define TAIL_MIN 7  /* a length of up to three digits and its line end, and two bytes more, are in bounds at least */
 
 static bool is_digit(char c)
@@ -46,22 +48,15 @@ static inline bool same(const char *a, const char *b, size_t len)
     return (difference[0] | difference[1]) == 0;
 }
 
-/* The length of an item as it stands in the request, "16\r\n": most of a pipeline's items have the same one, so it is
- * compared with the one before in one word, which holds up to two digits. */
+/* The length of an item as written in the request, "16\r\n". Most items of a pipeline have the same length, so its text
+ * is compared with the previous one as one word, which holds up to two digits. */
 struct length {
-    uint32_t word, mask; /* of the four bytes; mask 0 and word 1, which nothing equals: longer, or none yet */
+    uint32_t word, mask; /* the four bytes; mask 0 and word 1 never match: a longer length, or none yet */
     uint32_t item;       /* the value */
     uint32_t digits;     /* with the line end */
 };
 
-static inline uint32_t load32(const char *p)
-{
-    uint32_t x;
-    memcpy(&x, p, sizeof(x));
-    return x;
-}
-
-/* Reads another length, of at least TAIL_MIN bytes. False: it is not one that is taken here. */
+/* Reads a different length; TAIL_MIN bytes are readable. False if the form is unusual. */
 static bool read_length(struct length *length, const char *at)
 {
     uint32_t n = 1;
@@ -75,8 +70,8 @@ static bool read_length(struct length *length, const char *at)
     length->digits = n + 2;
     if (n <= 2) {
         static const char ones[2][4] = {"\xff\xff\xff", {'\xff', '\xff', '\xff', '\xff'}};
-        length->mask = load32(ones[n - 1]);
-        length->word = load32(at) & length->mask;
+        length->mask = resp_load32(ones[n - 1]);
+        length->word = resp_load32(at) & length->mask;
     }
     return true;
 }
@@ -94,10 +89,11 @@ size_t resp_repeat_match(const struct resp_repeat *repeat, const char *data, siz
         return 0;
     for (; n < max && (size_t)(end - at) >= head + TAIL_MIN && same(repeat->head, at, head); n++) {
         const char *item = at + head;
-        if ((load32(item) & length.mask) != length.word && (!read_length(&length, item) || length.item > max_bulk))
+        if ((resp_load32(item) & length.mask) != length.word && (!read_length(&length, item) || length.item > max_bulk))
             break;
         item += length.digits;
-        if ((size_t)(end - item) < length.item + (size_t)2 || item[length.item] != '\r' || item[length.item + 1] != '\n')
+        if ((size_t)(end - item) < length.item + (size_t)2 || item[length.item] != '\r' ||
+            item[length.item + 1] != '\n')
             break;
         last_out[n] = (struct slice){item, length.item};
         at = item + length.item + 2;

@@ -18,7 +18,7 @@ free_port() { # a port nobody listens on
 }
 
 wait_for() { # PORT
-    for _ in $(seq 100); do redis-cli -p "$1" ping >/dev/null 2>&1 && return; sleep 0.1; done
+    for _ in $(seq 600); do redis-cli -p "$1" ping >/dev/null 2>&1 && return; sleep 0.1; done
     fail "nobody answers on port $1"
 }
 

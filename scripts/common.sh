@@ -2,12 +2,15 @@
 
 set -euo pipefail
 script=$(realpath "$0")
+started_in=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
-build_packages=(gcc libc6-dev cmake ninja-build pkg-config libuv1-dev liburcu-dev libxxhash-dev nettle-dev)
+build_packages=(gcc libc6-dev cmake ninja-build pkg-config libuv1-dev liburcu-dev libxxhash-dev nettle-dev libmicrohttpd-dev)
 test_packages=(libcriterion-dev libhiredis-dev redis-tools)
-client_packages=(python3 python3-redis)
+client_packages=(python3 python3-redis prometheus) # prometheus for promtool; without it its tests are skipped
+lint_packages=(clang-format git python3)
+package_packages=(dpkg-dev debhelper lintian debootstrap fakeroot git xz-utils)
 
 say() { printf '== %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -30,7 +33,7 @@ mode_of() {
     esac
 }
 
-# Installs the Debian packages that are missing; on other systems, says which ones are.
+# Installs the Debian packages that are missing; where that cannot be done, says which ones are.
 need() {
     local missing=()
     for package in "$@"; do
@@ -41,11 +44,14 @@ need() {
         say "this is not Debian; please install the equivalents of: ${missing[*]}"
         return
     fi
-    local sudo=
-    [ "$(id -u)" -eq 0 ] || sudo=sudo
+    local as_root=()
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo >/dev/null || fail "packages are missing, and there is no sudo here; as root: apt-get install ${missing[*]}"
+        as_root=(sudo)
+    fi
     say "installing ${missing[*]}"
-    $sudo apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+    "${as_root[@]}" apt-get update -qq >&2
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" >&2
 }
 
 # Node.js and npm: those that are there, from wherever they came, otherwise the distribution's.
@@ -53,14 +59,30 @@ need_node() {
     command -v node >/dev/null && command -v npm >/dev/null || need nodejs npm
 }
 
-# Configures and builds a preset; prints only what goes wrong.
+# Shows how far ninja is, of its output: on a terminal in one line, elsewhere a line every ten seconds. Copies it to the file.
+show_progress() { # LOG
+    local line shown=$SECONDS
+    while IFS= read -r line; do
+        printf '%s\n' "$line" >>"$1"
+        [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]] || continue
+        if [ -t 2 ]; then
+            printf '\r== %s of %s ' "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" >&2
+        elif ((SECONDS >= shown + 10)); then
+            say "${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}"
+            shown=$SECONDS
+        fi
+    done
+    [ ! -t 2 ] || printf '\r\033[K' >&2
+}
+
+# Configures and builds a preset; prints how far it is, and else only what goes wrong.
 build() {
     local preset=$1
     shift
     say "building ($preset)"
     local log
     log=$(mktemp)
-    if ! { cmake --preset "$preset" "$@" && cmake --build --preset "$preset"; } >"$log" 2>&1; then
+    if ! { cmake --preset "$preset" "$@" && cmake --build --preset "$preset"; } 2>&1 | show_progress "$log"; then
         cat "$log" >&2
         rm -f "$log"
         exit 1

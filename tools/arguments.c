@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "tool.h"
 
 __attribute__((format(printf, 2, 0))) static void complain(const char *command, const char *fmt, va_list args)
@@ -33,50 +34,71 @@ int tool_misused(const char *command, const char *fmt, ...)
     return TOOL_USAGE;
 }
 
-static struct tool_option *find_option(struct tool_option *options, const char *argument, size_t len)
+static size_t find_option(const struct tool_command *command, const char *name, size_t len)
 {
-    for (; options->name; options++) {
-        if (strlen(options->name) == len && memcmp(options->name, argument, len) == 0)
-            return options;
-    }
-    return NULL;
+    size_t i = 0;
+
+    while (command->options[i].name &&
+           (strlen(command->options[i].name) != len || memcmp(command->options[i].name, name, len) != 0))
+        i++;
+    CHECK(i < TOOL_MAX_OPTIONS);
+    return i;
 }
 
-int tool_arguments(int argc, char **argv, struct tool_option *options, const char **positional, size_t npositional)
+const char *tool_option(const struct tool_args *args, const char *name)
 {
-    const char *command = argv[0];
-    bool only_positional = false;
-    size_t n = 0;
+    size_t i = find_option(args->command, name, strlen(name));
 
-    for (int i = 1; i < argc; i++) {
-        if (only_positional || argv[i][0] != '-' || argv[i][1] == '\0') {
-            if (n == npositional)
-                return tool_misused(command, "one argument too many: '%s'", argv[i]);
-            positional[n++] = argv[i];
-            continue;
-        }
-        if (strcmp(argv[i], "--") == 0) {
-            only_positional = true;
-            continue;
-        }
-        size_t len = strcspn(argv[i], "=");
-        struct tool_option *option = find_option(options, argv[i], len);
-        if (!option)
-            return tool_misused(command, "unknown option '%.*s'", (int)len, argv[i]);
-        if (option->value)
-            return tool_misused(command, "%s is given twice", option->name);
-        if (option->flag) {
-            if (argv[i][len] == '=')
-                return tool_misused(command, "%s takes no value", option->name);
-            option->value = "";
-            continue;
-        }
-        option->value = argv[i][len] == '=' ? argv[i] + len + 1 : argv[++i];
-        if (!option->value)
-            return tool_misused(command, "%s needs a value", option->name);
+    CHECK(args->command->options[i].name); /* an option that the row lacks */
+    return args->values[i];
+}
+
+/* Takes the option at argv[*at], and the argument behind it where that is its value. */
+static int take_option(const struct tool_command *command, char **argv, int *at, struct tool_args *args)
+{
+    const char *argument = argv[*at];
+    size_t len = strcspn(argument, "="), i = find_option(command, argument, len);
+    const struct tool_option *option = &command->options[i];
+
+    if (!option->name)
+        return tool_misused(command->name, "unknown option '%.*s'", (int)len, argument);
+    if (args->values[i])
+        return tool_misused(command->name, "%s is given twice", option->name);
+    if (!option->value) {
+        if (argument[len] == '=')
+            return tool_misused(command->name, "%s takes no value", option->name);
+        args->values[i] = "";
+        return TOOL_OK;
     }
-    if (n < npositional)
-        return tool_misused(command, "%zu argument%s needed, %zu given", npositional, npositional == 1 ? " is" : "s are", n);
+    args->values[i] = argument[len] == '=' ? argument + len + 1 : argv[++*at];
+    if (!args->values[i])
+        return tool_misused(command->name, "%s needs a value", option->name);
+    return TOOL_OK;
+}
+
+int tool_read_arguments(const struct tool_command *command, int argc, char **argv, struct tool_args *args_out)
+{
+    struct tool_args args = {.command = command, .positional = argv};
+    bool only_positional = false;
+    unsigned n = 0;
+
+    for (int i = 0; i < argc; i++) {
+        if (only_positional || argv[i][0] != '-' || argv[i][1] == '\0') {
+            if (n == command->max)
+                return tool_misused(command->name, "one argument too many: '%s'", argv[i]);
+            argv[n++] = argv[i]; /* behind what has been read */
+        } else if (strcmp(argv[i], "--") == 0) {
+            only_positional = true;
+        } else if (take_option(command, argv, &i, &args) != TOOL_OK) {
+            return TOOL_USAGE;
+        }
+    }
+    if (n < command->min)
+        return tool_misused(command->name, "%u argument%s needed, %u given", command->min,
+                            command->min == 1 ? " is" : "s are", n);
+    argv[n] = NULL;
+    args.npositional = n;
+    *args_out = args;
     return TOOL_OK;
 }
 
@@ -102,4 +124,39 @@ bool tool_parse_double(const char *text, double *out)
         return false;
     *out = strtod(text, &end);
     return *end == '\0';
+}
+
+/* ---- JSON ---- */
+
+/* The length of the UTF-8 sequence at the beginning, 0 if it is none. */
+static size_t utf8_length(const unsigned char *s, size_t len)
+{
+    size_t n = s[0] < 0x80 ? 1 : s[0] >> 5 == 6 && s[0] > 0xc1 ? 2 : s[0] >> 4 == 14 ? 3 : s[0] >> 3 == 30 ? 4 : 0;
+
+    if (n == 0 || n > len || s[0] > 0xf4)
+        return 0;
+    for (size_t i = 1; i < n; i++) {
+        if (s[i] >> 6 != 2)
+            return 0;
+    }
+    bool bad = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
+               (s[0] == 0xf4 && s[1] > 0x8f);
+    return bad ? 0 : n;
+}
+
+void tool_print_json(FILE *stream, const char *bytes, size_t len)
+{
+    const unsigned char *s = (const unsigned char *)bytes;
+
+    fputc('"', stream);
+    for (size_t i = 0, n; i < len; i += n ? n : 1) {
+        n = utf8_length(s + i, len - i);
+        if (n == 0 || s[i] < 0x20 || s[i] == 0x7f)
+            fprintf(stream, "\\u%04x", s[i]);
+        else if (s[i] == '"' || s[i] == '\\')
+            fprintf(stream, "\\%c", s[i]);
+        else
+            fwrite(s + i, 1, n, stream);
+    }
+    fputc('"', stream);
 }

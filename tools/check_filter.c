@@ -27,26 +27,27 @@ void filter_checker_deinit(struct filter_checker *checker)
     free(checker->piece);
 }
 
-/* ---- shapes --------------------------------------------------------------------------------------------------------- */
+/* ---- shapes ---- */
 
 static int append_layers(struct bloom_filter *filter, const struct bloom_shape *shapes, unsigned nlayers,
-                         const struct bloom_shape *grown, struct errbuf *why)
+                         const struct log_filter *grown, struct errbuf *why)
 {
     unsigned i = 1;
     int rc = 0;
 
     for (; rc == 0 && i < nlayers; i++)
         rc = bloom_filter_append_layer(filter, &shapes[i], why);
-    for (; rc == 0 && grown && i < BLOOM_MAX_LAYERS && grown[i].nwords; i++)
-        rc = bloom_filter_append_layer(filter, &grown[i], why);
+    for (; rc == 0 && grown && i < grown->ngrown && grown->grown[i].nwords; i++)
+        rc = bloom_filter_append_layer(filter, &grown->grown[i], why);
     if (rc != 0)
         errbuf_prefix(why, "layer %u", i - 1);
     return rc;
 }
 
-/* Nothing of its words is touched, so that they take no memory. */
-bool filter_shape_is_possible(struct filter_checker *checker, const struct bloom_params *params, const struct bloom_shape *shapes,
-                              unsigned nlayers, const struct bloom_shape *grown, struct errbuf *why)
+/* The words are not touched, so they take no memory. */
+bool filter_shape_is_possible(struct filter_checker *checker, const struct bloom_params *params,
+                              const struct bloom_shape *shapes, unsigned nlayers, const struct log_filter *grown,
+                              struct errbuf *why)
 {
     struct bloom_class *class = NULL;
     struct bloom_filter *filter = NULL;
@@ -66,7 +67,7 @@ bool filter_shape_is_possible(struct filter_checker *checker, const struct bloom
     return rc == 0;
 }
 
-/* ---- files ---------------------------------------------------------------------------------------------------------- */
+/* ---- files ---- */
 
 static bool header_is_right(const unsigned char *bytes, uint64_t size, const struct manifest_filter *filter, unsigned i,
                             struct errbuf *why)
@@ -78,8 +79,8 @@ static bool header_is_right(const unsigned char *bytes, uint64_t size, const str
         return false;
     if (shape.k == layer->k && shape.nwords == layer->nwords)
         return true;
-    errbuf_set(why, "its header says hash count %u and %" PRIu64 " words, the MANIFEST %u and %" PRIu64, shape.k, shape.nwords,
-               layer->k, layer->nwords);
+    errbuf_set(why, "its header says hash count %u and %" PRIu64 " words, the MANIFEST %u and %" PRIu64, shape.k,
+               shape.nwords, layer->k, layer->nwords);
     return false;
 }
 
@@ -123,8 +124,8 @@ static int read_file(struct filter_checker *checker, const char *path, uint64_t 
     return rc;
 }
 
-static bool file_is_whole(struct filter_checker *checker, const char *path, const struct manifest_filter *filter, unsigned i,
-                          struct errbuf *why)
+static bool file_is_whole(struct filter_checker *checker, const char *path, const struct manifest_filter *filter,
+                          unsigned i, struct errbuf *why)
 {
     unsigned char head[FILTERDB_HEADER_BYTES] = {0};
     uint64_t size = 0, xxh3 = 0;
@@ -150,21 +151,22 @@ static bool packed_layer_is_whole(struct filter_checker *checker, const struct m
 
     if (pack_read(&checker->packs, filter->pack, offset, len, &bytes, NULL, why) != 0)
         return false;
-    if (digest_is_right(XXH3_64bits(bytes, len), filter->layers[i].xxh3, why) && header_is_right(bytes, len, filter, i, why))
+    if (digest_is_right(XXH3_64bits(bytes, len), filter->layers[i].xxh3, why) &&
+        header_is_right(bytes, len, filter, i, why))
         return true;
-    errbuf_prefix(why, PACK_DIR "/%" PRIu64 ".pack: layer %u, at byte %" PRIu64, filter->pack, i, offset);
+    errbuf_prefix(why, FILTERS_DIR "/%" PRIu64 ".pack: layer %u, at byte %" PRIu64, filter->pack, i, offset);
     return false;
 }
 
-/* A file is under its temporary name until the save that made it has put it into place. */
-bool filter_layer_is_whole(struct filter_checker *checker, const struct manifest_filter *filter, unsigned i, uint64_t offset,
-                           struct errbuf *why)
+bool filter_layer_is_whole(struct filter_checker *checker, const struct manifest_filter *filter, unsigned i,
+                           uint64_t offset, struct errbuf *why)
 {
-    char path[4096], temporary[4200];
+    const struct file_name name = manifest_layer_file(filter, i);
+    char path[4096], file[FILE_NAME_SIZE];
 
     if (filter->pack)
         return packed_layer_is_whole(checker, filter, i, offset, why);
-    snprintf(path, sizeof(path), "%s/filters/%s/%u-Filter.db", checker->datadir, filter->dir, i);
-    snprintf(temporary, sizeof(temporary), "%s.%" PRIu64, path, filter->layers[i].generation);
-    return file_is_whole(checker, temporary, filter, i, why) || file_is_whole(checker, path, filter, i, why);
+    file_name_format(&name, file);
+    snprintf(path, sizeof(path), "%s/" FILTERS_DIR "/%s", checker->datadir, file);
+    return file_is_whole(checker, path, filter, i, why);
 }

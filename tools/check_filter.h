@@ -1,5 +1,5 @@
-/* check_filter: whether a start would load a filter: its shape, and its files to the last byte, in pieces: what a filter takes
- * of memory, this does not.
+/* check_filter: checks whether a start would load a filter: its shape, and its files to the last byte. It reads files
+ * in pieces, so it needs far less memory than the filter.
  *
  * Lifetime: caller's storage, init to deinit. Thread: one. */
 #ifndef BLOOMERY_TOOL_CHECK_FILTER_H
@@ -11,6 +11,7 @@
 #include "bloom_filter.h"
 #include "errbuf.h"
 #include "fsops.h"
+#include "log_history.h"
 #include "manifest.h"
 #include "pack.h"
 
@@ -26,13 +27,15 @@ struct filter_checker {
 int filter_checker_init(struct filter_checker *checker, const char *datadir);
 void filter_checker_deinit(struct filter_checker *checker);
 
-/* Whether there can be a filter of these parameters with these layers; `grown` (may be NULL) has BLOOM_MAX_LAYERS shapes, of
- * which those that follow are appended up to the first that is not known. */
-bool filter_shape_is_possible(struct filter_checker *checker, const struct bloom_params *params, const struct bloom_shape *shapes,
-                              unsigned nlayers, const struct bloom_shape *grown, struct errbuf *why);
+/* Whether a filter of these parameters with these layers is possible. The layers of `grown` (may be NULL) that follow
+ * are appended first, up to the first unknown one. */
+bool filter_shape_is_possible(struct filter_checker *checker, const struct bloom_params *params,
+                              const struct bloom_shape *shapes, unsigned nlayers, const struct log_filter *grown,
+                              struct errbuf *why);
 
-/* The same for layer i of what a MANIFEST or a record says, whose bytes begin at `offset` if it is in a pack. */
-bool filter_layer_is_whole(struct filter_checker *checker, const struct manifest_filter *filter, unsigned i, uint64_t offset,
-                           struct errbuf *why);
+/* Whether the file of layer i, as a MANIFEST or a record describes it, is whole. In a pack its bytes begin at
+ * `offset`. */
+bool filter_layer_is_whole(struct filter_checker *checker, const struct manifest_filter *filter, unsigned i,
+                           uint64_t offset, struct errbuf *why);
 
 #endif

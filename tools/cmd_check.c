@@ -1,18 +1,16 @@
-/* bloomery check: what a data directory holds, verified to the last byte, without changing anything in it: the MANIFEST, the
- * log, and the files that the two name of filters that are there in the end. What is whole here starts, and nothing of it is in
- * quarantine then; what is not does not start, or has filters in quarantine. */
+/* bloomery check: verifies a data directory to the last byte without changing it: the MANIFEST, the log, and the files
+ * of all filters that exist after the log's last record. A directory that passes starts with no filter in quarantine;
+ * one that fails does not start, or starts with filters in quarantine. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include "check_filter.h"
-#include "done_note.h"
 #include "filterdb.h"
 #include "fsops.h"
 #include "id_map.h"
@@ -20,8 +18,10 @@
 #include "log_history.h"
 #include "log_reader.h"
 #include "manifest.h"
+#include "name_code.h"
 #include "store.h"
 #include "tool.h"
+#include "tool_clock.h"
 
 #define COMMAND "check"
 
@@ -32,15 +32,18 @@ struct check {
     struct log_history *history;
     struct manifest_save save;
     uint64_t filters, layers, items, bytes; /* of the MANIFEST */
-    uint64_t looked_at;     /* layers */
-    uint64_t damaged;       /* of these */
-    uint64_t impossible;    /* filters that cannot be made, or not beside another one */
-    uint64_t gone;          /* filters that were deleted, or have expired, since they were saved */
+    uint64_t looked_at;                     /* layers */
+    uint64_t damaged;                       /* of these */
+    uint64_t impossible;                    /* filters that are impossible, alone or beside another one */
+    uint64_t gone;                          /* filters that were deleted or have expired since their save */
     int64_t now_ms;
     struct id_map saved;    /* filters of the MANIFEST; no values */
     struct id_map contents; /* struct contents: filters of the log whose contents are in files */
-    struct id_map names;    /* hashes of the names of filters that are there in the end; no values */
+    struct id_map names;    /* hashes of the names of filters that exist in the end; no values */
     uint64_t creates, loads, deletes, renames, expiries, clears, grows, breaks;
+    struct log_reader_summary log;
+    FILE *problems; /* as JSON strings; NULL: the report is for readers */
+    uint64_t nproblems;
 };
 
 struct contents {
@@ -48,19 +51,39 @@ struct contents {
     size_t len;
 };
 
-static void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static void complain(struct check *check, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-static void complain(const char *fmt, ...)
+/* A line on stderr; and one of the problems of the JSON. */
+static void complain(struct check *check, const char *fmt, ...)
 {
+    char text[1024];
     va_list args;
 
     va_start(args, fmt);
-    vfprintf(stderr, fmt, args);
+    vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    fputc('\n', stderr);
+    fprintf(stderr, "%s\n", text);
+    if (!check->problems)
+        return;
+    fputs(check->nproblems++ ? ", " : "", check->problems);
+    tool_print_json(check->problems, text, strlen(text));
 }
 
-/* ---- filters -------------------------------------------------------------------------------------------------------- */
+/* A line of the report for readers. */
+static void say(const struct check *check, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static void say(const struct check *check, const char *fmt, ...)
+{
+    va_list args;
+
+    if (check->problems)
+        return;
+    va_start(args, fmt);
+    vprintf(fmt, args);
+    va_end(args);
+}
+
+/* ---- filters ---- */
 
 /* The name as in the MANIFEST, cut when it is long. */
 static void print_name(const struct store_filter *info, char *out, size_t size)
@@ -71,23 +94,23 @@ static void print_name(const struct store_filter *info, char *out, size_t size)
     strcpy(out + name_encoded_len(info->name, len), len < info->name_len ? "..." : "");
 }
 
-static void complain_of(uint64_t *counter, const struct store_filter *info, const char *why)
+static void complain_of(struct check *check, uint64_t *counter, const struct store_filter *info, const char *why)
 {
     char name[256];
 
     ++*counter;
     print_name(info, name, sizeof(name));
-    complain("damaged: filter '%s', id %" PRIu64 ": %s", name, info->id, why);
+    complain(check, "damaged: filter '%s', id %" PRIu64 ": %s", name, info->id, why);
 }
 
-/* Two of one name would be found by nobody. 0 or -ENOMEM. */
+/* Notes the name: a second filter of the same name could not be found. 0 or -ENOMEM. */
 static int take_name(struct check *check, const struct store_filter *info)
 {
     uint64_t hash = XXH3_64bits(info->name, info->name_len);
 
     hash += hash == 0;
     if (id_map_has(&check->names, hash))
-        complain_of(&check->impossible, info, "another filter has the same name");
+        complain_of(check, &check->impossible, info, "another filter has the same name");
     return id_map_set(&check->names, hash, NULL);
 }
 
@@ -99,18 +122,18 @@ static void check_layers(struct check *check, const struct manifest_filter *filt
     for (unsigned i = 0; i < filter->nlayers; i++) {
         check->looked_at++;
         if (!filter_layer_is_whole(&check->checker, filter, i, offset, &why))
-            complain_of(&check->damaged, info, why.text);
+            complain_of(check, &check->damaged, info, why.text);
         offset += filterdb_bytes(filter->layers[i].nwords);
     }
 }
 
-/* Layers that a start will add to it. NULL: none. */
-static const struct bloom_shape *growth(const struct check *check, const struct log_filter *logged)
+/* The layers that the log adds to the filter. NULL: none. */
+static const struct log_filter *growth(const struct check *check, const struct log_filter *logged)
 {
-    return logged && !log_history_growth_is_settled(check->history, logged) ? logged->grown : NULL;
+    return logged && !log_history_growth_is_settled(check->history, logged) ? logged : NULL;
 }
 
-/* As it will be when the log has been brought back. */
+/* Checks the shape that the filter has after the log's replay. */
 static void check_shape(struct check *check, const struct manifest_filter *filter, const struct store_filter *info)
 {
     const struct log_filter *logged = log_history_get(check->history, filter->id);
@@ -118,12 +141,13 @@ static void check_shape(struct check *check, const struct manifest_filter *filte
     struct errbuf why = {{0}};
 
     for (unsigned i = 0; i < filter->nlayers; i++)
-        shapes[i] = (struct bloom_shape){filter->layers[i].nwords, filter->layers[i].k, (uint8_t)filter->variant};
-    if (!filter_shape_is_possible(&check->checker, &filter->params, shapes, filter->nlayers, growth(check, logged), &why))
-        complain_of(&check->impossible, info, why.text);
+        manifest_get_shape(filter, i, &shapes[i]);
+    if (!filter_shape_is_possible(&check->checker, &filter->params, shapes, filter->nlayers, growth(check, logged),
+                                  &why))
+        complain_of(check, &check->impossible, info, why.text);
 }
 
-/* A filter of the MANIFEST, or of a record of the log. 0 or -ENOMEM. */
+/* Checks a filter of the MANIFEST or of a record of the log. 0 or -ENOMEM. */
 static int check_filter(struct check *check, const struct manifest_filter *filter)
 {
     struct store_filter info = {
@@ -139,7 +163,7 @@ static int check_filter(struct check *check, const struct manifest_filter *filte
     return take_name(check, &info);
 }
 
-/* One that the log creates, empty or with contents. */
+/* Whether the filter that a record creates, empty or with contents, is possible. */
 static bool can_be_created(struct check *check, const struct log_filter *logged, struct errbuf *why)
 {
     struct bloom_shape shapes[BLOOM_MAX_LAYERS] = {logged->shape};
@@ -149,7 +173,8 @@ static bool can_be_created(struct check *check, const struct log_filter *logged,
         for (unsigned i = 0; i < contents.nlayers; i++)
             shapes[i] = contents.layers[i].shape;
     }
-    return filter_shape_is_possible(&check->checker, &logged->params, shapes, contents.nlayers, growth(check, logged), why);
+    return filter_shape_is_possible(&check->checker, &logged->params, shapes, contents.nlayers, growth(check, logged),
+                                    why);
 }
 
 static int check_created(struct check *check)
@@ -162,22 +187,23 @@ static int check_created(struct check *check)
         const struct store_filter info = {.id = logged->id, .name = logged->name, .name_len = logged->name_len};
         struct errbuf why = {{0}};
         if (logged->fate != STORE_KEPT || !logged->created || id_map_has(&check->saved, logged->id) ||
-            id_map_has(&check->contents, logged->id) || (logged->expires_ms != 0 && logged->expires_ms <= check->now_ms))
+            id_map_has(&check->contents, logged->id) ||
+            (logged->expires_ms != 0 && logged->expires_ms <= check->now_ms))
             continue;
         if (!can_be_created(check, logged, &why))
-            complain_of(&check->impossible, &info, why.text);
+            complain_of(check, &check->impossible, &info, why.text);
         rc = take_name(check, &info);
     }
     return rc;
 }
 
-/* ---- the MANIFEST --------------------------------------------------------------------------------------------------- */
+/* ---- the MANIFEST ---- */
 
-static int count_filter(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
+static int count_filter(void *ctx, const struct manifest_filter *filter, struct errbuf *err)
 {
     struct check *check = ctx;
 
-    (void)offset, (void)err;
+    (void)err;
     check->filters++;
     for (unsigned i = 0; i < filter->nlayers; i++) {
         check->layers++;
@@ -187,45 +213,34 @@ static int count_filter(void *ctx, const struct manifest_filter *filter, uint64_
     return id_map_set(&check->saved, filter->id, NULL);
 }
 
-static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
+static int on_filter(void *ctx, const struct manifest_filter *filter, struct errbuf *err)
 {
-    (void)offset, (void)err;
+    (void)err;
     return check_filter(ctx, filter);
 }
 
-static int on_removed(void *ctx, const struct manifest_removed *removed, uint64_t offset, struct errbuf *err)
-{
-    (void)ctx, (void)removed, (void)offset, (void)err;
-    return 0;
-}
-
-/* Without the files that it names. TOOL_OK, or TOOL_FAILED after a message. */
+/* Checks the MANIFEST without the files that it names. TOOL_OK, or TOOL_FAILED after a message. */
 static int check_manifest(struct check *check)
 {
-    const struct manifest_sink sink = {.on_filter = count_filter, .on_removed = on_removed, .ctx = check};
+    const struct manifest_sink sink = {.on_filter = count_filter, .ctx = check};
     struct errbuf err = {{0}};
 
     if (tool_read_manifest(check->datadir, &sink, &check->save, &err) != 0) {
-        complain("%s", err.text);
+        complain(check, "%s", err.text);
         return TOOL_FAILED;
     }
-    /* What a line says may be in order, and yet contradict another one. */
+    /* A line may be right and yet contradict another one. */
     if (store_verify(check->datadir, NULL, &err) != 0) {
-        complain("damaged: %s", err.text);
+        complain(check, "damaged: %s", err.text);
         return TOOL_FAILED;
     }
-    printf("MANIFEST: save %" PRIu64 ", %" PRIu64 " filters, %" PRIu64 " layers, %" PRIu64 " items, %" PRIu64 " bytes\n",
-           check->save.generation, check->filters, check->layers, check->items, check->bytes);
-    uint64_t done = done_note_read(check->fs, check->datadir);
-    if (done <= check->save.generation)
-        return TOOL_OK;
-    complain("MANIFEST: it is of save %" PRIu64 ", and MANIFEST.done says that save %" PRIu64
-             " took place: an older one has been put here",
-             check->save.generation, done);
-    return TOOL_FAILED;
+    say(check,
+        "MANIFEST: save %" PRIu64 ", %" PRIu64 " filters, %" PRIu64 " layers, %" PRIu64 " items, %" PRIu64 " bytes\n",
+        check->save.number, check->filters, check->layers, check->items, check->bytes);
+    return TOOL_OK;
 }
 
-/* ---- the log -------------------------------------------------------------------------------------------------------- */
+/* ---- the log ---- */
 
 static void drop_contents(struct check *check, uint64_t id)
 {
@@ -274,7 +289,7 @@ static int on_control(void *ctx, uint64_t number, const struct log_control *cont
     uint64_t *const counters[] = {
         [LOG_CREATE] = &check->creates, [LOG_LOADED] = &check->loads,    [LOG_DELETE] = &check->deletes,
         [LOG_RENAME] = &check->renames, [LOG_EXPIRY] = &check->expiries, [LOG_CLEAR] = &check->clears,
-        [LOG_GROW] = &check->grows,     [LOG_FORGET] = &check->deletes, [LOG_BREAK] = &check->breaks,
+        [LOG_GROW] = &check->grows,     [LOG_FORGET] = &check->deletes,  [LOG_BREAK] = &check->breaks,
         [LOG_FILLED] = &check->loads,
     };
 
@@ -289,31 +304,39 @@ static void on_process(void *ctx)
 
 static void on_report(void *ctx, enum store_severity severity, const char *text)
 {
-    (void)ctx, (void)severity;
-    complain("log: %s", text);
+    (void)severity;
+    complain(ctx, "log: %s", text);
 }
 
 static void print_log(const struct check *check, const struct log_reader_summary *sum)
 {
-    printf("log: %" PRIu64 " segments from number %" PRIu64 " on, %" PRIu64 " frames, %" PRIu64 " bytes, %" PRIu64
-           " adds, %" PRIu64 " control records\n",
-           sum->segments, sum->first_segment, sum->frames, sum->bytes, sum->adds, sum->controls);
+    say(check,
+        "log: %" PRIu64 " segments from number %" PRIu64 " on, %" PRIu64 " frames, %" PRIu64 " bytes, %" PRIu64
+        " adds, %" PRIu64 " control records\n",
+        sum->segments, sum->first_segment, sum->frames, sum->bytes, sum->adds, sum->controls);
     if (sum->controls)
-        printf("log: %" PRIu64 " filters created, %" PRIu64 " loaded, %" PRIu64 " deleted, %" PRIu64 " renamed, %" PRIu64
-               " given another time, %" PRIu64 " times all deleted, %" PRIu64 " layers\n",
-               check->creates, check->loads, check->deletes, check->renames, check->expiries, check->clears, check->grows);
+        say(check,
+            "log: %" PRIu64 " filters created, %" PRIu64 " loaded, %" PRIu64 " deleted, %" PRIu64 " renamed, %" PRIu64
+            " given another time, %" PRIu64 " times all deleted, %" PRIu64 " layers\n",
+            check->creates, check->loads, check->deletes, check->renames, check->expiries, check->clears, check->grows);
     if (check->breaks)
-        printf("log: %" PRIu64 " places where it was switched on, or went on after something it could not take\n", check->breaks);
+        say(check, "log: %" PRIu64 " places where it was switched on, or went on after something it could not take\n",
+            check->breaks);
     if (log_history_unjoined(check->history))
-        printf("log: %" PRIu64 " control records hold only with a save that was not made, and are passed over\n",
-               log_history_unjoined(check->history));
+        say(check, "log: %" PRIu64 " control records hold only with a save that was not made, and are passed over\n",
+            log_history_unjoined(check->history));
     if (sum->torn_bytes)
-        printf("log: a tail of %" PRIu64 " bytes had not been synced and will be cut by the next start\n", sum->torn_bytes);
+        say(check,
+            "log: at its end %" PRIu64
+            " bytes are not valid, and nothing says that they had been synced: they will be cut by the next start, "
+            "which keeps them as a file\n",
+            sum->torn_bytes);
     if (sum->accepted)
-        printf("log: damaged in %" PRIu64 " places of which the loss has been accepted\n", sum->accepted);
+        say(check, "log: damaged in %" PRIu64 " places of which the loss has been accepted\n", sum->accepted);
     if (sum->damages)
-        printf("log: damaged in %" PRIu64 " places; the daemon starts without what is lost with --aof-load-damaged yes\n",
-               sum->damages);
+        say(check,
+            "log: damaged in %" PRIu64 " places; the daemon starts without what is lost with --aof-load-damaged yes\n",
+            sum->damages);
 }
 
 static int check_log(struct check *check)
@@ -324,8 +347,9 @@ static int check_log(struct check *check)
         .from = check->save.log,
         .reached = check->save.frame,
         .accepted = check->save.accepted,
-        .accept_loss = true, /* to show all of it */
+        .on_damage = LOG_EXAMINE,
         .report = on_report,
+        .report_ctx = check,
         .on_control = on_control,
         .on_process = on_process,
         .ctx = check,
@@ -337,18 +361,19 @@ static int check_log(struct check *check)
 
     log_reader_close(reader);
     if (rc != 0) {
-        complain("log: %s", err.text);
+        complain(check, "log: %s", err.text);
         return TOOL_FAILED;
     }
+    check->log = sum;
     print_log(check, &sum);
     return sum.damages ? TOOL_FAILED : TOOL_OK;
 }
 
-/* ---- what there is in the end --------------------------------------------------------------------------------------- */
+/* ---- the state after the log ---- */
 
 static int check_contents(struct check *check)
 {
-    const struct manifest_sink sink = {.on_filter = on_filter, .on_removed = on_removed, .ctx = check};
+    const struct manifest_sink sink = {.on_filter = on_filter, .ctx = check};
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < check->contents.nslots; i++) {
@@ -358,9 +383,8 @@ static int check_contents(struct check *check)
 
         if (!contents || id_map_has(&check->saved, check->contents.slots[i].id))
             continue;
-        rc = manifest_parser_init_at(&parser, &sink, 0);
-        if (rc == 0)
-            rc = manifest_parser_feed(&parser, contents->record, contents->len, &err);
+        manifest_parser_init_at(&parser, &sink, 0);
+        rc = manifest_parser_feed(&parser, contents->record, contents->len, &err);
         manifest_parser_deinit(&parser);
     }
     return rc;
@@ -368,22 +392,25 @@ static int check_contents(struct check *check)
 
 static int check_filters(struct check *check)
 {
-    const struct manifest_sink sink = {.on_filter = on_filter, .on_removed = on_removed, .ctx = check};
+    const struct manifest_sink sink = {.on_filter = on_filter, .ctx = check};
     struct errbuf err = {{0}};
     int rc = tool_read_manifest(check->datadir, &sink, NULL, &err);
 
     if (rc == 0 && check_contents(check) == 0 && check_created(check) == 0) {
-        printf("files: %" PRIu64 " whole, %" PRIu64 " damaged or missing\n", check->looked_at - check->damaged, check->damaged);
+        say(check, "files: %" PRIu64 " whole, %" PRIu64 " damaged or missing\n", check->looked_at - check->damaged,
+            check->damaged);
         if (check->gone)
-            printf("filters: %" PRIu64 " were deleted or have expired since they were saved: their files are not looked at\n",
-                   check->gone);
+            say(check,
+                "filters: %" PRIu64
+                " were deleted or have expired since they were saved: their files are not looked at\n",
+                check->gone);
         return check->damaged || check->impossible ? TOOL_FAILED : TOOL_OK;
     }
-    complain("%s", rc != 0 ? err.text : strerror(ENOMEM));
+    complain(check, "%s", rc != 0 ? err.text : strerror(ENOMEM));
     return TOOL_FAILED;
 }
 
-/* Where saves go, and what does not belong there is looked for. */
+/* Checks the directories of saves, and looks for foreign files in them. */
 static int check_tree(struct check *check)
 {
     struct fs_stat root, filters;
@@ -395,12 +422,14 @@ static int check_tree(struct check *check)
         rc = check->fs->stat(check->fs->ctx, path, &filters);
     if (rc == -ENOENT || (rc == 0 && filters.kind == FS_DIRECTORY && filters.device == root.device))
         return TOOL_OK;
-    complain("damaged: %s: %s", path, rc != 0 ? strerror(-rc) : filters.kind != FS_DIRECTORY ? "it is no directory" :
-             "it is on another file system than the rest of the data directory");
+    complain(check, "damaged: %s: %s", path,
+             rc != 0                        ? strerror(-rc)
+             : filters.kind != FS_DIRECTORY ? "it is no directory"
+                                            : "it is on another file system than the rest of the data directory");
     return TOOL_FAILED;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------------------ */
+/* ---- the whole ---- */
 
 static int check_all(struct check *check)
 {
@@ -416,34 +445,84 @@ static int check_all(struct check *check)
     return tree == TOOL_OK && log == TOOL_OK ? filters : TOOL_FAILED;
 }
 
-static int64_t unix_ms(void)
-{
-    struct timespec now;
+/* ---- as JSON ---- */
 
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+static void print_json(const struct check *check, const char *problems, bool whole)
+{
+    printf("{\"whole\": %s,\n \"manifest\": {\"save\": %" PRIu64 ", \"filters\": %" PRIu64 ", \"layers\": %" PRIu64
+           ", \"items\": %" PRIu64 ", \"bytes\": %" PRIu64 "},\n",
+           whole ? "true" : "false", check->save.number, check->filters, check->layers, check->items, check->bytes);
+    printf(" \"log\": {\"segments\": %" PRIu64 ", \"frames\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"adds\": %" PRIu64
+           ", \"controls\": %" PRIu64 ", \"torn_bytes\": %" PRIu64 ", \"damages\": %" PRIu64 ", \"accepted\": %" PRIu64
+           "},\n",
+           check->log.segments, check->log.frames, check->log.bytes, check->log.adds, check->log.controls,
+           check->log.torn_bytes, check->log.damages, check->log.accepted);
+    printf(" \"files\": {\"whole\": %" PRIu64 ", \"damaged\": %" PRIu64 "},\n \"impossible\": %" PRIu64
+           ",\n \"problems\": [%s]}\n",
+           check->looked_at - check->damaged, check->damaged, check->impossible, problems);
 }
 
-int tool_check(int argc, char **argv)
-{
-    struct tool_option options[] = {{.name = NULL}};
-    struct check check = {.fs = fsops_posix(), .now_ms = unix_ms()};
-    int fd;
-    int status = tool_arguments(argc, argv, options, &check.datadir, 1);
+/* ---- the command ---- */
 
-    if (status != TOOL_OK)
-        return status;
-    status = tool_lock(COMMAND, check.datadir, &fd);
-    if (status != TOOL_OK)
-        return status;
-    status = check_all(&check);
-    drop_all_contents(&check);
-    id_map_deinit(&check.saved);
-    id_map_deinit(&check.names);
-    log_history_destroy(check.history);
-    filter_checker_deinit(&check.checker);
-    if (fd >= 0)
-        check.fs->close(check.fs->ctx, fd);
-    printf(status == TOOL_OK ? "whole\n" : "not whole\n");
+static int run_locked(struct check *check)
+{
+    int status = check_all(check);
+
+    drop_all_contents(check);
+    id_map_deinit(&check->saved);
+    id_map_deinit(&check->names);
+    log_history_destroy(check->history);
+    filter_checker_deinit(&check->checker);
     return status;
 }
+
+static int run(const struct tool_args *args)
+{
+    struct check check = {
+        .fs = fsops_posix(), .now_ms = tool_clock_unix_ns() / 1000000, .datadir = args->positional[0]};
+    char *problems = NULL;
+    size_t problems_len;
+    int fd;
+    int status = tool_lock(COMMAND, check.datadir, &fd);
+
+    if (status != TOOL_OK)
+        return status;
+    if (tool_option(args, "--json") && !(check.problems = open_memstream(&problems, &problems_len)))
+        status = tool_failed(COMMAND, "%s", strerror(ENOMEM));
+    else
+        status = run_locked(&check);
+    if (fd >= 0)
+        check.fs->close(check.fs->ctx, fd);
+    if (check.problems) {
+        fclose(check.problems);
+        print_json(&check, problems, status == TOOL_OK);
+        free(problems);
+    } else {
+        printf(status == TOOL_OK ? "whole\n" : "not whole\n");
+    }
+    return status;
+}
+
+static const struct tool_option options[] = {
+    {.name = "--json",
+     .doc = "One object: whole (true or false), manifest, log, files, impossible, and problems, the lines of stderr."},
+    {.name = NULL},
+};
+
+const struct tool_command tool_check_command = {
+    .name = COMMAND,
+    .arguments = "DATADIR",
+    .min = 1,
+    .max = 1,
+    .summary = "Verifies a data directory: MANIFEST, files, log. Changes nothing.",
+    .text =
+        "The daemon must not be running on DATADIR. Every byte that is needed is read and compared with its checksum. "
+        "Prints what there is; what is damaged or missing goes to stderr, a line each. Exit status 0: all is whole "
+        "(the tail of a log that was not synced when the daemon ended is no damage); 1: something is not.\n"
+        "\n"
+        "A damaged file costs its own filter only: the daemon quarantines it. A damaged log stops the start, until it "
+        "is brought back from a backup or the loss accepted: bloomeryd --aof-load-damaged yes.",
+    .options = options,
+    .examples = "cp -a /var/lib/bloomery copy && bloomery check copy --json | jq .whole",
+    .run = run,
+};

@@ -1,5 +1,6 @@
-/* bloomery export: a filter of a data directory as Filter.db files. bloomery unpack: all filters of a pack, without the
- * data directory: for when the MANIFEST is lost. Both only write what has the right checksum, and replace nothing. */
+/* bloomery export writes a filter of a data directory as Filter.db files, or one in RedisBloom's layout as its bits
+ * behind a header of their own (docs/FORMAT.md, section 15). bloomery unpack writes all filters of a pack, without the
+ * data directory, in case the MANIFEST is lost. Both write only bytes with the right checksum, and replace no file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,22 +11,79 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "bytes.h"
 #include "filterdb.h"
 #include "fsops.h"
 #include "manifest.h"
+#include "name_code.h"
 #include "pack.h"
+#include "redisbloom.h"
 #include "tool.h"
 
 #define EXPORT      "export"
 #define UNPACK      "unpack"
 #define PIECE_BYTES (1u << 20)
+#define NAME_SHOWN  64 /* bytes of a filter's name in that of a directory */
 
-/* ---- files that are written -------------------------------------------------------------------------------------- */
+/* ---- output files ---- */
 
-/* Named so that import knows the layout, and Cassandra's tools the version. */
-static void target_name(char *out, size_t size, const char *dir, enum bloom_variant variant, unsigned layer)
+/* The name tells import the layout, and Cassandra's tools the version; what is no Filter.db ends in `other`. */
+static void target_name(char *out, size_t size, const char *dir, enum bloom_variant variant, unsigned layer,
+                        const char *other)
 {
-    snprintf(out, size, "%s/%s-%u-big-Filter.db", dir, filterdb_variant_name(variant), layer);
+    snprintf(out, size, "%s/%s-%u%s", dir, bloom_variant_name(variant), layer,
+             bloom_variant_is_redisbloom(variant) ? other : "-big-Filter.db");
+}
+
+#define BITS_HEADER_BYTES 72
+
+/* The file of a layer: `head`, and what the store has of it from `skip` on, up to `len` bytes in all. */
+struct output {
+    char path[4096];
+    unsigned char head[BITS_HEADER_BYTES];
+    size_t head_len;
+    size_t skip;
+    uint64_t len;
+};
+
+static void put_bits_header(struct output *output, const struct bloom_params *params, const struct bloom_shape *shape,
+                            uint64_t items)
+{
+    unsigned char *at = output->head;
+
+    memcpy(at, "BLOOMRBL", 8);
+    at = le32_put(at + 8, 1); /* version */
+    at = le32_put(at, params->redisbloom);
+    at = le64_put(at, params->expansion);
+    at = le64_put(at, shape->capacity);
+    at = le_double_put(at, shape->error_rate);
+    at = le_double_put(at, shape->bpe);
+    at = le64_put(at, redisbloom_layer_bytes(shape) * 8);
+    at = le64_put(at, items);
+    at = le32_put(at, shape->k);
+    at = le32_put(at, shape->n2);
+    output->head_len = (size_t)(at - output->head);
+    output->skip = FILTERDB_HEADER_BYTES;
+    output->len = output->head_len + redisbloom_layer_bytes(shape);
+}
+
+static void describe_output(struct output *output, const char *dir, const struct manifest_filter *filter, unsigned i)
+{
+    struct bloom_shape shape;
+
+    manifest_get_shape(filter, i, &shape);
+    output->head_len = output->skip = 0;
+    output->len = filterdb_bytes(shape.nwords);
+    if (bloom_variant_is_redisbloom(shape.variant))
+        put_bits_header(output, &filter->params, &shape, filter->layers[i].items);
+    target_name(output->path, sizeof(output->path), dir, filter->variant, i, ".bits");
+}
+
+/* '-' means the standard output to other programs; nobody creates a directory of that name on purpose. */
+static int check_target(const char *command, const char *target)
+{
+    return strcmp(target, "-") != 0 ? TOOL_OK
+                                    : tool_misused(command, "'-': a directory is needed; its files are one a layer");
 }
 
 static int make_dir(const char *path)
@@ -39,7 +97,7 @@ static int create(const char *path, bool replace, int *fd_out)
     return *fd_out >= 0 ? 0 : -errno;
 }
 
-/* 0 or -errno; then there is no such file. */
+/* 0; or -errno, and the file is removed. */
 static int finish(const char *path, int fd, int rc)
 {
     if (rc == 0 && fsync(fd) != 0)
@@ -51,6 +109,25 @@ static int finish(const char *path, int fd, int rc)
     return rc;
 }
 
+/* Writes the `n` bytes that the store has at `at`. */
+static int put_piece(const struct output *output, int fd, const unsigned char *bytes, size_t n, uint64_t at)
+{
+    size_t skip = at < output->skip ? (size_t)(output->skip - at) : 0;
+    uint64_t to = output->head_len + at + skip - output->skip;
+
+    if (skip >= n || to >= output->len)
+        return 0;
+    n -= skip;
+    return fs_write_all(fsops_posix(), fd, bytes + skip, n < output->len - to ? n : (size_t)(output->len - to), to);
+}
+
+static int put_head(const struct output *output, int *fd_out)
+{
+    int rc = create(output->path, false, fd_out);
+
+    return rc != 0 ? rc : fs_write_all(fsops_posix(), *fd_out, output->head, output->head_len, 0);
+}
+
 static int write_file(const char *path, bool replace, const unsigned char *bytes, size_t len)
 {
     int fd;
@@ -59,19 +136,23 @@ static int write_file(const char *path, bool replace, const unsigned char *bytes
     return rc != 0 ? rc : finish(path, fd, fs_write_all(fsops_posix(), fd, bytes, len, 0));
 }
 
-/* ---- export ------------------------------------------------------------------------------------------------------ */
+/* ---- export ---- */
 
 struct export
 {
     const char *datadir, *name, *target;
     struct pack_reader packs;
-    bool found;
+    bool found, json;
+    unsigned reported;
     int status;
 };
 
-/* A layer that has a file of its own: copied, and compared with its checksum on the way. `why` says what is wrong. */
-static int copy_file(const char *from, const char *to, const struct manifest_layer *layer, struct errbuf *why)
+/* Copies a layer that has a file of its own and verifies its checksum on the way. `why` receives the reason of a
+ * failure. */
+static int copy_file(const char *from, const struct output *output, const struct manifest_layer *layer,
+                     struct errbuf *why)
 {
+    const char *to = output->path;
     const struct fsops *fs = fsops_posix();
     XXH3_state_t *hash = XXH3_createState();
     unsigned char *piece = malloc(PIECE_BYTES);
@@ -81,13 +162,13 @@ static int copy_file(const char *from, const char *to, const struct manifest_lay
     int in = -1, out = -1;
     int rc = hash && piece ? fs->open(fs->ctx, from, FS_READ, &in) : -ENOMEM;
 
-    if (rc == 0 && (rc = create(to, false, &out)) != 0)
+    if (rc == 0 && (rc = put_head(output, &out)) != 0)
         failed = to;
     if (rc == 0)
         XXH3_64bits_reset(hash);
     while (rc == 0 && n > 0) {
         rc = fs->pread(fs->ctx, in, piece, PIECE_BYTES, at, &n);
-        if (rc == 0 && (rc = fs_write_all(fs, out, piece, n, at)) != 0)
+        if (rc == 0 && (rc = put_piece(output, out, piece, n, at)) != 0)
             failed = to;
         if (rc == 0)
             XXH3_64bits_update(hash, piece, n);
@@ -111,24 +192,19 @@ static int copy_file(const char *from, const char *to, const struct manifest_lay
     return rc;
 }
 
-static int export_file(struct export *export, const struct manifest_filter *filter, unsigned i, const char *to,
-                       struct errbuf *why)
+static int export_file(struct export *export, const struct manifest_filter *filter, unsigned i,
+                       const struct output *output, struct errbuf *why)
 {
-    char from[4096], temporary[4096 + 24];
-    struct errbuf first;
+    const struct file_name name = manifest_layer_file(filter, i);
+    char from[4096], file[FILE_NAME_SIZE];
 
-    snprintf(from, sizeof(from), "%s/filters/%s/%u-Filter.db", export->datadir, filter->dir, i);
-    snprintf(temporary, sizeof(temporary), "%s.%" PRIu64, from, filter->layers[i].generation);
-    int rc = copy_file(temporary, to, &filter->layers[i], &first);
-    if (rc != -ENOENT) {
-        *why = first;
-        return rc;
-    }
-    return copy_file(from, to, &filter->layers[i], why);
+    file_name_format(&name, file);
+    snprintf(from, sizeof(from), "%s/" FILTERS_DIR "/%s", export->datadir, file);
+    return copy_file(from, output, &filter->layers[i], why);
 }
 
 static int export_packed(struct export *export, const struct manifest_filter *filter, unsigned i, uint64_t offset,
-                         const char *to, struct errbuf *why)
+                         const struct output *output, struct errbuf *why)
 {
     const struct manifest_layer *layer = &filter->layers[i];
     size_t size = (size_t)filterdb_bytes(layer->nwords);
@@ -137,23 +213,40 @@ static int export_packed(struct export *export, const struct manifest_filter *fi
     if (pack_read(&export->packs, filter->pack, offset, size, &bytes, NULL, why) != 0)
         return -EIO;
     if (XXH3_64bits(bytes, size) != layer->xxh3) {
-        errbuf_set(why, PACK_DIR "/%" PRIu64 ".pack: not what the MANIFEST says at byte %" PRIu64, filter->pack,
+        errbuf_set(why, FILTERS_DIR "/%" PRIu64 ".pack: not what the MANIFEST says at byte %" PRIu64, filter->pack,
                    offset);
         return -EIO;
     }
-    int rc = write_file(to, false, bytes, size);
-    errbuf_set(why, "%s: %s", to, strerror(-rc));
+    int fd = -1, rc = put_head(output, &fd);
+    if (rc == 0)
+        rc = put_piece(output, fd, bytes, size, 0);
+    if (fd >= 0)
+        rc = finish(output->path, fd, rc);
+    errbuf_set(why, "%s: %s", output->path, strerror(-rc));
     return rc;
 }
 
-static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
+static void report_layer(struct export *export, const char *path, const struct manifest_layer *layer)
+{
+    uint64_t bits = 64 * layer->nwords;
+
+    if (export->json) {
+        fputs(export->reported++ ? ",\n {\"file\": " : "{\"file\": ", stdout);
+        tool_print_json(stdout, path, strlen(path));
+        printf(", \"k\": %u, \"bits\": %" PRIu64 ", \"items\": %" PRIu64 "}", layer->k, bits, layer->items);
+    } else {
+        printf("%s: k %u, %" PRIu64 " bits, %" PRIu64 " items\n", path, layer->k, bits, layer->items);
+    }
+}
+
+static int on_filter(void *ctx, const struct manifest_filter *filter, struct errbuf *err)
 {
     struct export *export = ctx;
     uint64_t at = filter->pack_offset;
     struct errbuf why = {{0}};
-    char to[4096];
+    struct output output;
 
-    (void)offset, (void)err;
+    (void)err;
     if (filter->name_len != strlen(export->name) || memcmp(filter->name, export->name, filter->name_len) != 0)
         return 0;
     export->found = true;
@@ -161,29 +254,22 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t o
     if (made != 0)
         export->status = tool_failed(EXPORT, "%s: %s", export->target, strerror(-made));
     for (unsigned i = 0; i < filter->nlayers && export->status == TOOL_OK; i++) {
-        target_name(to, sizeof(to), export->target, filter->variant, i);
-        int rc =
-            filter->pack ? export_packed(export, filter, i, at, to, &why) : export_file(export, filter, i, to, &why);
+        describe_output(&output, export->target, filter, i);
+        int rc = filter->pack ? export_packed(export, filter, i, at, &output, &why)
+                              : export_file(export, filter, i, &output, &why);
         at += filterdb_bytes(filter->layers[i].nwords);
         if (rc != 0)
-            export->status =
-                tool_failed(EXPORT, rc == -EEXIST ? "%s is there already" : "%s", rc == -EEXIST ? to : why.text);
+            export->status = tool_failed(EXPORT, rc == -EEXIST ? "%s is there already" : "%s",
+                                         rc == -EEXIST ? output.path : why.text);
         else
-            printf("%s: k %u, %" PRIu64 " bits, %" PRIu64 " items\n", to, filter->layers[i].k,
-                   64 * filter->layers[i].nwords, filter->layers[i].items);
+            report_layer(export, output.path, &filter->layers[i]);
     }
-    return 0;
-}
-
-static int on_removed(void *ctx, const struct manifest_removed *removed, uint64_t offset, struct errbuf *err)
-{
-    (void)ctx, (void)removed, (void)offset, (void)err;
     return 0;
 }
 
 static int find_filter(struct export *export)
 {
-    const struct manifest_sink sink = {.on_filter = on_filter, .on_removed = on_removed, .ctx = export};
+    const struct manifest_sink sink = {.on_filter = on_filter, .ctx = export};
     struct errbuf err = {{0}};
     int rc = tool_read_manifest(export->datadir, &sink, NULL, &err);
 
@@ -194,48 +280,69 @@ static int find_filter(struct export *export)
     return export->status;
 }
 
-int tool_export(int argc, char **argv)
+static int run_export(const struct tool_args *args)
 {
-    struct tool_option options[] = {{.name = NULL}};
-    const char *arguments[3] = {NULL, NULL, NULL};
-    struct export export = {.status = TOOL_OK};
+    struct export export = {.status = TOOL_OK, .json = tool_option(args, "--json") != NULL};
     int fd;
-    int status = tool_arguments(argc, argv, options, arguments, 3);
+    int status = check_target(EXPORT, args->positional[2]);
 
     if (status != TOOL_OK)
         return status;
-    export.datadir = arguments[0];
-    export.name = arguments[1];
-    export.target = arguments[2];
+    export.datadir = args->positional[0];
+    export.name = args->positional[1];
+    export.target = args->positional[2];
     status = tool_lock(EXPORT, export.datadir, &fd);
     if (status != TOOL_OK)
         return status;
     pack_reader_init(&export.packs, fsops_posix(), export.datadir);
+    fputs(export.json ? "[" : "", stdout);
     status = find_filter(&export);
+    fputs(export.json ? "]\n" : "", stdout);
     pack_reader_deinit(&export.packs);
     if (fd >= 0)
         close(fd);
     return status;
 }
 
-/* ---- unpack ------------------------------------------------------------------------------------------------------ */
+static const struct tool_option export_options[] = {
+    {.name = "--json", .doc = "An array of objects, one for each layer: file, k, bits, items."},
+    {.name = NULL},
+};
+
+const struct tool_command tool_export_command = {
+    .name = EXPORT,
+    .arguments = "DATADIR NAME DIRECTORY",
+    .min = 3,
+    .max = 3,
+    .summary = "Takes a filter out of a data directory as Filter.db files.",
+    .text =
+        "The daemon must not be running on DATADIR. Writes DIRECTORY/<layout>-<layer>-big-Filter.db for each layer "
+        "as the last save has it, whether it has a file of its own there or is in a pack; what is in the log is not "
+        "in it. The bytes are compared with their checksums; files that are there are not replaced.",
+    .options = export_options,
+    .examples = "bloomery export /var/lib/bloomery urls /tmp/urls",
+    .run = run_export,
+};
+
+/* ---- unpack ---- */
 
 struct unpack {
     const char *pack, *target;
-    uint64_t filters, lost; /* bytes in no whole record */
+    uint64_t filters, lost; /* lost: bytes outside of whole records */
 };
 
-/* A pack may have a filter twice, when it changed during a save: the later one holds. */
+/* A pack has a filter twice if it changed during a save: the later one counts. */
 static int unpack_record(const struct unpack *unpack, const struct pack_record *record)
 {
-    char natural[NAME_DIR_MAX + 1], dir[4096], to[4096 + 64];
-    int rc;
+    size_t len = record->name_len < NAME_SHOWN ? record->name_len : NAME_SHOWN;
+    char name[3 * NAME_SHOWN], dir[4096], to[4096 + 64];
 
-    name_dir(record->name, record->name_len, record->id, natural);
-    snprintf(dir, sizeof(dir), "%s/%s-%" PRIu64, unpack->target, natural, record->id);
-    rc = make_dir(dir);
+    name_encode(record->name, len, name); /* as much as a file system takes; the id makes it unique */
+    snprintf(dir, sizeof(dir), "%s/%.*s-%" PRIu64, unpack->target, (int)name_encoded_len(record->name, len), name,
+             record->id);
+    int rc = make_dir(dir);
     for (unsigned i = 0; i < record->nlayers && rc == 0; i++) {
-        target_name(to, sizeof(to), dir, record->variant, i);
+        target_name(to, sizeof(to), dir, record->variant, i, ".layer"); /* a pack does not say what it is made for */
         rc = write_file(to, true, record->layers[i], record->sizes[i]);
         if (rc != 0)
             return tool_failed(UNPACK, "%s: %s", to, strerror(-rc));
@@ -243,7 +350,7 @@ static int unpack_record(const struct unpack *unpack, const struct pack_record *
     return rc == 0 ? TOOL_OK : tool_failed(UNPACK, "%s: %s", dir, strerror(-rc));
 }
 
-/* What is damaged is passed over until a whole record begins. */
+/* Skips damaged bytes up to the next whole record. */
 static int unpack_records(struct unpack *unpack, const unsigned char *bytes, size_t len)
 {
     int status = TOOL_OK;
@@ -289,31 +396,49 @@ static int read_pack(const char *path, unsigned char **bytes_out, size_t *len_ou
     return rc;
 }
 
-int tool_unpack(int argc, char **argv)
+static int run_unpack(const struct tool_args *args)
 {
-    struct tool_option options[] = {{.name = NULL}};
-    const char *arguments[2] = {NULL, NULL};
-    struct unpack unpack = {0};
+    struct unpack unpack = {.pack = args->positional[0], .target = args->positional[1]};
     unsigned char *bytes;
     size_t len;
-    int status = tool_arguments(argc, argv, options, arguments, 2);
+    int status = check_target(UNPACK, unpack.target);
 
     if (status != TOOL_OK)
         return status;
-    unpack.pack = arguments[0];
-    unpack.target = arguments[1];
     int rc = read_pack(unpack.pack, &bytes, &len);
     if (rc != 0)
         return tool_failed(UNPACK, "%s: %s", unpack.pack, strerror(-rc));
-    /* A new directory: what another pack has of a filter may be older or newer. */
+    /* A new directory: another pack may have an older or newer version of a filter. */
     rc = mkdir(unpack.target, 0750) == 0 ? 0 : -errno;
     status =
         rc == 0 ? unpack_records(&unpack, bytes, len) : tool_failed(UNPACK, "%s: %s", unpack.target, strerror(-rc));
     free(bytes);
     if (status != TOOL_OK)
         return status;
-    printf("%s: %" PRIu64 " filters in %s\n", unpack.pack, unpack.filters, unpack.target);
+    if (tool_option(args, "--json"))
+        printf("{\"filters\": %" PRIu64 ", \"damaged_bytes\": %" PRIu64 "}\n", unpack.filters, unpack.lost);
+    else
+        printf("%s: %" PRIu64 " filters in %s\n", unpack.pack, unpack.filters, unpack.target);
     return unpack.lost == 0 ? TOOL_OK
                             : tool_failed(UNPACK, "%s: %" PRIu64 " bytes are damaged and have been passed over",
                                           unpack.pack, unpack.lost);
 }
+
+static const struct tool_option unpack_options[] = {
+    {.name = "--json", .doc = "The result as an object: filters, damaged_bytes."},
+    {.name = NULL},
+};
+
+const struct tool_command tool_unpack_command = {
+    .name = UNPACK,
+    .arguments = "PACK DIRECTORY",
+    .min = 2,
+    .max = 2,
+    .summary = "Takes all filters out of a pack, without its MANIFEST.",
+    .text = "For when the MANIFEST is lost: a pack says by itself which filters are in it. Makes DIRECTORY and writes "
+            "DIRECTORY/<name>-<id>/<layout>-<layer>-big-Filter.db for every record that is whole. Without the MANIFEST "
+            "nothing says which records have been superseded: of two packs, the one with the higher number is newer.",
+    .options = unpack_options,
+    .examples = "bloomery unpack /var/lib/bloomery/filters/pack-00000017 /tmp/rescued",
+    .run = run_unpack,
+};

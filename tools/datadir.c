@@ -1,13 +1,14 @@
-/* What the subcommands that look into a data directory have in common. */
+/* Shared by the subcommands that read a data directory. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "fsops.h"
+#include "manifest_file.h"
 #include "tool.h"
 
-/* The lock file is only looked for: making one would change the directory. */
+/* Does not create the lock file, because that would change the directory. */
 int tool_lock(const char *command, const char *datadir, int *fd_out)
 {
     const struct fsops *fs = fsops_posix();
@@ -35,29 +36,18 @@ int tool_lock(const char *command, const char *datadir, int *fd_out)
 int tool_read_manifest(const char *datadir, const struct manifest_sink *sink, struct manifest_save *save_out,
                        struct errbuf *err)
 {
-    struct manifest_parser parser;
-    char path[4096], piece[65536];
-    size_t n;
-    int rc = manifest_parser_init(&parser, sink);
+    const struct fsops *fs = fsops_posix();
+    char path[4096];
+    int fd;
 
-    snprintf(path, sizeof(path), "%s/MANIFEST", datadir);
-    FILE *file = fopen(path, "rb");
-    if (rc != 0 || !file) {
-        errbuf_set(err, "%s: %s", path, strerror(rc ? -rc : errno));
-        if (file)
-            fclose(file);
-        if (rc == 0)
-            manifest_parser_deinit(&parser);
+    snprintf(path, sizeof(path), "%s/" MANIFEST_NAME, datadir);
+    int rc = fs->open(fs->ctx, path, FS_READ, &fd);
+    if (rc != 0) {
+        errbuf_set(err, "%s: %s", path, strerror(-rc));
         return TOOL_FAILED;
     }
-    while (rc == 0 && (n = fread(piece, 1, sizeof(piece), file)) > 0)
-        rc = manifest_parser_feed(&parser, piece, n, err);
-    if (rc == 0)
-        rc = manifest_parser_finish(&parser, err);
-    if (save_out)
-        *save_out = parser.save;
-    fclose(file);
-    manifest_parser_deinit(&parser);
+    rc = manifest_file_visit(fs, fd, sink, save_out, err);
+    fs->close(fs->ctx, fd);
     if (rc == 0)
         return TOOL_OK;
     errbuf_prefix(err, "damaged: %s", path);

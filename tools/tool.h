@@ -1,62 +1,101 @@
-/* tool: what the subcommands of `bloomery` have in common.
+/* tool: shared by the subcommands of `bloomery`.
  *
- * A subcommand is a function and a row in the table of main.c. It prints results to stdout and errors to stderr, and
- * returns an exit code. */
+ * A subcommand is a file with a function and a row (struct tool_command) that describes it: arguments, options,
+ * examples. main.c lists the rows. The help, the man pages, the completion of shells and the reading of arguments all
+ * follow from them. A subcommand prints results to stdout and errors to stderr, and returns an exit code. */
 #ifndef BLOOMERY_TOOL_H
 #define BLOOMERY_TOOL_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "errbuf.h"
 #include "manifest.h"
 
 enum tool_exit {
     TOOL_OK = 0,
-    TOOL_FAILED = 1, /* it was understood and could not be done */
-    TOOL_USAGE = 2,  /* it was not understood */
+    TOOL_FAILED = 1, /* understood, but impossible; 2 for a command with `greps` */
+    TOOL_USAGE = 2,  /* not understood */
+    TOOL_NONE = -1,  /* of a command with `greps`: nothing was found; the process exits with 1 */
 };
+
+struct tool_option {
+    const char *name;  /* with the dashes; NULL ends a list */
+    const char *value; /* as the help names its value, "N"; NULL: it takes none */
+    const char *doc;   /* sentences */
+    const char *words; /* the possible values, separated by spaces; NULL: any */
+    const char *group; /* a heading before this option and those that follow; NULL: none */
+};
+
+struct tool_args;
 
 struct tool_command {
     const char *name;
-    const char *arguments; /* as in the usage line */
-    const char *summary;   /* one line */
-    const char *help;      /* the rest; lines end with \n */
-    int (*run)(int argc, char **argv); /* argv[0] is the name of the subcommand */
+    const char *arguments; /* the positional ones as in the usage line: "DATADIR NAME FILE" */
+    unsigned min, max;     /* their number */
+    const char *summary;   /* one sentence */
+    const char *text;      /* paragraphs, separated by empty lines; a line that begins with a space is kept as it is */
+    const struct tool_option *options;
+    const char *examples;    /* lines of a shell; may be NULL */
+    const char *exit_status; /* what its exit codes mean; NULL: the usual */
+    bool greps;              /* its exit codes are those of grep: 0 something was found, 1 nothing, 2 it failed */
+    int (*run)(const struct tool_args *args);
 };
 
-/* "bloomery <command>: <message>" on stderr. Each returns the code that goes with it; main() adds the usage to TOOL_USAGE. */
+#define TOOL_MANY        UINT32_MAX
+#define TOOL_MAX_OPTIONS 40
+
+/* The arguments of a subcommand, as its row describes them. */
+struct tool_args {
+    const struct tool_command *command;
+    char **positional; /* `min` to `max` of them, then NULL */
+    unsigned npositional;
+    const char *values[TOOL_MAX_OPTIONS]; /* internal */
+};
+
+/* The value of an option of the row, "" if it takes none; NULL when it is not given. */
+const char *tool_option(const struct tool_args *args, const char *name);
+
+/* Reads what follows the subcommand's name. An option is "--name value" or "--name=value"; "--" ends the options. Any
+ * other argument that begins with a dash is an unknown option, except "-" alone. TOOL_OK, or TOOL_USAGE after a
+ * message. Reorders argv. */
+int tool_read_arguments(const struct tool_command *command, int argc, char **argv, struct tool_args *args_out);
+
+/* Print "bloomery <command>: <message>" on stderr. Each returns its code, TOOL_FAILED or TOOL_USAGE; main() adds the
+ * usage to the latter. */
 int tool_failed(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int tool_misused(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Splits arguments into positional ones and options. An option is "--name value" or "--name=value"; "--" ends them.
- * What else begins with a dash is an unknown option, unless it is one alone. `options` ends with a NULL name; the
- * values found are set in it. TOOL_OK, or TOOL_USAGE after a message: an unknown option, one without a value, one given
- * twice, or a number of positional arguments other than `npositional`. */
-struct tool_option {
-    const char *name; /* with the dashes */
-    const char *value;
-    bool flag;        /* it takes no value; when it is given, `value` is "" */
-};
-int tool_arguments(int argc, char **argv, struct tool_option *options, const char **positional, size_t npositional);
-
-/* The whole text is a number in the range. */
+/* Whether the whole text is a number in the range. */
 bool tool_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out);
 bool tool_parse_double(const char *text, double *out);
 
-/* Locks a data directory while a subcommand looks into it; -1 in `fd_out` when it has no lock file. TOOL_OK, or
- * TOOL_FAILED after a message: it is no directory, or a daemon has it. */
+/* Locks a data directory for a subcommand; `fd_out` is -1 when it has no lock file. TOOL_OK, or TOOL_FAILED after a
+ * message: it is no directory, or a daemon uses it. */
 int tool_lock(const char *command, const char *datadir, int *fd_out);
 
-/* Feeds the MANIFEST to the sink. TOOL_OK, or TOOL_FAILED with the reason in `err`. `save_out` may be NULL. */
+/* Passes each filter of the MANIFEST to the sink, whose on_gone is not called. TOOL_OK, or TOOL_FAILED with the reason
+ * in `err`. `save_out` may be NULL. */
 int tool_read_manifest(const char *datadir, const struct manifest_sink *sink, struct manifest_save *save_out,
                        struct errbuf *err);
 
-int tool_import(int argc, char **argv);
-int tool_check(int argc, char **argv);
-int tool_export(int argc, char **argv);
-int tool_unpack(int argc, char **argv);
-int tool_bench(int argc, char **argv);
+/* Prints bytes as a JSON string. Bytes that are not UTF-8 become \u00XX each. */
+void tool_print_json(FILE *stream, const char *bytes, size_t len);
+
+/* The rows, one in the file of each subcommand. */
+extern const struct tool_command tool_bench_command, tool_build_command, tool_check_command, tool_documents_command,
+    tool_export_command, tool_find_command, tool_import_command, tool_list_command, tool_load_command,
+    tool_merge_command, tool_move_command, tool_query_command, tool_show_command, tool_unpack_command;
+
+/* All of them in the order of the help; ends with NULL. */
+extern const struct tool_command *const tool_commands[];
+
+const char *tool_exit_status(const struct tool_command *command); /* what its exit codes mean, in sentences */
+
+/* Prints the help of a subcommand (describe.c). */
+void tool_print_help(const struct tool_command *command);
+void tool_print_usage(const struct tool_command *command, FILE *stream); /* its arguments in one line */
 
 #endif

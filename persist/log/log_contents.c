@@ -3,10 +3,11 @@
 #include <errno.h>
 
 #include "filterdb.h"
+#include "log_shape.h"
 #include "log_varint.h"
 
-#define LAYER_HEAD_MAX (1 + 2 * VARINT_MAX) /* hash count, count of words, count of items */
-#define HEAD_BYTES     2                    /* variant, count of layers */
+#define LAYER_HEAD_MAX (LOG_SHAPE_MAX + VARINT_MAX) /* shape, count of items */
+#define HEAD_MAX       VARINT_MAX                   /* count of layers */
 
 int log_contents_encode(struct log_bytes *bytes, const struct bloom_filter *filter, size_t max_bytes)
 {
@@ -20,16 +21,14 @@ int log_contents_encode(struct log_bytes *bytes, const struct bloom_filter *filt
     }
     if (words > max_bytes / 8)
         return LOG_CONTENTS_LARGE;
-    int rc = log_bytes_reserve(bytes, HEAD_BYTES + nlayers * LAYER_HEAD_MAX + (size_t)words * 8);
+    int rc = log_bytes_reserve(bytes, HEAD_MAX + nlayers * LAYER_HEAD_MAX + (size_t)words * 8);
     if (rc != 0)
         return rc;
     unsigned char *at = bytes->ptr + bytes->len;
-    *at++ = view.shape.variant;
-    *at++ = (unsigned char)nlayers;
+    at = varint_put(at, nlayers);
     for (unsigned i = 0; i < nlayers; i++) {
         bloom_filter_layer(filter, i, &view);
-        *at++ = view.shape.k;
-        at = varint_put(at, view.shape.nwords);
+        at = log_shape_put(at, &view.shape);
         filterdb_encode_words(BLOOM_NA, view.words, (size_t)view.shape.nwords, at);
         at += view.shape.nwords * 8;
         atomic_thread_fence(memory_order_acquire); /* an add takes its place, then sets its bits */
@@ -40,43 +39,34 @@ int log_contents_encode(struct log_bytes *bytes, const struct bloom_filter *filt
     return 0;
 }
 
-static bool decode_layer(const unsigned char **at, const unsigned char *end, uint8_t variant, struct log_layer *layer)
+static bool decode_layer(const unsigned char **at, const unsigned char *end, struct log_layer *layer)
 {
-    uint64_t nwords, items;
 
-    if (*at == end)
-        return false;
-    uint8_t k = *(*at)++;
-    if (k < 1 || k > BLOOM_MAX_K || !varint_get(at, end, &nwords) || nwords < 1 || nwords > LOG_CONTENTS_MAX / 8 ||
-        nwords * 8 > (uint64_t)(end - *at))
+    if (!log_shape_get(at, end, &layer->shape) || layer->shape.nwords > LOG_CONTENTS_MAX / 8 ||
+        layer->shape.nwords * 8 > (uint64_t)(end - *at))
         return false;
     layer->words = *at;
-    *at += nwords * 8;
-    if (!varint_get(at, end, &items))
-        return false;
-    layer->shape = (struct bloom_shape){.nwords = nwords, .k = k, .variant = variant};
-    layer->items = items;
-    return true;
+    *at += layer->shape.nwords * 8;
+    return varint_get(at, end, &layer->items);
 }
 
 bool log_contents_decode(const void *bytes, size_t len, struct log_contents *contents_out)
 {
     const unsigned char *at = bytes;
-    uint64_t words = 0;
+    uint64_t words = 0, nlayers;
 
-    if (len < HEAD_BYTES)
+    if (len == 0)
         return false;
     const unsigned char *end = at + len;
-    uint8_t variant = *at++;
-    unsigned nlayers = *at++;
-    if (variant > BLOOM_KA || nlayers < 1 || nlayers > BLOOM_MAX_LAYERS)
+    if (!varint_get(&at, end, &nlayers) || nlayers < 1 || nlayers > BLOOM_MAX_LAYERS)
         return false;
     for (unsigned i = 0; i < nlayers; i++) {
-        if (!decode_layer(&at, end, variant, &contents_out->layers[i]))
+        if (!decode_layer(&at, end, &contents_out->layers[i]) ||
+            contents_out->layers[i].shape.variant != contents_out->layers[0].shape.variant)
             return false;
         words += contents_out->layers[i].shape.nwords;
     }
-    contents_out->nlayers = nlayers;
+    contents_out->nlayers = (unsigned)nlayers;
     return at == end && words <= LOG_CONTENTS_MAX / 8;
 }
 

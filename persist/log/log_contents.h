@@ -1,5 +1,5 @@
-/* log_contents: the layers of a small filter as bytes, bits and all, for the control record of one that comes into being
- * with contents. Memory to memory; docs/FORMAT.md section 12.
+/* log_contents: the layers of a small filter as bytes, bits and all, for the control record of one that comes into
+ * being with contents. Memory to memory; docs/FORMAT.md section 12.
  *
  * Thread: any, on distinct objects; the filter that is encoded may be added to. */
 #ifndef BLOOMERY_LOG_CONTENTS_H
@@ -18,9 +18,9 @@
 
 #define LOG_CONTENTS_LARGE 1 /* there are more bytes of bits than were asked for */
 
-/* Appends the layers that the filter has. What is added meanwhile may be in it, in whole or in part; the count of a layer is
- * read after its bits, so that it is never below what they hold. 0; otherwise nothing has been appended: -ENOMEM, or
- * LOG_CONTENTS_LARGE when they have more than `max_bytes` <= LOG_CONTENTS_MAX bytes of bits. */
+/* Appends the layers of the filter. Items that are added meanwhile may be in them in whole or in part. The count of a
+ * layer is read after its bits and is never below the items in them. 0; otherwise nothing has been appended: -ENOMEM,
+ * or LOG_CONTENTS_LARGE when the layers have more than `max_bytes` <= LOG_CONTENTS_MAX bytes of bits. */
 int log_contents_encode(struct log_bytes *bytes, const struct bloom_filter *filter, size_t max_bytes)
     __attribute__((warn_unused_result));
 
@@ -35,7 +35,7 @@ struct log_contents {
     struct log_layer layers[BLOOM_MAX_LAYERS];
 };
 
-/* Whether these bytes, to the last one, are layers. Reads no others, whatever they hold. */
+/* Whether exactly these bytes are layers. Reads no other bytes, whatever these hold. */
 bool log_contents_decode(const void *bytes, size_t len, struct log_contents *contents_out);
 
 /* Loading: puts the contents into a filter that was made with the shape of the first layer and is empty. 0, -ENOMEM,

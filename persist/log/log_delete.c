@@ -52,7 +52,8 @@ int log_delete_before(const struct fsops *fs, const char *dir, uint64_t segment,
     struct numbers numbers = {.below = segment};
     char log_dir[4096];
     int len = snprintf(log_dir, sizeof(log_dir), "%s/log", dir);
-    int status = len > 0 && (size_t)len < sizeof(log_dir) ? fs->list(fs->ctx, log_dir, note_number, &numbers) : -ENAMETOOLONG;
+    int status =
+        len > 0 && (size_t)len < sizeof(log_dir) ? fs->list(fs->ctx, log_dir, note_number, &numbers) : -ENAMETOOLONG;
 
     if (status == -ENOENT)
         status = 0;

@@ -3,122 +3,92 @@
  * length is small or this check fails. */
 #include "log_frame.h"
 
-#include <endian.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
+#include "bytes.h"
 #include "log_varint.h"
 
-/* Earlier ones, whose headers end before `start` (1), `sealed` (2) and `previous` (3), and which have no control records with
- * contents in them (4), are read. */
-#define LOG_VERSION 5
+#define LOG_VERSION 1
+#define SUMMED      80  /* bytes of the header under its checksum, which follows them */
+#define FLAG_ENDS   1   /* of the header: ends_process */
 #define LONG_FRAME  128 /* payloads from this length on have the check of the length */
 #define HEAD_FIXED  6   /* checksum and the low half of the sequence number */
 
 static const char magic[8] = {'B', 'L', 'O', 'O', 'M', 'L', 'O', 'G'};
 
-static unsigned char *put32(unsigned char *at, uint32_t value)
-{
-    value = htole32(value);
-    memcpy(at, &value, 4);
-    return at + 4;
-}
-
-static unsigned char *put64(unsigned char *at, uint64_t value)
-{
-    value = htole64(value);
-    memcpy(at, &value, 8);
-    return at + 8;
-}
-
-static uint32_t get32(const unsigned char *at)
-{
-    uint32_t value;
-
-    memcpy(&value, at, 4);
-    return le32toh(value);
-}
-
-static uint64_t get64(const unsigned char *at)
-{
-    uint64_t value;
-
-    memcpy(&value, at, 8);
-    return le64toh(value);
-}
-
-/* ---- segments ------------------------------------------------------------------------------------------------------- */
+/* ---- segments ---- */
 
 void log_header_encode(const struct log_header *header, unsigned char bytes_out[LOG_HEADER_BYTES])
 {
     memset(bytes_out, 0, LOG_HEADER_BYTES);
     memcpy(bytes_out, magic, 8);
-    put32(bytes_out + 8, LOG_VERSION);
-    put64(bytes_out + 16, header->number);
-    put64(bytes_out + 24, header->first);
-    put64(bytes_out + 32, header->salt);
-    put64(bytes_out + 40, header->start);
-    put64(bytes_out + 48, header->generation);
-    put64(bytes_out + 56, header->sealed);
-    put64(bytes_out + 64, header->previous);
-    put64(bytes_out + 72, XXH3_64bits(bytes_out, 72));
+    le32_put(bytes_out + 8, LOG_VERSION);
+    le64_put(bytes_out + 16, header->number);
+    le64_put(bytes_out + 24, header->first);
+    le64_put(bytes_out + 32, header->salt);
+    le64_put(bytes_out + 40, header->process);
+    le64_put(bytes_out + 48, header->generation);
+    le64_put(bytes_out + 56, header->sealed);
+    le64_put(bytes_out + 64, header->previous);
+    le64_put(bytes_out + 72, header->ends_process ? FLAG_ENDS : 0);
+    le64_put(bytes_out + SUMMED, XXH3_64bits(bytes_out, SUMMED));
 }
 
-/* Bytes under the checksum, which follows them; 0: a version that is not known here. */
-static size_t summed_bytes(uint32_t version)
+static int check_numbers(const struct log_header *header, struct errbuf *err)
 {
-    static const size_t summed[] = {0, 40, 56, 64, 72, 72};
-
-    return version <= LOG_VERSION ? summed[version] : 0;
+    if (header->number == 0 || header->first == 0) {
+        errbuf_set(err, "its header has a number of 0");
+        return LOG_DAMAGED;
+    }
+    if (header->first >= LOG_NUMBER_END || header->sealed >= LOG_NUMBER_END) {
+        errbuf_set(err, "its header has a number that is out of range");
+        return LOG_DAMAGED;
+    }
+    if (header->process == 0 || header->process > header->number) {
+        errbuf_set(err, "its header has a process number that is out of range: %" PRIu64, header->process);
+        return LOG_DAMAGED;
+    }
+    if (header->previous >= header->number) {
+        errbuf_set(err, "its header names a later segment as its previous one: %" PRIu64, header->previous);
+        return LOG_DAMAGED;
+    }
+    return LOG_OK;
 }
 
 int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_header *header_out, struct errbuf *err)
 {
+    uint32_t version = le32_get(bytes + 8);
+
     if (memcmp(bytes, magic, 8) != 0) {
-        errbuf_set(err, "it does not begin as a log does");
+        errbuf_set(err, "it does not begin as a segment of the log");
         return LOG_DAMAGED;
     }
-    uint32_t version = get32(bytes + 8);
-    size_t summed = summed_bytes(version);
-    if (summed == 0) {
+    if (version != LOG_VERSION) {
         errbuf_set(err, "version %" PRIu32 " of the format is not known here", version);
         return LOG_DAMAGED;
     }
-    bool has_start = version >= 2;
-    if (get64(bytes + summed) != XXH3_64bits(bytes, summed)) {
+    if (le64_get(bytes + SUMMED) != XXH3_64bits(bytes, SUMMED)) {
         errbuf_set(err, "the checksum of its header is wrong");
         return LOG_DAMAGED;
     }
-    if (get64(bytes + 16) == 0 || get64(bytes + 24) == 0) {
-        errbuf_set(err, "its header has a number of 0");
-        return LOG_DAMAGED;
-    }
-    if (get64(bytes + 24) >= LOG_NUMBER_END || (version >= 3 && get64(bytes + 56) >= LOG_NUMBER_END)) {
-        errbuf_set(err, "its header has a number that nobody has counted up to");
-        return LOG_DAMAGED;
-    }
-    if (has_start && (get64(bytes + 40) == 0 || get64(bytes + 40) > get64(bytes + 16))) {
-        errbuf_set(err, "its header says that its process began with segment %" PRIu64, get64(bytes + 40));
-        return LOG_DAMAGED;
-    }
-    uint64_t previous = version >= 4 ? get64(bytes + 64) : 0;
-    if (previous >= get64(bytes + 16)) {
-        errbuf_set(err, "its header says that it follows segment %" PRIu64, previous);
-        return LOG_DAMAGED;
-    }
-    *header_out = (struct log_header){
-        .number = get64(bytes + 16),
-        .first = get64(bytes + 24),
-        .salt = get64(bytes + 32),
-        .start = has_start ? get64(bytes + 40) : 0,
-        .generation = has_start ? get64(bytes + 48) : 0,
-        .sealed = version >= 3 ? get64(bytes + 56) : 0,
-        .previous = previous,
+    const struct log_header header = {
+        .number = le64_get(bytes + 16),
+        .first = le64_get(bytes + 24),
+        .salt = le64_get(bytes + 32),
+        .process = le64_get(bytes + 40),
+        .generation = le64_get(bytes + 48),
+        .sealed = le64_get(bytes + 56),
+        .previous = le64_get(bytes + 64),
+        .ends_process = le64_get(bytes + 72) & FLAG_ENDS,
     };
-    return LOG_OK;
+    int status = check_numbers(&header, err);
+    if (status == LOG_OK)
+        *header_out = header;
+    return status;
 }
 
 #define SEGMENT_SUFFIX ".log"
@@ -162,7 +132,23 @@ uint64_t log_draft_number(const char *name)
     return read_name(name, DRAFT_SUFFIX);
 }
 
-/* ---- frames --------------------------------------------------------------------------------------------------------- */
+void log_cut_name(uint64_t number, uint64_t at, char name_out[LOG_CUT_NAME])
+{
+    snprintf(name_out, LOG_CUT_NAME, "%08" PRIu64 "-%" PRIu64 ".cut", number, at);
+}
+
+bool log_is_cut_name(const char *name)
+{
+    char again[LOG_CUT_NAME];
+    uint64_t number, at;
+
+    if (sscanf(name, "%" SCNu64 "-%" SCNu64, &number, &at) != 2)
+        return false;
+    log_cut_name(number, at, again);
+    return strcmp(name, again) == 0;
+}
+
+/* ---- frames ---- */
 
 static uint64_t seed_of(uint64_t salt, uint64_t sequence)
 {
@@ -181,33 +167,33 @@ size_t log_frame_head(const struct log_frame *frame, uint64_t salt, unsigned cha
     uint64_t seed = seed_of(salt, frame->sequence);
     unsigned char *at = head_out + 4;
 
-    *at++ = (unsigned char)frame->sequence;
-    *at++ = (unsigned char)(frame->sequence >> 8);
+    at = le16_put(at, (uint16_t)frame->sequence);
     at = varint_put(at, frame->sequence - frame->synced);
     at = varint_put(at, (uint64_t)frame->payload_len << 1 | frame->has_controls);
     if (frame->payload_len >= LONG_FRAME)
-        at = put32(at, (uint32_t)XXH3_64bits_withSeed(head_out + 4, (size_t)(at - head_out) - 4, seed));
+        at = le32_put(at, (uint32_t)XXH3_64bits_withSeed(head_out + 4, (size_t)(at - head_out) - 4, seed));
     size_t len = (size_t)(at - head_out);
-    put32(head_out, checksum(seed, head_out + 4, len - 4, frame->payload, frame->payload_len));
+    le32_put(head_out, checksum(seed, head_out + 4, len - 4, frame->payload, frame->payload_len));
     return len;
 }
 
 /* What comes before the payload; its length, or 0 if that cannot be of this frame. */
-static size_t parse_head(const unsigned char *bytes, size_t len, uint64_t seed, uint64_t sequence, struct log_frame *frame_out)
+static size_t parse_head(const unsigned char *bytes, size_t len, uint64_t seed, uint64_t sequence,
+                         struct log_frame *frame_out)
 {
     uint64_t distance, size;
 
     if (len < HEAD_FIXED)
         return 0;
     const unsigned char *at = bytes + HEAD_FIXED, *end = bytes + len;
-    if (bytes[4] != (unsigned char)sequence || bytes[5] != (unsigned char)(sequence >> 8))
+    if (le16_get(bytes + 4) != (uint16_t)sequence)
         return 0;
     if (!varint_get(&at, end, &distance) || distance == 0 || distance > sequence || !varint_get(&at, end, &size))
         return 0;
     if (size >> 1 > LOG_PAYLOAD_MAX)
         return 0;
     if (size >> 1 >= LONG_FRAME) {
-        if (end - at < 4 || get32(at) != (uint32_t)XXH3_64bits_withSeed(bytes + 4, (size_t)(at - bytes) - 4, seed))
+        if (end - at < 4 || le32_get(at) != (uint32_t)XXH3_64bits_withSeed(bytes + 4, (size_t)(at - bytes) - 4, seed))
             return 0;
         at += 4;
     }
@@ -229,7 +215,7 @@ size_t log_frame_parse(const unsigned char *bytes, size_t len, uint64_t salt, ui
 
     if (head == 0 || len - head < frame_out->payload_len)
         return 0;
-    if (get32(bytes) != checksum(seed, bytes + 4, head - 4, frame_out->payload, frame_out->payload_len))
+    if (le32_get(bytes) != checksum(seed, bytes + 4, head - 4, frame_out->payload, frame_out->payload_len))
         return 0;
     return head + frame_out->payload_len;
 }
@@ -253,7 +239,7 @@ size_t log_frame_find(const unsigned char *bytes, size_t len, size_t from, uint6
             at++;
         if (at + HEAD_FIXED >= len)
             break;
-        uint16_t low = (uint16_t)(bytes[at + 4] | bytes[at + 5] << 8);
+        uint16_t low = le16_get(bytes + at + 4);
         uint64_t sequence = after + 1 + (uint16_t)(low - (uint16_t)(after + 1));
         size_t n = log_frame_parse(bytes + at, len - at, salt, sequence, frame_out);
         if (n) {

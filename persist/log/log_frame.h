@@ -1,7 +1,7 @@
 /* log_frame: the frames of a log segment and the segment's header, memory to memory; docs/FORMAT.md section 11.
  *
- * A frame is valid at one place of one segment only: its number and the segment's salt are in the seed of its checksum. So
- * what an earlier file has left on the disk, and what a broken disk puts in another place, is not taken for a frame.
+ * A frame is valid at one place of one segment only: its number and the segment's salt are in the seed of its checksum.
+ * So bytes of an earlier file, or bytes that a broken disk has put in another place, are never taken for a frame.
  *
  * Thread: any. */
 #ifndef BLOOMERY_LOG_FRAME_H
@@ -14,22 +14,23 @@
 #include "errbuf.h"
 #include "log_payload.h"
 
-#define LOG_HEADER_BYTES    4096 /* of a segment; frames follow */
-#define LOG_FRAME_HEAD_MAX  32
-#define LOG_PAYLOAD_MAX     (UINT32_C(1) << 30)
-#define LOG_SEGMENT_NAME    32   /* bytes of a segment's file name, the NUL included */
+#define LOG_HEADER_BYTES   4096 /* of a segment; frames follow */
+#define LOG_FRAME_HEAD_MAX 32
+#define LOG_PAYLOAD_MAX    (UINT32_C(1) << 30)
+#define LOG_SEGMENT_NAME   32 /* bytes of a segment's file name, the NUL included */
 
-/* ---- segments ------------------------------------------------------------------------------------------------------- */
+/* ---- segments ---- */
 
 struct log_header {
     uint64_t number; /* of the segment, as in its name */
-    uint64_t first;  /* sequence number of its first frame. All frames before it are on the disk, in earlier segments, and
-                      * what an earlier segment has from this number on does not hold */
+    uint64_t first;  /* sequence number of its first frame. All frames before it are on the disk, in earlier segments;
+                      * frames of earlier segments from this number on are void */
     uint64_t salt;
-    uint64_t start;  /* number of the first segment of the process that wrote it; 0: it does not say (version 1) */
-    uint64_t generation; /* the highest that the store had given out when that process started (docs/FORMAT.md) */
-    uint64_t sealed; /* frames up to this number were in it, and on the disk, when it got its name; 0: it had none then */
-    uint64_t previous; /* number of the segment before it, which has the last frames before `first`; 0: not known */
+    uint64_t process;    /* that made its frames; not above the number of that process's first segment */
+    uint64_t generation; /* the store's highest number when that process started (docs/FORMAT.md) */
+    uint64_t sealed;     /* frames up to this number were in it and synced when it got its name; 0: none */
+    uint64_t previous;   /* number of the segment before it, which has the last frames before `first`; 0: not known */
+    bool ends_process;   /* it has the pending records (log_pending.h) of that process, too: the last of its records */
 };
 
 void log_header_encode(const struct log_header *header, unsigned char bytes_out[LOG_HEADER_BYTES]);
@@ -41,30 +42,37 @@ int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_he
 void log_segment_name(uint64_t number, char name_out[LOG_SEGMENT_NAME]);
 uint64_t log_segment_number(const char *name);
 
-/* "00000001.log.new", one that is being put together; and back. */
+/* "00000001.log.new", a segment that is being made; and back. */
 void log_draft_name(uint64_t number, char name_out[LOG_SEGMENT_NAME]);
 uint64_t log_draft_number(const char *name);
 
-/* ---- frames --------------------------------------------------------------------------------------------------------- */
+/* "00000001-4711.cut": the torn tail of segment 1 from byte 4711 on; and whether a name has this form. */
+#define LOG_CUT_NAME 64
+void log_cut_name(uint64_t number, uint64_t at, char name_out[LOG_CUT_NAME]);
+bool log_is_cut_name(const char *name);
 
+/* ---- frames ---- */
+
+/* A frame without a payload is a mark: it has the number of the next frame, and says only how far the log is synced. */
 struct log_frame {
     uint64_t sequence;
-    uint64_t synced;      /* frames up to this number were on the disk when this one was written; below `sequence` */
-    bool has_controls;    /* the payload begins with control records */
+    uint64_t synced;   /* frames up to this number were on the disk when this one was written; below `sequence` */
+    bool has_controls; /* the payload begins with control records */
     const unsigned char *payload;
-    size_t payload_len;   /* at most LOG_PAYLOAD_MAX */
+    size_t payload_len; /* at most LOG_PAYLOAD_MAX */
 };
 
 /* Writes what comes before the payload; returns its length. The frame is these bytes and the payload. */
 size_t log_frame_head(const struct log_frame *frame, uint64_t salt, unsigned char head_out[LOG_FRAME_HEAD_MAX]);
 
-/* The frame with this sequence number at the beginning of bytes[0..len): its length in bytes, or 0 if it is not there. */
+/* The frame with this sequence number at the beginning of bytes[0..len): its length in bytes, or 0 if it is not there.
+ */
 size_t log_frame_parse(const unsigned char *bytes, size_t len, uint64_t salt, uint64_t sequence,
                        struct log_frame *frame_out);
 
-/* How far behind the beginning of a frame that is not valid the next one can begin, at most `len`. The head of a long one has
- * a checksum of its own: where it is whole, what is within its payload is no frame, though among millions of bytes some
- * look like a short one. Otherwise 1: anywhere. */
+/* The least distance from an invalid frame to the next possible one, at most `len`. The head of a long frame has a
+ * checksum of its own: if the head is valid, no frame can begin within the payload, although among millions of bytes
+ * some look like a short frame. Otherwise 1. */
 size_t log_frame_skip(const unsigned char *bytes, size_t len, uint64_t salt, uint64_t sequence);
 
 /* The first valid frame at or behind `from` whose number is above `after`: its offset, and its length in `len_out`; or

@@ -8,8 +8,8 @@
 #include "id_map.h"
 #include "log_contents.h"
 
-/* Filters in the order in which they came, as what is allocated for each is: a million are gone through, and freed, several times
- * as fast so as in that of the map. */
+/* Filters in the order in which they came, as what is allocated for each is: a million are gone through, and freed,
+ * several times as fast so as in that of the map. */
 #define BLOCK_FILTERS 1024
 struct filter_block {
     struct filter_block *next;
@@ -77,8 +77,8 @@ static struct log_filter *next_place(struct log_history *history)
     return &block->filters[block->used];
 }
 
-/* One that begins after everything was cleared, and not with a filter that comes into being, is that of a filter which was
- * cleared. */
+/* One that begins after everything was cleared, and not with a filter that comes into being, is that of a filter which
+ * was cleared. */
 static struct log_filter *filter_of(struct log_history *history, uint64_t id)
 {
     struct log_filter *filter = id_map_get(&history->filters, id);
@@ -141,7 +141,7 @@ static int note_filled(struct log_filter *filter, const struct log_control *cont
     if (rc != 0)
         return rc;
     if (!log_contents_decode(control->record, control->record_len, &contents)) { /* log_payload_decode() has looked */
-        errbuf_set(err, "the contents of filter %" PRIu64 " make no sense", filter->id);
+        errbuf_set(err, "the contents of filter %" PRIu64 " are not valid", filter->id);
         return LOG_DAMAGED;
     }
     filter->shape = contents.layers[0].shape;
@@ -155,10 +155,18 @@ static int note_filled(struct log_filter *filter, const struct log_control *cont
 
 static int note_grown(struct log_filter *filter, uint64_t number, const struct log_control *control)
 {
-    if (!filter->grown)
-        filter->grown = calloc(BLOOM_MAX_LAYERS, sizeof(*filter->grown));
-    if (!filter->grown)
-        return -ENOMEM;
+    if (control->layer >= filter->ngrown) {
+        unsigned n = filter->ngrown ? filter->ngrown : 4;
+
+        while (n <= control->layer)
+            n *= 2;
+        struct bloom_shape *grown = realloc(filter->grown, n * sizeof(*grown));
+        if (!grown)
+            return -ENOMEM;
+        memset(grown + filter->ngrown, 0, (n - filter->ngrown) * sizeof(*grown));
+        filter->grown = grown;
+        filter->ngrown = n;
+    }
     filter->grown[control->layer] = control->shape;
     filter->grown_number = number;
     return 0;

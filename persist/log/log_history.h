@@ -1,11 +1,10 @@
-/* log_history: what the control records of a log say has become of which filter since the save. What happened to one filter is
- * in the log's order; of different ones nothing is combined here, so that filters can be loaded in any order, and by many
- * threads, under the names that they have in the end.
+/* log_history: the fate of each filter since the save, from the control records of the log. It keeps the last state of
+ * each filter, so that filters can be loaded in any order, by many threads, under their final names.
  *
- * It knows no filter and no file, so that a start, and a check that changes nothing, come to the same.
+ * It knows no filter and no file, so that a start, and a check that changes nothing, get the same result.
  *
- * Lifetime: log_history_create() to log_history_destroy(). Thread: log_history_resolve() and log_history_get(): any. The rest:
- * one, while no other works on it. */
+ * Lifetime: log_history_create() to log_history_destroy(). Thread: log_history_resolve() and log_history_get(): any.
+ * The rest: one, while no other works on it. */
 #ifndef BLOOMERY_LOG_HISTORY_H
 #define BLOOMERY_LOG_HISTORY_H
 
@@ -23,24 +22,25 @@ struct log_history;
 struct log_filter {
     uint64_t id;
     enum store_fate fate;
-    bool created;          /* by the log: `params` and `shape` are its own */
+    bool created; /* by the log: `params` and `shape` are its own */
     bool renamed;
     bool expiry_changed;
-    char *name;            /* NULL unless created or renamed */
+    char *name; /* NULL unless created or renamed */
     size_t name_len;
     int64_t expires_ms;
     struct bloom_params params;
     struct bloom_shape shape;
     unsigned char *contents; /* created with these (log_contents.h), which can be decoded; NULL: created empty */
     size_t contents_len;
-    struct bloom_shape *grown; /* BLOOM_MAX_LAYERS shapes, by index; nwords 0: not known. NULL: none */
-    uint64_t grown_number;     /* of the last record of a layer */
+    struct bloom_shape *grown; /* shapes of layers by index; nwords 0: not known. NULL: none */
+    unsigned ngrown;
+    uint64_t grown_number; /* of the last record of a layer */
 };
 
 struct log_history_options {
-    uint64_t control;   /* control records up to this number are in the save, */
-    bool accepted;      /* which was made when a loss had been accepted, by a daemon that kept the log */
-    /* A filter with contents that are in files (LOG_LOADED). 0, LOG_DAMAGED (its record is none), or -errno. */
+    uint64_t control; /* control records up to this number are in the save */
+    bool accepted;    /* the save was made after a loss had been accepted, by a daemon that kept the log */
+    /* Called for a filter with contents in files (LOG_LOADED). 0, LOG_DAMAGED (not a valid record), or -errno. */
     int (*on_written)(void *ctx, const struct log_control *control, struct errbuf *err);
     void *ctx;
 };
@@ -55,18 +55,17 @@ int log_history_control(void *ctx, uint64_t number, const struct log_control *co
 /* For log_reader_options.on_process. */
 void log_history_process(void *ctx);
 
-/* As store_loader.resolve: the fate of a filter that the save or a record knows. Puts the name and the time that the log has
- * given it into `info`; the name is the history's. */
+/* As store_loader.resolve: the fate of a filter of the save or of a record. Puts the name and the expiry that the log
+ * has given it into `info`; the history owns the name. */
 enum store_fate log_history_resolve(const struct log_history *history, struct store_filter *info);
 
 /* NULL: the log says nothing of it. */
 const struct log_filter *log_history_get(const struct log_history *history, uint64_t id);
 
-/* Layers that contradict what is known of the filter are no news: the save was made without them when that had been accepted. */
+/* Whether layers of this filter that contradict it have been accepted before: the save was made without them. */
 bool log_history_growth_is_settled(const struct log_history *history, const struct log_filter *filter);
 
-/* The contents of a filter that has been created are not needed any more: as long as they are kept they take no less memory than
- * the filter. */
+/* Frees the contents of a filter that has been created: they take as much memory as the filter. */
 void log_history_drop_contents(struct log_history *history, uint64_t id);
 
 /* A place among the filters; zeroed: before the first. */
@@ -75,12 +74,14 @@ struct log_history_place {
     size_t index;
 };
 
-/* The filter at that place, which is set behind it. NULL behind the last. In the order in which the log first speaks of them. */
+/* Returns the filter at that place and moves the place behind it; NULL behind the last one. The order is that of their
+ * first records. */
 const struct log_filter *log_history_next(const struct log_history *history, struct log_history_place *at);
 
-uint64_t log_history_highest_id(const struct log_history *history); /* of all that the records name; 0: none */
+uint64_t log_history_highest_id(const struct log_history *history); /* in any record; 0: none */
 
-/* Control records that were passed over because they hold only with a save that has not been made (LOG_BREAK). */
+/* The number of control records that were skipped because they are valid only with a save that was not made
+ * (LOG_BREAK). */
 uint64_t log_history_unjoined(const struct log_history *history);
 
 #endif

@@ -30,7 +30,7 @@ static size_t format(uint64_t segment, char text[NOTE_BYTES])
                                           (uint64_t)XXH3_64bits(text, (size_t)len));
 }
 
-int log_note_write(const struct fsops *fs, const char *dir, uint64_t segment, bool *in_doubt_out)
+int log_note_write(const struct fsops *fs, const char *dir, uint64_t segment, bool *maybe_noted_out)
 {
     char text[NOTE_BYTES];
     size_t len = format(segment, text);
@@ -38,7 +38,7 @@ int log_note_write(const struct fsops *fs, const char *dir, uint64_t segment, bo
     int fd = -1;
     int rc = note_path(dir, "", &path);
 
-    *in_doubt_out = false;
+    *maybe_noted_out = false;
     if (rc == 0)
         rc = note_path(dir, ".new", &draft);
     if (rc == 0)
@@ -52,7 +52,7 @@ int log_note_write(const struct fsops *fs, const char *dir, uint64_t segment, bo
     rc = rc != 0 ? rc : close_rc;
     if (rc != 0)
         return rc;
-    *in_doubt_out = true;
+    *maybe_noted_out = true;
     rc = fs->rename(fs->ctx, draft.text, path.text);
     return rc != 0 ? rc : fs->sync_dir(fs->ctx, dir);
 }
@@ -67,8 +67,9 @@ static int parse(const char *found, size_t len, uint64_t *segment_out, struct er
 
     if (fields >= 1 && version != 1)
         errbuf_set(err, "version %u of the format is not known here", version);
-    else if (fields != 2 || segment == 0 || segment >= LOG_NUMBER_END || format(segment, text) != len || memcmp(text, found, len) != 0)
-        errbuf_set(err, "it is not what was written");
+    else if (fields != 2 || segment == 0 || segment >= LOG_NUMBER_END || format(segment, text) != len ||
+             memcmp(text, found, len) != 0)
+        errbuf_set(err, "it is damaged");
     else {
         *segment_out = segment;
         return 0;

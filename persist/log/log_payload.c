@@ -2,21 +2,22 @@
  * and how far its ordinal is from the one before, mostly one byte. */
 #include "log_payload.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bytes.h"
 #include "log_contents.h"
+#include "log_shape.h"
 #include "log_varint.h"
 
 #define HASH_BYTES     16
-#define LAYER_BITS     6
+#define LAYER_BITS     10
 #define BYTES_MIN_SIZE 4096
 
 _Static_assert(BLOOM_MAX_LAYERS <= 1 << LAYER_BITS, "a layer's index shares a number with the count of items");
 
-/* ---- bytes ---------------------------------------------------------------------------------------------------------- */
+/* ---- bytes ---- */
 
 int log_bytes_reserve(struct log_bytes *bytes, size_t more)
 {
@@ -53,7 +54,7 @@ void log_bytes_deinit(struct log_bytes *bytes)
     *bytes = (struct log_bytes){0};
 }
 
-/* ---- what a kind has ------------------------------------------------------------------------------------------------ */
+/* ---- what a kind has ---- */
 
 #define OF(kind)    (1u << (kind))
 #define OF_NO_ID    (OF(LOG_CLEAR) | OF(LOG_BREAK))
@@ -70,7 +71,7 @@ static bool has(const struct log_control *control, unsigned kinds)
     return OF(control->kind) & kinds;
 }
 
-/* ---- encoding ------------------------------------------------------------------------------------------------------- */
+/* ---- encoding ---- */
 
 static unsigned char *put_string(unsigned char *at, const char *ptr, size_t len)
 {
@@ -80,33 +81,9 @@ static unsigned char *put_string(unsigned char *at, const char *ptr, size_t len)
     return at + len;
 }
 
-static unsigned char *put_u64(unsigned char *at, uint64_t value)
-{
-    value = htole64(value);
-    memcpy(at, &value, 8);
-    return at + 8;
-}
-
-static unsigned char *put_shape(unsigned char *at, const struct bloom_shape *shape)
-{
-    *at++ = shape->k;
-    *at++ = shape->variant;
-    return varint_put(at, shape->nwords);
-}
-
-static unsigned char *put_params(unsigned char *at, const struct bloom_params *params)
-{
-    uint64_t rate;
-
-    memcpy(&rate, &params->error_rate, 8);
-    at = varint_put(at, params->capacity);
-    at = put_u64(at, rate);
-    return varint_put(at, params->expansion);
-}
-
 int log_control_encode(struct log_bytes *bytes, const struct log_control *control)
 {
-    size_t most = 128 + control->name_len + control->record_len;
+    size_t most = 64 + LOG_PARAMS_MAX + LOG_SHAPE_MAX + control->name_len + control->record_len;
     int rc = log_bytes_reserve(bytes, most);
 
     if (rc != 0)
@@ -122,11 +99,11 @@ int log_control_encode(struct log_bytes *bytes, const struct log_control *contro
     if (has(control, OF_EXPIRY))
         at = varint_put(at, (uint64_t)control->expires_ms);
     if (has(control, OF_PARAMS))
-        at = put_params(at, &control->params);
+        at = log_params_put(at, &control->params);
     if (has(control, OF_LAYER))
-        *at++ = (unsigned char)control->layer;
+        at = varint_put(at, control->layer);
     if (has(control, OF_SHAPE))
-        at = put_shape(at, &control->shape);
+        at = log_shape_put(at, &control->shape);
     if (has(control, OF_RECORD))
         at = put_string(at, control->record, control->record_len);
     bytes->len = (size_t)(at - bytes->ptr);
@@ -147,8 +124,8 @@ int log_payload_controls(struct log_bytes *payload, uint64_t first_number, const
     return rc == 0 ? log_bytes_append(payload, records->ptr, records->len) : rc;
 }
 
-int log_payload_adds(struct log_bytes *payload, uint64_t id, unsigned layer, const struct bloom_replay_item *items,
-                     size_t n)
+static inline int append_adds(struct log_bytes *payload, uint64_t id, unsigned layer,
+                              const struct bloom_replay_item *items, size_t n, uint64_t ordinal_mask)
 {
     uint64_t previous = 0;
     int rc = log_bytes_reserve(payload, 2 * VARINT_MAX + n * (HASH_BYTES + VARINT_MAX));
@@ -159,16 +136,29 @@ int log_payload_adds(struct log_bytes *payload, uint64_t id, unsigned layer, con
     at = varint_put(at, id);
     at = varint_put(at, (uint64_t)(n - 1) << LAYER_BITS | layer);
     for (size_t i = 0; i < n; i++) {
-        at = put_u64(at, items[i].hash.h1);
-        at = put_u64(at, items[i].hash.h2);
-        at = varint_put(at, varint_zigzag(items[i].ordinal - previous));
-        previous = items[i].ordinal;
+        at = le64_put(at, items[i].hash.h1);
+        at = le64_put(at, items[i].hash.h2);
+        uint64_t ordinal = items[i].ordinal & ordinal_mask;
+        at = varint_put(at, varint_zigzag(ordinal - previous));
+        previous = ordinal;
     }
     payload->len = (size_t)(at - payload->ptr);
     return 0;
 }
 
-/* ---- decoding ------------------------------------------------------------------------------------------------------- */
+int log_payload_adds(struct log_bytes *payload, uint64_t id, unsigned layer, const struct bloom_replay_item *items,
+                     size_t n)
+{
+    return append_adds(payload, id, layer, items, n, UINT64_MAX);
+}
+
+int log_payload_tagged_adds(struct log_bytes *payload, uint64_t id, unsigned layer,
+                            const struct bloom_replay_item *items, size_t n)
+{
+    return append_adds(payload, id, layer, items, n, (UINT64_C(1) << LOG_ORDINAL_BITS) - 1);
+}
+
+/* ---- decoding ---- */
 
 struct cursor {
     const unsigned char *at;
@@ -195,61 +185,50 @@ static uint64_t get_counted(struct cursor *c, uint64_t min)
     return value;
 }
 
+/* The next `len` bytes; null if there are fewer. */
+static const unsigned char *get_bytes(struct cursor *c, size_t len)
+{
+    const unsigned char *at = c->at;
+
+    if (c->bad || (size_t)(c->end - at) < len) {
+        c->bad = true;
+        return NULL;
+    }
+    c->at += len;
+    return at;
+}
+
 static uint64_t get_u64(struct cursor *c)
 {
-    uint64_t value = 0;
+    const unsigned char *at = get_bytes(c, 8);
 
-    if (c->bad || c->end - c->at < 8) {
-        c->bad = true;
-        return 0;
-    }
-    memcpy(&value, c->at, 8);
-    c->at += 8;
-    return le64toh(value);
+    return at ? le64_get(at) : 0;
 }
 
 static unsigned get_byte(struct cursor *c)
 {
-    if (c->bad || c->at == c->end) {
-        c->bad = true;
-        return 0;
-    }
-    return *c->at++;
+    const unsigned char *at = get_bytes(c, 1);
+
+    return at ? *at : 0;
 }
 
 static const char *get_string(struct cursor *c, size_t *len_out)
 {
     uint64_t len = get_number(c);
+    const unsigned char *ptr = get_bytes(c, len);
 
-    if (c->bad || len > (uint64_t)(c->end - c->at)) {
-        c->bad = true;
-        *len_out = 0;
-        return NULL;
-    }
-    const char *ptr = (const char *)c->at;
-    c->at += len;
-    *len_out = (size_t)len;
-    return ptr;
+    *len_out = ptr ? (size_t)len : 0;
+    return (const char *)ptr;
 }
 
 static void get_shape(struct cursor *c, struct bloom_shape *shape)
 {
-    shape->k = (uint8_t)get_byte(c);
-    shape->variant = (uint8_t)get_byte(c);
-    shape->nwords = get_number(c);
-    c->bad |= shape->k < 1 || shape->k > BLOOM_MAX_K || shape->variant > BLOOM_KA || shape->nwords < 1 ||
-              shape->nwords > BLOOM_MAX_WORDS;
+    c->bad = c->bad || !log_shape_get(&c->at, c->end, shape);
 }
 
 static void get_params(struct cursor *c, struct bloom_params *params)
 {
-    params->capacity = get_number(c);
-    uint64_t rate = get_u64(c);
-    memcpy(&params->error_rate, &rate, 8);
-    uint64_t expansion = get_number(c);
-    c->bad |= params->capacity == 0 || !(params->error_rate > 0 && params->error_rate < 1) ||
-              expansion > BLOOM_MAX_EXPANSION;
-    params->expansion = (uint32_t)expansion;
+    c->bad = c->bad || !log_params_get(&c->at, c->end, params);
 }
 
 static void get_contents(struct cursor *c, struct log_control *control)
@@ -257,6 +236,14 @@ static void get_contents(struct cursor *c, struct log_control *control)
     struct log_contents contents;
 
     c->bad |= !log_contents_decode(control->record, control->record_len, &contents);
+}
+
+static unsigned get_layer(struct cursor *c)
+{
+    uint64_t layer = get_number(c);
+
+    c->bad |= layer >= BLOOM_MAX_LAYERS;
+    return (unsigned)layer;
 }
 
 static void get_control(struct cursor *c, struct log_control *control)
@@ -280,19 +267,19 @@ static void get_control(struct cursor *c, struct log_control *control)
     if (has(control, OF_PARAMS))
         get_params(c, &control->params);
     if (has(control, OF_LAYER))
-        control->layer = get_byte(c);
+        control->layer = get_layer(c);
     if (has(control, OF_SHAPE))
         get_shape(c, &control->shape);
     if (has(control, OF_RECORD))
         control->record = get_string(c, &control->record_len);
     if (kind == LOG_FILLED)
         get_contents(c, control);
-    c->bad |= control->name_len > 65535 || control->expires_ms < 0 || control->layer >= BLOOM_MAX_LAYERS;
+    c->bad |= control->name_len > 65535 || control->expires_ms < 0;
 }
 
 static int damaged(const struct cursor *c, const char *what, struct errbuf *err)
 {
-    errbuf_set(err, "%s at byte %zu of the payload makes no sense", what, (size_t)(c->at - c->begin));
+    errbuf_set(err, "%s at byte %zu of the payload is not valid", what, (size_t)(c->at - c->begin));
     return LOG_DAMAGED;
 }
 
@@ -354,7 +341,8 @@ static int decode_group(struct cursor *c, const struct log_visitor *visitor, str
 int log_payload_decode(const unsigned char *bytes, size_t len, bool has_controls, const struct log_visitor *visitor,
                        struct errbuf *err)
 {
-    struct cursor c = {.at = bytes, .end = len ? bytes + len : bytes, .begin = bytes}; /* of none, `bytes` may be NULL */
+    struct cursor c = {
+        .at = bytes, .end = len ? bytes + len : bytes, .begin = bytes}; /* of none, `bytes` may be NULL */
     int rc = has_controls ? decode_controls(&c, visitor, err) : LOG_OK;
 
     while (rc == LOG_OK && c.at < c.end)

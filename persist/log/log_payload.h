@@ -1,5 +1,5 @@
-/* log_payload: what a frame of the log says: control records (filters that come, go, change their names, grow) and adds.
- * Memory to memory; the bytes are docs/FORMAT.md section 12. Opens no file.
+/* log_payload: the payload of a frame: control records (filters are made, deleted, renamed, grow) and adds. Memory to
+ * memory; the bytes are docs/FORMAT.md section 12. Opens no file.
  *
  * Lifetime: caller's storage, init (or zeroed) to deinit. Thread: any, on distinct objects. */
 #ifndef BLOOMERY_LOG_PAYLOAD_H
@@ -12,8 +12,8 @@
 #include "bloom_filter.h"
 #include "errbuf.h"
 
-/* Ids, and the numbers of control records, frames and segments, are below this: far beyond what can be counted up to one by
- * one, and half of what a MANIFEST takes, so that what counts on from a log that has been tampered with still fits. */
+/* Ids, and the numbers of control records, frames and segments, are below this. It is far more than anybody can count
+ * one by one, and half of the range of a MANIFEST, so that numbers that follow those of a forged log still fit. */
 #define LOG_NUMBER_END (UINT64_C(1) << 61)
 
 /* A growing string of bytes. Zeroed: empty. */
@@ -27,41 +27,41 @@ int log_bytes_reserve(struct log_bytes *bytes, size_t more) __attribute__((warn_
 int log_bytes_append(struct log_bytes *bytes, const void *from, size_t len) __attribute__((warn_unused_result));
 void log_bytes_deinit(struct log_bytes *bytes);
 
-/* ---- control records ------------------------------------------------------------------------------------------------ */
+/* ---- control records ---- */
 
 enum log_control_kind {
     LOG_CREATE = 1, /* an empty filter: name, replaced_id, expires_ms, params, shape */
-    LOG_LOADED = 2, /* a filter with contents, which are in files: record (store.h, struct store_record), replaced_id */
+    LOG_LOADED = 2, /* a filter with contents in files: record (store.h, struct store_record), replaced_id */
     LOG_DELETE = 3,
     LOG_RENAME = 4, /* name: the new one; replaced_id */
     LOG_EXPIRY = 5, /* expires_ms */
-    LOG_CLEAR = 6,  /* all filters there are at this point are gone; no id */
+    LOG_CLEAR = 6,  /* all filters are deleted; no id */
     LOG_GROW = 7,   /* layer, shape */
-    LOG_FORGET = 8, /* as LOG_DELETE, of a quarantined filter: its files are not to be deleted but moved to quarantine/ */
-    LOG_BREAK = 9,  /* something before it is not in the log; no id. What follows, to the end of the process that wrote it,
-                     * holds with a save that has this record, and not without */
-    LOG_FILLED = 10, /* a filter with contents, and these: name, replaced_id, expires_ms, params, record (log_contents.h) */
+    LOG_FORGET = 8, /* as LOG_DELETE, of a quarantined filter: its files go to quarantine/ instead of being deleted */
+    LOG_BREAK = 9,  /* a change before it is not in the log; no id. The later records of the same process are valid only
+                     * with a save that has this record */
+    LOG_FILLED = 10, /* a filter with its contents: name, replaced_id, expires_ms, params, record (log_contents.h) */
 };
 
 /* Fields that the kind does not have are 0. */
 struct log_control {
     enum log_control_kind kind;
     uint64_t id;
-    uint64_t replaced_id; /* the filter that went at the same moment; 0: none */
+    uint64_t replaced_id; /* the filter that it replaced; 0: none */
     const char *name;     /* `name_len` bytes, at most 65535; borrowed */
     size_t name_len;
-    int64_t expires_ms;   /* unix time; 0: never */
+    int64_t expires_ms; /* unix time; 0: never */
     struct bloom_params params;
     struct bloom_shape shape;
     unsigned layer;
-    const char *record;   /* `record_len` bytes; borrowed */
+    const char *record; /* `record_len` bytes; borrowed */
     size_t record_len;
 };
 
 /* Appends one record. 0 or -ENOMEM (nothing appended). */
 int log_control_encode(struct log_bytes *bytes, const struct log_control *control) __attribute__((warn_unused_result));
 
-/* ---- payloads: the control records, then the adds ------------------------------------------------------------------- */
+/* ---- payloads: the control records, then the adds ---- */
 
 /* Starts the payload with control records, encoded one after the other in `records`; their numbers are first_number,
  * first_number + 1, ... 0 or -ENOMEM. To be called at most once, on an empty payload. */
@@ -71,6 +71,12 @@ int log_payload_controls(struct log_bytes *payload, uint64_t first_number, const
 /* Appends n >= 1 adds to one layer. 0 or -ENOMEM (nothing appended). */
 int log_payload_adds(struct log_bytes *payload, uint64_t id, unsigned layer, const struct bloom_replay_item *items,
                      size_t n) __attribute__((warn_unused_result));
+
+/* The same, of items whose ordinals have something else in the bits from LOG_ORDINAL_BITS on. No layer has room for as
+ * many items. */
+#define LOG_ORDINAL_BITS 40
+int log_payload_tagged_adds(struct log_bytes *payload, uint64_t id, unsigned layer,
+                            const struct bloom_replay_item *items, size_t n) __attribute__((warn_unused_result));
 
 #define LOG_ADDS_BATCH 512 /* adds that a visitor gets at most at a time */
 
@@ -83,11 +89,11 @@ struct log_visitor {
 
 enum log_status {
     LOG_OK = 0,
-    LOG_DAMAGED = 1, /* not what was written, or written by something else; the errbuf says what and where */
+    LOG_DAMAGED = 1, /* damaged, or not written by Bloomery; the errbuf has the place and the reason */
 };
 
-/* Whatever `bytes` holds, every byte of it is looked at at most once and nothing else is. LOG_OK, LOG_DAMAGED or what the
- * visitor returned. */
+/* Reads each of these bytes at most once and no others, whatever they hold. LOG_OK, LOG_DAMAGED or the result of the
+ * visitor. */
 int log_payload_decode(const unsigned char *bytes, size_t len, bool has_controls, const struct log_visitor *visitor,
                        struct errbuf *err);
 

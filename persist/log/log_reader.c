@@ -8,7 +8,7 @@
 #include "log_frame.h"
 #include "log_reader_internal.h"
 
-/* ---- frames --------------------------------------------------------------------------------------------------------- */
+/* ---- frames ---- */
 
 static int note_number(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err)
 {
@@ -38,6 +38,12 @@ static int count_adds(void *ctx, uint64_t id, unsigned layer, const struct bloom
     return 0;
 }
 
+static void note_synced(struct log_reader *r, const struct log_frame *frame)
+{
+    if (frame->synced > r->summary.synced)
+        r->summary.synced = frame->synced;
+}
+
 /* A valid frame, in its turn. */
 static int take_frame(struct log_reader *r, const struct log_frame *frame, size_t len, struct errbuf *err)
 {
@@ -45,8 +51,8 @@ static int take_frame(struct log_reader *r, const struct log_frame *frame, size_
     int rc = log_payload_decode(frame->payload, frame->payload_len, frame->has_controls, &visitor, err);
 
     if (rc != 0) {
-        /* Behind a record that makes no sense the frame may have others: their numbers are not given out again, and a save
-         * that is made without them has them passed over from then on. */
+        /* Behind a record that makes no sense the frame may have others: their numbers are not given out again, and a
+         * save that is made without them has them passed over from then on. */
         const struct log_visitor numbers = {.on_control = note_number, .ctx = r};
         (void)log_payload_decode(frame->payload, frame->payload_len, frame->has_controls, &numbers, NULL);
         errbuf_prefix(err, "frame %" PRIu64, frame->sequence);
@@ -54,8 +60,7 @@ static int take_frame(struct log_reader *r, const struct log_frame *frame, size_
     }
     r->summary.frames++;
     r->summary.bytes += len;
-    if (frame->synced > r->summary.synced)
-        r->summary.synced = frame->synced;
+    note_synced(r, frame);
     r->expected = frame->sequence + 1;
     return LOG_OK;
 }
@@ -103,20 +108,25 @@ static int pass_over(struct log_reader *r, struct segment *segment, const struct
 
     if (witness < file->len || r->expected <= segment->sealed || saved) {
         if (witness < file->len)
-            errbuf_set(err, "frame %" PRIu64 " at byte %zu is not valid, and one at byte %zu says that it had been written",
+            errbuf_set(err,
+                       "frame %" PRIu64 " at byte %zu is not valid, and one at byte %zu says that it had been synced",
                        r->expected, *at, witness);
         else
-            errbuf_set(err, "frame %" PRIu64 " at byte %zu is not valid, and %s says that it had been written", r->expected,
-                       *at, saved ? "the MANIFEST" : "its header");
+            errbuf_set(err, "frame %" PRIu64 " at byte %zu is not valid, and %s says that it had been synced",
+                       r->expected, *at, saved ? "the MANIFEST" : "its header");
         int rc = log_found_damage(r, segment, err);
         find_next(r, segment, file, at);
         return rc;
     }
     if (used > *at && segment->limit == UINT64_MAX) {
-        r->summary.torn_bytes += used - *at;
+        r->summary.torn_bytes = used - *at;
+        r->cut = segment->number;
+        r->cut_at = *at;
         log_report(r, STORE_WARNING,
-               "%s/%08" PRIu64 ".log: what follows byte %zu (%zu bytes) had not been synced when the log ended, and is cut",
-               r->log_dir, segment->number, *at, used - *at);
+                   "%s/%08" PRIu64 ".log: frame %" PRIu64
+                   " at byte %zu is not valid, and nothing says that it had been synced: the log ends before it, and "
+                   "what follows (%zu bytes) is cut",
+                   r->log_dir, segment->number, r->expected, *at, used - *at);
     }
     *at = file->len;
     return LOG_OK;
@@ -133,6 +143,11 @@ static int read_frames(struct log_reader *r, struct segment *segment, const stru
 
         if (n == 0) {
             rc = pass_over(r, segment, file, &at, err);
+            continue;
+        }
+        if (frame.payload_len == 0) {
+            note_synced(r, &frame);
+            at += n;
             continue;
         }
         rc = take_frame(r, &frame, n, err);
@@ -156,13 +171,13 @@ static int check_seal(struct log_reader *r, const struct segment *segment, struc
         r->summary.synced = segment->sealed;
     if (r->expected >= end)
         return LOG_OK;
-    errbuf_set(err, "frame %" PRIu64 " is not valid, and its header says that it had been written", r->expected);
+    errbuf_set(err, "frame %" PRIu64 " is not valid, and its header says that it had been synced", r->expected);
     r->expected = end;
     return log_found_damage(r, segment, err);
 }
 
-/* The segment that has the last frames before this one. Without its number in the header (earlier versions of the
- * format) the next one behind what could be read, which may be a number that no segment has had. */
+/* The segment that has the last frames before this one; where its header does not say, the next one behind what could
+ * be read, which may be a number that no segment has had. */
 static uint64_t number_before(const struct log_reader *r, const struct segment *segment)
 {
     const struct segment *at = segment;
@@ -191,6 +206,13 @@ static int found_gap(struct log_reader *r, const struct segment *segment, struct
     return log_found_damage(r, &culprit, err);
 }
 
+static void note_process(struct log_reader *r, uint64_t process)
+{
+    if (r->process != process && r->options.on_process)
+        r->options.on_process(r->options.ctx);
+    r->process = process;
+}
+
 static int read_segment(struct log_reader *r, struct segment *segment, struct errbuf *err)
 {
     struct bytes file;
@@ -202,9 +224,7 @@ static int read_segment(struct log_reader *r, struct segment *segment, struct er
         rc = found_gap(r, segment, err);
     if (rc != 0)
         return rc;
-    if (r->start != segment->start && r->options.on_process)
-        r->options.on_process(r->options.ctx);
-    r->start = segment->start;
+    note_process(r, segment->process);
     r->expected = segment->first;
     if (segment->first - 1 > r->summary.synced)
         r->summary.synced = segment->first - 1;
@@ -230,7 +250,8 @@ static struct segment *last_segment(struct log_reader *r)
     return last ? &r->segments[last - 1] : NULL;
 }
 
-/* Behind damage that was accepted frames may be missing, so that they cannot be carried over: a save is to follow anyway. */
+/* Behind damage that was accepted frames may be missing, so that they cannot be carried over: a save is to follow
+ * anyway. */
 static int note_tail(struct log_reader *r, struct errbuf *err)
 {
     const struct segment *last = last_segment(r);
@@ -240,9 +261,31 @@ static int note_tail(struct log_reader *r, struct errbuf *err)
     if (!last || r->summary.synced + 1 >= r->expected)
         return 0;
     r->summary.tail = r->expected - 1 - r->summary.synced;
-    r->summary.tail_start = last->start;
-    r->summary.tail_generation = last->generation;
     return 0;
+}
+
+/* What a process had pending, as the frame that comes next. */
+static int take_pending(struct log_reader *r, struct pending_found *found, struct errbuf *err)
+{
+    const struct log_frame frame = {
+        .sequence = r->expected ? r->expected : 1,
+        .synced = r->summary.synced,
+        .has_controls = found->has_controls,
+        .payload = found->payload.ptr,
+        .payload_len = found->payload.len,
+    };
+    uint64_t adds = r->summary.adds, controls = r->summary.controls;
+
+    note_process(r, found->process);
+    int rc = take_frame(r, &frame, found->payload.len, err);
+    if (rc == 0) {
+        r->summary.pending++;
+        log_report(r, STORE_NOTICE,
+                   "%s/%08" PRIu64 ".pending: %" PRIu64 " adds and %" PRIu64
+                   " control records that were on their way to the log when the previous process ended",
+                   r->log_dir, found->process, r->summary.adds - adds, r->summary.controls - controls);
+    }
+    return rc;
 }
 
 /* A save notes how far the log is on the disk, then takes place. */
@@ -261,10 +304,14 @@ static int check_reach(struct log_reader *r, struct errbuf *err)
     if (!last && r->summary.damages + r->summary.accepted)
         return 0; /* it has been said that nothing is left */
     if (last)
-        errbuf_set(err, "it ends before frame %" PRIu64 ", and the MANIFEST is of a save before which frames up to %" PRIu64
-                        " had been written: the log is older than the MANIFEST, or has lost its end", end, reached);
+        errbuf_set(err,
+                   "it ends before frame %" PRIu64 ", and the MANIFEST is of a save before which frames up to %" PRIu64
+                   " had been written: the log is older than the MANIFEST, or has lost its end",
+                   end, reached);
     else
-        errbuf_set(err, "it is not there, and the MANIFEST is of a save before which frames up to %" PRIu64 " had been written",
+        errbuf_set(err,
+                   "it is not there, and the MANIFEST is of a save before which frames up to %" PRIu64
+                   " had been written",
                    reached);
     return log_found_damage(r, last ? last : &(struct segment){.number = r->summary.next_segment}, err);
 }
@@ -277,7 +324,7 @@ static int first_segment_is_there(struct log_reader *r, struct errbuf *err)
         return 0;
     if (r->nsegments && r->segments[0].number == r->options.from && !r->segments[0].unused)
         return 0;
-    errbuf_set(err, "it goes with the last save, and is not there");
+    errbuf_set(err, "the last save needs it, and it is not there");
     return log_found_damage(r, &missing, err);
 }
 
@@ -298,7 +345,12 @@ static int read_all(struct log_reader *r, struct errbuf *err)
     }
     if (rc == 0)
         rc = check_reach(r, err);
-    return rc == 0 ? note_tail(r, err) : rc;
+    if (rc == 0)
+        rc = note_tail(r, err);
+    if (rc == 0)
+        rc = log_read_pending(r, take_pending, err);
+    r->summary.tail += r->summary.pending;
+    return rc;
 }
 
 int log_reader_open(const struct log_reader_options *options, struct log_reader **reader_out,
@@ -329,43 +381,58 @@ int log_reader_open(const struct log_reader_options *options, struct log_reader 
     return LOG_OK;
 }
 
+int log_reader_keep_cut(struct log_reader *r, struct errbuf *err)
+{
+    const struct segment *last = last_segment(r);
+
+    return r->cut && last->number == r->cut ? log_keep_cut(r, last, r->cut_at, r->summary.torn_bytes, err) : 0;
+}
+
 void log_reader_close(struct log_reader *r)
 {
     if (!r)
         return;
+    for (size_t i = 0; i < r->npending; i++)
+        log_bytes_deinit(&r->pending[i].payload);
+    free(r->pending);
+    free(r->pending_files);
     free(r->segments);
     free(r->log_dir);
     free(r);
 }
 
-/* ---- adds ----------------------------------------------------------------------------------------------------------- */
+/* ---- adds ---- */
 
-size_t log_reader_segments(const struct log_reader *r)
+size_t log_reader_parts(const struct log_reader *r)
 {
-    return r->nsegments;
+    return r->nsegments + r->npending;
 }
 
-uint64_t log_reader_number(const struct log_reader *r, size_t index)
+uint64_t log_reader_process(const struct log_reader *r, size_t part)
 {
-    return r->segments[index].number;
+    return part < r->nsegments ? r->segments[part].process : r->pending[part - r->nsegments].process;
 }
 
 /* That process is the last one that started with fewer generations. */
 uint64_t log_reader_counted_before(const struct log_reader *r, uint64_t generation)
 {
-    uint64_t start = 0;
+    uint64_t process = 0;
 
     for (size_t i = 0; i < r->nsegments; i++) {
         const struct segment *segment = &r->segments[i];
-        if (!segment->unused && !segment->lost && segment->generation < generation && segment->start > start)
-            start = segment->start;
+        if (!segment->unused && !segment->lost && segment->generation < generation && segment->process > process)
+            process = segment->process;
     }
-    return start;
+    for (size_t i = 0; i < r->npending; i++)
+        if (r->pending[i].generation < generation && r->pending[i].process > process)
+            process = r->pending[i].process;
+    return process;
 }
 
 /* Reads a segment that has been verified once more and yields its frames from number `from` on. */
 static int read_again(struct log_reader *r, const struct segment *segment, uint64_t from,
-                      int (*on_frame)(void *ctx, const struct log_frame *frame, struct errbuf *err), void *ctx, struct errbuf *err)
+                      int (*on_frame)(void *ctx, const struct log_frame *frame, struct errbuf *err), void *ctx,
+                      struct errbuf *err)
 {
     uint64_t expected = segment->first;
     size_t at = LOG_HEADER_BYTES;
@@ -385,13 +452,14 @@ static int read_again(struct log_reader *r, const struct segment *segment, uint6
         }
         if (n == 0 || frame.sequence >= segment->limit)
             break;
-        rc = frame.sequence >= from ? on_frame(ctx, &frame, err) : LOG_OK;
-        expected = frame.sequence + 1;
+        bool mark = frame.payload_len == 0;
+        rc = frame.sequence >= from && !mark ? on_frame(ctx, &frame, err) : LOG_OK;
+        expected = frame.sequence + !mark;
         at += n;
     }
     if (rc == LOG_OK && expected <= segment->last) {
-        errbuf_set(err, "%s/%08" PRIu64 ".log: frame %" PRIu64 " was there a moment ago, and is not any more", r->log_dir,
-                   segment->number, expected);
+        errbuf_set(err, "%s/%08" PRIu64 ".log: frame %" PRIu64 " was there a moment ago, and is not any more",
+                   r->log_dir, segment->number, expected);
         rc = LOG_DAMAGED;
     }
     if (r->options.progress)
@@ -413,13 +481,19 @@ static int visit_adds(void *ctx, const struct log_frame *frame, struct errbuf *e
     return rc == LOG_DAMAGED && v->accept_loss ? LOG_OK : rc; /* it has been reported */
 }
 
-int log_reader_adds(struct log_reader *r, size_t index,
-                    int (*on_adds)(void *ctx, uint64_t id, unsigned layer, const struct bloom_replay_item *items, size_t n),
+int log_reader_adds(struct log_reader *r, size_t part,
+                    int (*on_adds)(void *ctx, uint64_t id, unsigned layer, const struct bloom_replay_item *items,
+                                   size_t n),
                     void *ctx, struct errbuf *err)
 {
-    const struct segment *segment = &r->segments[index];
+    if (part >= r->nsegments) {
+        const struct pending_found *pending = &r->pending[part - r->nsegments];
+        return log_payload_decode(pending->payload.ptr, pending->payload.len, pending->has_controls,
+                                  &(struct log_visitor){.on_adds = on_adds, .ctx = ctx}, err);
+    }
+    const struct segment *segment = &r->segments[part];
     struct adds_visitor visitor = {{.on_adds = on_adds, .ctx = ctx},
-                                   r->options.accept_loss || segment->number < r->options.accepted};
+                                   r->options.on_damage != LOG_REFUSE || segment->number < r->options.accepted};
 
     if (segment->unused || segment->lost)
         return LOG_OK;
@@ -427,26 +501,55 @@ int log_reader_adds(struct log_reader *r, size_t index,
 }
 
 struct tail_visitor {
-    int (*on_frame)(void *ctx, const unsigned char *payload, size_t len, bool has_controls);
+    int (*on_frame)(void *ctx, const struct log_carried *frame);
     void *ctx;
+    const struct segment *segment;
 };
 
-static int visit_tail(void *ctx, const struct log_frame *frame, struct errbuf *err)
+static int carry(const struct tail_visitor *v, const struct log_carried *frame, struct errbuf *err)
 {
-    const struct tail_visitor *v = ctx;
-    int rc = v->on_frame(v->ctx, frame->payload, frame->payload_len, frame->has_controls);
+    int rc = v->on_frame(v->ctx, frame);
 
     if (rc < 0)
         errbuf_set(err, "%s", strerror(-rc));
     return rc;
 }
 
-int log_reader_tail(struct log_reader *r, int (*on_frame)(void *ctx, const unsigned char *payload, size_t len, bool has_controls),
-                    void *ctx, struct errbuf *err)
+static int visit_tail(void *ctx, const struct log_frame *frame, struct errbuf *err)
 {
-    struct tail_visitor visitor = {on_frame, ctx};
+    const struct tail_visitor *v = ctx;
 
-    if (r->summary.tail == 0)
-        return LOG_OK;
-    return read_again(r, last_segment(r), r->summary.synced + 1, visit_tail, &visitor, err);
+    return carry(v,
+                 &(struct log_carried){
+                     .payload = frame->payload,
+                     .len = frame->payload_len,
+                     .has_controls = frame->has_controls,
+                     .process = v->segment->process,
+                     .generation = v->segment->generation,
+                 },
+                 err);
+}
+
+int log_reader_tail(struct log_reader *r, int (*on_frame)(void *ctx, const struct log_carried *frame), void *ctx,
+                    struct errbuf *err)
+{
+    struct tail_visitor visitor = {on_frame, ctx, last_segment(r)};
+    int rc = LOG_OK;
+
+    if (r->summary.tail > r->summary.pending)
+        rc = read_again(r, visitor.segment, r->summary.synced + 1, visit_tail, &visitor, err);
+    for (size_t i = 0; rc == 0 && i < r->npending; i++) {
+        const struct pending_found *pending = &r->pending[i];
+        rc = carry(&visitor,
+                   &(struct log_carried){
+                       .payload = pending->payload.ptr,
+                       .len = pending->payload.len,
+                       .has_controls = pending->has_controls,
+                       .process = pending->process,
+                       .generation = pending->generation,
+                       .ends_process = true,
+                   },
+                   err);
+    }
+    return rc;
 }

@@ -2,21 +2,23 @@
 #ifndef BLOOMERY_LOG_READER_INTERNAL_H
 #define BLOOMERY_LOG_READER_INTERNAL_H
 
+#include "log_pending.h"
 #include "log_reader.h"
 
 struct segment {
     uint64_t number;
-    uint64_t first;  /* of its header */
-    uint64_t limit;  /* frames from this number on do not hold: UINT64_MAX, or the next segment's first */
+    uint64_t first; /* of its header */
+    uint64_t limit; /* frames from this number on are void: UINT64_MAX, or the next segment's first */
     uint64_t salt;
-    uint64_t start;  /* of its header, as is */
+    uint64_t process; /* of its header, as are the next four */
     uint64_t generation;
-    uint64_t sealed; /* of its header, as is */
-    uint64_t previous; /* of its header, as is */
-    uint64_t last;   /* number of the last frame that was taken; 0: none */
-    bool unused;     /* its header never came to the disk, nor did anything else */
-    bool lost;       /* its header is damaged and the loss accepted */
-    bool gaps;       /* damage in it was passed over: frames are searched for */
+    uint64_t sealed;
+    uint64_t previous;
+    bool ends_process;
+    uint64_t last; /* number of the last frame that was taken; 0: none */
+    bool unused;   /* nothing of it ever came to the disk, not even its header */
+    bool lost;     /* its header is damaged, and the loss was accepted */
+    bool gaps;     /* damage in it was skipped: a reader has to search for the frames */
 };
 
 struct log_reader {
@@ -27,8 +29,14 @@ struct log_reader {
     size_t nsegments;
     size_t size;
     struct log_reader_summary summary;
-    uint64_t expected; /* number of the next frame */
-    uint64_t start;    /* first segment of the process whose segments are being read */
+    uint64_t expected;       /* number of the next frame */
+    uint64_t process;        /* whose records are being read */
+    uint64_t *pending_files; /* their numbers, in order */
+    size_t npending_files;
+    struct pending_found *pending; /* their contents */
+    size_t npending;
+    uint64_t cut;  /* number of the segment with a torn tail; 0: there is none */
+    size_t cut_at; /* where it begins; summary.torn_bytes long */
 };
 
 struct bytes {
@@ -39,19 +47,35 @@ struct bytes {
 __attribute__((format(printf, 3, 4))) void log_report(struct log_reader *r, enum store_severity severity,
                                                       const char *fmt, ...);
 
-/* Finds the segments and reads their headers: r->segments, in the order of their numbers. LOG_OK, LOG_DAMAGED or -errno. */
+/* Finds the segments and reads their headers: r->segments, in the order of their numbers. LOG_OK, LOG_DAMAGED or
+ * -errno. */
 int log_find_segments(struct log_reader *r, struct errbuf *err);
 
-/* The file's first `most` bytes, or all of it when it has fewer; ptr is malloc'ed. 0 or -errno. */
+/* Reads the records that were pending when processes died, behind the last frame of the log: r->pending. LOG_OK or
+ * -errno. */
+int log_read_pending(struct log_reader *r,
+                     int (*take)(struct log_reader *r, struct pending_found *found, struct errbuf *err),
+                     struct errbuf *err);
+
+/* Notes a file of pending records by its process. 0 or -ENOMEM. */
+int log_note_pending(struct log_reader *r, uint64_t process);
+
+char *log_path_in(const struct log_reader *r, const char *name);
+
+/* Reads the first `most` bytes of the file, or the whole file if it is shorter; ptr is malloc'ed. 0 or -errno. */
 int log_read_segment(const struct log_reader *r, const struct segment *segment, uint64_t most, struct bytes *bytes_out,
                      struct errbuf *err);
 
+/* Writes the torn tail of the segment, from byte `at` on, to a file beside it. 0 or -errno. */
+int log_keep_cut(struct log_reader *r, const struct segment *segment, size_t at, size_t len, struct errbuf *err);
+
 size_t log_used_bytes(const struct bytes *file); /* up to the last that is not zero */
 
-/* So that the next segment's header may say that all of it is on the disk. 0 or -errno. */
+/* Syncs the segment, so that the next segment's header may say that all of it is on the disk. 0 or -errno. */
 int log_sync_segment(struct log_reader *r, const struct segment *segment, struct errbuf *err);
 
-/* `err` says what is wrong, without the file. LOG_OK if the loss is accepted, LOG_DAMAGED with the file otherwise. */
+/* `err` names the fault but not the file. LOG_OK if the loss is accepted; otherwise LOG_DAMAGED, with the file added.
+ */
 int log_found_damage(struct log_reader *r, const struct segment *segment, struct errbuf *err);
 
 #endif

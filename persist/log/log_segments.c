@@ -25,16 +25,20 @@ void log_report(struct log_reader *r, enum store_severity severity, const char *
     r->options.report(r->options.report_ctx, severity, text);
 }
 
-/* ---- the directory -------------------------------------------------------------------------------------------------- */
+/* ---- the directory ---- */
 
 static int note_name(void *ctx, const char *name)
 {
     struct log_reader *r = ctx;
-    uint64_t number = log_segment_number(name), draft = log_draft_number(name);
+    uint64_t number = log_segment_number(name), draft = log_draft_number(name), pending = log_pending_number(name);
 
     if (draft >= r->summary.next_segment)
         r->summary.next_segment = draft + 1;
-    if (draft)
+    if (pending >= r->summary.next_segment)
+        r->summary.next_segment = pending + 1;
+    if (pending)
+        return log_note_pending(r, pending);
+    if (draft || log_is_cut_name(name))
         return 0;
     if (number == 0) {
         log_report(r, STORE_NOTICE, "%s/%s is not a segment of the log and is left alone", r->log_dir, name);
@@ -76,18 +80,24 @@ static int list_segments(struct log_reader *r, struct errbuf *err)
     return 0;
 }
 
-/* ---- files ---------------------------------------------------------------------------------------------------------- */
+/* ---- files ---- */
+
+char *log_path_in(const struct log_reader *r, const char *name)
+{
+    size_t size = strlen(r->log_dir) + strlen(name) + 2;
+    char *path = malloc(size);
+
+    if (path)
+        snprintf(path, size, "%s/%s", r->log_dir, name);
+    return path;
+}
 
 static char *segment_path(const struct log_reader *r, const struct segment *segment)
 {
     char name[LOG_SEGMENT_NAME];
-    size_t size = strlen(r->log_dir) + sizeof(name) + 2;
-    char *path = malloc(size);
 
     log_segment_name(segment->number, name);
-    if (path)
-        snprintf(path, size, "%s/%s", r->log_dir, name);
-    return path;
+    return log_path_in(r, name);
 }
 
 int log_read_segment(const struct log_reader *r, const struct segment *segment, uint64_t most, struct bytes *bytes_out,
@@ -145,7 +155,38 @@ int log_sync_segment(struct log_reader *r, const struct segment *segment, struct
     return rc;
 }
 
-/* ---- damage --------------------------------------------------------------------------------------------------------- */
+int log_keep_cut(struct log_reader *r, const struct segment *segment, size_t at, size_t len, struct errbuf *err)
+{
+    char name[LOG_CUT_NAME];
+    struct bytes file;
+    int fd = -1;
+    int rc = log_read_segment(r, segment, UINT64_MAX, &file, err);
+
+    if (rc != 0)
+        return rc;
+    if (file.len < at + len)
+        len = file.len > at ? file.len - at : 0;
+    log_cut_name(segment->number, at, name);
+    char *path = log_path_in(r, name);
+    rc = path ? fs_open_new(r->fs, path, FS_WRITE, &fd) : -ENOMEM;
+    if (rc == 0)
+        rc = fs_write_all(r->fs, fd, file.ptr + at, len, 0);
+    if (rc == 0)
+        rc = r->fs->sync(r->fs->ctx, fd);
+    if (fd >= 0)
+        r->fs->close(r->fs->ctx, fd);
+    if (rc == 0)
+        rc = r->fs->sync_dir(r->fs->ctx, r->log_dir);
+    if (rc == 0)
+        log_report(r, STORE_NOTICE, "the bytes that are cut are kept as %s; nothing needs this file any more", path);
+    else
+        errbuf_set(err, "%s: %s", path ? path : r->log_dir, strerror(-rc));
+    free(path);
+    free(file.ptr);
+    return rc;
+}
+
+/* ---- damage ---- */
 
 int log_found_damage(struct log_reader *r, const struct segment *segment, struct errbuf *err)
 {
@@ -159,15 +200,15 @@ int log_found_damage(struct log_reader *r, const struct segment *segment, struct
         errbuf_set(err, "%s", "");
         return LOG_OK;
     }
-    if (!r->options.accept_loss)
+    if (r->options.on_damage == LOG_REFUSE)
         return LOG_DAMAGED;
     r->summary.damages++;
-    log_report(r, STORE_WARNING, "%s; the loss is accepted", err->text);
+    log_report(r, STORE_WARNING, "%s%s", err->text, r->options.on_damage == LOG_ACCEPT ? "; the loss is accepted" : "");
     errbuf_set(err, "%s", "");
     return LOG_OK;
 }
 
-/* ---- headers -------------------------------------------------------------------------------------------------------- */
+/* ---- headers ---- */
 
 static bool header_is_valid(struct segment *segment, const struct bytes *file, struct errbuf *err)
 {
@@ -185,22 +226,24 @@ static bool header_is_valid(struct segment *segment, const struct bytes *file, s
     }
     segment->first = header.first;
     segment->salt = header.salt;
-    segment->start = header.start;
+    segment->process = header.process;
+    segment->ends_process = header.ends_process;
     segment->generation = header.generation;
     segment->sealed = header.sealed;
     segment->previous = header.previous;
     return true;
 }
 
-/* A name that leads to no file, as a symbolic link or a directory may have it. To try again does not help, which tells this
- * from a disk that cannot be read. */
+/* A name that leads to no file, as a symbolic link or a directory may have it. To try again does not help, which tells
+ * this from a disk that cannot be read. */
 static bool is_no_file(int rc)
 {
     return rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP || rc == -EISDIR;
 }
 
 /* Before a segment gets its first frame its header is synced: with a wrong one it is a file that had just been made, if
- * nothing else is in it. Where there is only a name it is as if that were not there either: who misses the frames says so. */
+ * nothing else is in it. Where there is only a name it is as if that were not there either: who misses the frames says
+ * so. */
 static int read_header(struct log_reader *r, struct segment *segment, struct errbuf *err)
 {
     struct bytes file;
@@ -255,10 +298,10 @@ static int read_headers(struct log_reader *r, struct errbuf *err)
     return 0;
 }
 
-/* ---- the last one --------------------------------------------------------------------------------------------------- */
+/* ---- the last one ---- */
 
-/* What MANIFEST.log says, in `last_out`; 0: nothing. Only who lost that loses nothing else: the next segment has it made
- * anew. */
+/* What MANIFEST.log says, in `last_out`; 0: nothing. Only who lost that loses nothing else: the next segment has it
+ * made anew. */
 static int read_note(struct log_reader *r, uint64_t *last_out, struct errbuf *err)
 {
     int rc = log_note_read(r->fs, r->options.dir, last_out, err);
@@ -271,17 +314,18 @@ static int read_note(struct log_reader *r, uint64_t *last_out, struct errbuf *er
         return rc;
     }
     if (rc == LOG_DAMAGED)
-        log_report(r, STORE_WARNING, "%s/%s is damaged (%s): nobody knows whether the last segment of the log is there",
-                   r->options.dir, LOG_NOTE_NAME, err->text);
+        log_report(r, STORE_WARNING,
+                   "%s/%s is damaged (%s): a loss of the last segment of the log would not be noticed", r->options.dir,
+                   LOG_NOTE_NAME, err->text);
     else if (r->nsegments)
-        log_report(r, STORE_NOTICE, "%s/%s is missing: nobody knows whether the last segment of the log is there",
+        log_report(r, STORE_NOTICE, "%s/%s is missing: a loss of the last segment of the log would not be noticed",
                    r->options.dir, LOG_NOTE_NAME);
     errbuf_set(err, "%s", "");
     return 0;
 }
 
-/* Before its first frame a segment is noted as the last one. What a save that came after the note does not need is of no
- * interest. */
+/* Before its first frame a segment is noted as the last one. What a save that came after the note does not need is of
+ * no interest. */
 static int expect_last(struct log_reader *r, struct errbuf *err)
 {
     uint64_t last;
@@ -310,7 +354,7 @@ int log_find_segments(struct log_reader *r, struct errbuf *err)
     return rc == 0 ? expect_last(r, err) : rc;
 }
 
-/* ---- size ----------------------------------------------------------------------------------------------------------- */
+/* ---- size ---- */
 
 struct sizing {
     const struct fsops *fs;

@@ -18,8 +18,8 @@ static inline unsigned char *varint_put(unsigned char *at, uint64_t value)
     return at;
 }
 
-/* Reads a number from [*at, end) and moves *at behind it. False, with nothing moved: it is cut off, does not fit 64 bits,
- * or is longer than it need be (so that there is one form of everything). */
+/* Reads a number from [*at, end) and moves *at behind it. False, with nothing moved: it is cut off, does not fit 64
+ * bits, or is longer than it need be (so that there is one form of everything). */
 static inline bool varint_get(const unsigned char **at, const unsigned char *end, uint64_t *value_out)
 {
     uint64_t value = 0;

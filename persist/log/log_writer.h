@@ -1,8 +1,8 @@
-/* log_writer: the log's segments, written: frames are appended, made durable, carried over when a file fails.
+/* log_writer: writes the log's segments: appends frames, syncs them, and carries them over when a file fails.
  *
- * What is appended is never lost while the process lives: it is kept in memory until a sync has succeeded. After a failed
- * operation the segment is never written again (what the disk has of it is unknown); log_writer_repair() puts what was not
- * synced into a new one, which takes its place when it is complete: until then the old one holds, as far as it is there.
+ * No appended frame is lost while the process lives: frames stay in memory until a sync has succeeded. After a failed
+ * operation the segment is never written again, because nobody knows what the disk has of it. log_writer_repair()
+ * writes the unsynced frames to a new segment. A reader uses the old segment until the new one is complete.
  *
  * Lifetime: log_writer_create() to log_writer_destroy(). Thread: one at a time ("pool": it waits for the disk). */
 #ifndef BLOOMERY_LOG_WRITER_H
@@ -19,57 +19,75 @@
 struct log_writer;
 
 struct log_writer_options {
-    const struct fsops *fs;   /* NULL: the real one. Borrowed. */
-    const char *dir;          /* the data directory; segments are in its log/ */
-    uint64_t next_segment;    /* >= 1, above all that there are */
-    uint64_t previous_segment; /* log_reader_open()'s last one; 0: there is none, or it is not known */
-    uint64_t next_sequence;   /* >= 1; all frames before it are on the disk: for certain, or see log_writer_carry() */
-    uint64_t salt;            /* random */
-    uint64_t generation;      /* the highest that the store has given out, with all of the log brought back */
-    uint64_t segment_bytes;   /* a segment that has reached this size is followed by the next; 0: 32 MB */
-    uint64_t keep_bytes;      /* at most so much is kept in memory: then it is synced; 0: 32 MB */
+    const struct fsops *fs;    /* NULL: the real one. Borrowed. */
+    const char *dir;           /* the data directory; segments are in its log/ */
+    uint64_t next_segment;     /* >= 1, above all that there are; also the number of this process */
+    uint64_t previous_segment; /* the last one of log_reader_open(); 0: none, or unknown */
+    uint64_t next_sequence;    /* >= 1; all frames before it are on the disk, or come by log_writer_carry() */
+    uint64_t salt;             /* random */
+    uint64_t generation;       /* the highest number of the store after the replay of the log */
+    uint64_t segment_bytes;    /* a segment of this size is followed by the next one; 0: 32 MB */
+    uint64_t keep_bytes;       /* unsynced frames of this size are synced at once; 0: 32 MB */
+
+    /* Called before a file is made: 0, or -ESTALE, which fails the log, when the directory may belong to another
+     * process by now. NULL: no check. */
+    int (*still_ours)(void *ctx);
+    void *ctx;
 };
 
 /* No file is made before the first frame. 0 or -ENOMEM. */
 int log_writer_create(const struct log_writer_options *options, struct log_writer **writer_out);
 void log_writer_destroy(struct log_writer *writer); /* syncs nothing; NULL is fine */
 
-/* Before anything else, in order from next_sequence on: frames that an earlier process has written and maybe not synced
- * (log_reader_tail(); start and generation are those of their segment). They are kept and the log has failed, until
- * log_writer_repair() has written them to a segment of their own. 0 or -ENOMEM. */
-int log_writer_carry(struct log_writer *writer, const unsigned char *payload, size_t len, bool has_controls, uint64_t start,
-                     uint64_t generation) __attribute__((warn_unused_result));
+/* Takes frames of earlier processes that may not be synced or were never written (log_reader_tail()): before all other
+ * calls, in order from next_sequence on. The log counts as failed until log_writer_repair() has written the frames of
+ * each process to a segment of their own. 0 or -ENOMEM. */
+struct log_carried {
+    const unsigned char *payload;
+    size_t len;
+    bool has_controls;
+    uint64_t process;    /* that made it */
+    uint64_t generation; /* of that process */
+    bool ends_process;   /* it is the last frame of that process */
+};
+int log_writer_carry(struct log_writer *writer, const struct log_carried *frame) __attribute__((warn_unused_result));
 
-/* The payload of the next frame, to be put together in place: append to it (log_payload.h), then log_writer_append(). It
- * stays what it is through other calls, and is at another address after them. NULL: no memory. */
+/* The payload of the next frame, built in place: append to it (log_payload.h), then call log_writer_append(). Other
+ * calls keep its contents but may move it. NULL: no memory. */
 struct log_bytes *log_writer_payload(struct log_writer *writer) __attribute__((warn_unused_result));
-size_t log_writer_payload_len(const struct log_writer *writer); /* bytes of it so far; at most LOG_PAYLOAD_MAX */
+size_t log_writer_payload_len(const struct log_writer *writer); /* in bytes; at most LOG_PAYLOAD_MAX */
 
-/* Appends the frame with this payload; the next one begins. 0: it is in the segment, not yet durable. -errno: the log has
- * failed, now or before (log_writer_failed()); the frame is kept and will be in the next segment. */
-int log_writer_append(struct log_writer *writer, bool has_controls, struct errbuf *err) __attribute__((warn_unused_result));
+/* Appends a frame with this payload, and begins the next one. 0: the frame is in the segment, unsynced. -errno: the log
+ * has failed, now or before (log_writer_failed()); the frame stays in memory for the next segment. */
+int log_writer_append(struct log_writer *writer, bool has_controls, struct errbuf *err)
+    __attribute__((warn_unused_result));
 
-/* Makes all frames durable. 0, or -errno: the log has failed. Costs nothing when they are. */
+/* Syncs all frames. 0, or -errno: the log has failed. Free of cost when all are synced. */
 int log_writer_sync(struct log_writer *writer, struct errbuf *err) __attribute__((warn_unused_result));
 
-/* Frames from now on go to a new segment, whose number is in `segment_out`; it is on the disk and so are all frames
- * before. 0 or -errno: the log has failed. */
+/* Writes and syncs a mark if all frames are synced and the log does not say so yet. A frame says how far earlier frames
+ * were synced; the mark says it of the last frame. 0, or -errno: the log has failed. */
+int log_writer_mark(struct log_writer *writer, struct errbuf *err) __attribute__((warn_unused_result));
+
+/* Begins a new segment for all later frames and returns its number. All earlier frames are synced then. 0, or -errno:
+ * the log has failed. */
 int log_writer_rotate(struct log_writer *writer, uint64_t *segment_out, struct errbuf *err)
     __attribute__((warn_unused_result));
 
 /* Whether an operation has failed since the last repair. */
 bool log_writer_failed(const struct log_writer *writer);
 
-/* After a failure: makes a new segment with all frames that were not synced. 0: the log works again and all is durable.
+/* After a failure: writes all unsynced frames to a new segment. 0: the log works again, and all frames are synced.
  * -errno: it still fails. */
 int log_writer_repair(struct log_writer *writer, struct errbuf *err) __attribute__((warn_unused_result));
 
 struct log_writer_info {
-    uint64_t segment;      /* being written; 0: none yet */
-    uint64_t sequence;     /* of the last frame appended */
-    uint64_t synced;       /* of the last durable frame */
-    uint64_t written;      /* bytes of frames, ever */
-    uint64_t kept;         /* bytes that are not durable */
+    uint64_t segment;  /* being written; 0: none yet */
+    uint64_t sequence; /* the last frame appended */
+    uint64_t synced;   /* the last synced frame */
+    uint64_t marked;   /* the last frame that the log itself says to be synced */
+    uint64_t written;  /* bytes of frames, ever */
+    uint64_t kept;     /* unsynced bytes, in memory */
 };
 void log_writer_info(const struct log_writer *writer, struct log_writer_info *info_out);
 

@@ -9,10 +9,9 @@
 #include <string.h>
 
 #include "filterdb.h"
-#include "manifest_text.h"
 #include "name_code.h"
 
-#define LINE_WITHOUT_NAME (320 + NAME_DIR_MAX)
+#define LINE_WITHOUT_NAME 360
 
 void manifest_text_deinit(struct manifest_text *text)
 {
@@ -63,22 +62,73 @@ uint64_t manifest_filter_bytes(const struct manifest_filter *filter)
     return bytes;
 }
 
-int manifest_format_header(struct manifest_text *text, const struct manifest_save *save)
+void manifest_get_shape(const struct manifest_filter *filter, unsigned i, struct bloom_shape *shape_out)
+{
+    const struct manifest_layer *layer = &filter->layers[i];
+
+    *shape_out = (struct bloom_shape){
+        .nwords = layer->nwords,
+        .k = layer->k,
+        .variant = (uint8_t)filter->variant,
+        .n2 = layer->n2,
+        .spare_bytes = layer->spare_bytes,
+        .capacity = layer->capacity,
+        .error_rate = layer->error_rate,
+        .bpe = layer->bpe,
+    };
+}
+
+void manifest_set_shape(struct manifest_filter *filter, unsigned i, const struct bloom_shape *shape)
+{
+    struct manifest_layer *layer = &filter->layers[i];
+
+    filter->variant = (enum bloom_variant)shape->variant;
+    layer->nwords = shape->nwords;
+    layer->k = shape->k;
+    layer->n2 = shape->n2;
+    layer->spare_bytes = shape->spare_bytes;
+    layer->capacity = shape->capacity;
+    layer->error_rate = shape->error_rate;
+    layer->bpe = shape->bpe;
+}
+
+void manifest_filter_copy(struct manifest_filter *to, const struct manifest_filter *from)
+{
+    memcpy(to, from, offsetof(struct manifest_filter, layers) + from->nlayers * sizeof(from->layers[0]));
+}
+
+uint64_t manifest_filter_newest(const struct manifest_filter *filter)
+{
+    uint64_t newest = filter->pack;
+
+    for (unsigned i = 0; i < filter->nlayers; i++)
+        newest = filter->layers[i].file > newest ? filter->layers[i].file : newest;
+    return newest;
+}
+
+int manifest_format_magic(struct manifest_text *text)
 {
     if (manifest_text_reserve(text, LINE_WITHOUT_NAME) != 0)
         return -ENOMEM;
-    append(text,
-           MANIFEST_MAGIC "\nsave generation=%" PRIu64 " next-id=%" PRIu64 " log=%" PRIu64 " control=%" PRIu64 " frame=%" PRIu64
-           " accepted=%" PRIu64 "\n",
-           save->generation, save->next_id, save->log, save->control, save->frame, save->accepted);
+    append(text, MANIFEST_MAGIC "\n");
     return 0;
+}
+
+/* What only a layer in RedisBloom's layout has. */
+static void format_redisbloom(struct manifest_text *text, const struct manifest_layer *layer)
+{
+    char rate[MANIFEST_RATE_SIZE], bpe[MANIFEST_RATE_SIZE];
+
+    manifest_format_rate(layer->error_rate, rate);
+    manifest_format_rate(layer->bpe, bpe);
+    append(text, " n2=%u spare=%u capacity=%" PRIu64 " error-rate=%s bpe=%s", layer->n2, layer->spare_bytes,
+           layer->capacity, rate, bpe);
 }
 
 int manifest_format_filter(struct manifest_text *text, const struct manifest_filter *filter)
 {
     size_t encoded = name_encoded_len(filter->name, filter->name_len);
     char rate[MANIFEST_RATE_SIZE];
-    char dir[NAME_DIR_MAX + 1];
 
     if (manifest_text_reserve(text, encoded + LINE_WITHOUT_NAME * (1 + (size_t)filter->nlayers)) != 0)
         return -ENOMEM;
@@ -86,53 +136,49 @@ int manifest_format_filter(struct manifest_text *text, const struct manifest_fil
     append(text, "filter id=%" PRIu64 " name=", filter->id);
     name_encode(filter->name, filter->name_len, text->ptr + text->len);
     text->len += encoded;
-    name_dir(filter->name, filter->name_len, filter->id, dir);
     if (filter->pack)
         append(text, " pack=%" PRIu64 " offset=%" PRIu64, filter->pack, filter->pack_offset);
-    else if (strcmp(dir, filter->dir) != 0)
-        append(text, " dir=%s", filter->dir);
-    append(text,
-           " capacity=%" PRIu64 " error-rate=%s expansion=%" PRIu32 " variant=%s expires-ms=%" PRId64
-           " layers=%u\n",
-           filter->params.capacity, rate, filter->params.expansion, filterdb_variant_name(filter->variant),
-           filter->expires_ms, filter->nlayers);
+    append(text, " capacity=%" PRIu64 " error-rate=%s expansion=%" PRIu32 " variant=%s", filter->params.capacity, rate,
+           filter->params.expansion, bloom_variant_name(filter->variant));
+    if (bloom_variant_is_redisbloom(filter->variant))
+        append(text, " options=%u", filter->params.redisbloom);
+    append(text, " expires-ms=%" PRId64 " layers=%u\n", filter->expires_ms, filter->nlayers);
     for (unsigned i = 0; i < filter->nlayers; i++) {
         const struct manifest_layer *layer = &filter->layers[i];
-        append(text, "layer k=%u words=%" PRIu64 " items=%" PRIu64 " xxh3=%016" PRIx64 " generation=%" PRIu64 "\n",
-               layer->k, layer->nwords, layer->items, layer->xxh3, layer->generation);
+        append(text, "layer k=%u words=%" PRIu64 " items=%" PRIu64 " xxh3=%016" PRIx64, layer->k, layer->nwords,
+               layer->items, layer->xxh3);
+        if (!filter->pack)
+            append(text, " file=%" PRIu64, layer->file);
+        if (bloom_variant_is_redisbloom(filter->variant))
+            format_redisbloom(text, layer);
+        append(text, "\n");
     }
     return 0;
 }
 
-static void format_packed_removed(struct manifest_text *text, const struct manifest_removed *removed)
-{
-    append(text, "removed %s id=%" PRIu64 " dir=%.*s pack=%" PRIu64 " offset=%" PRIu64 " bytes=",
-           removed->keep ? "keep" : "delete", removed->id, (int)removed->dir_len, removed->dir, removed->pack,
-           removed->pack_offset);
-    for (unsigned i = 0; i < removed->nlayers; i++)
-        append(text, "%s%" PRIu64, i > 0 ? "," : "", removed->sizes[i]);
-    append(text, "\n");
-}
-
-int manifest_format_removed(struct manifest_text *text, const struct manifest_removed *removed)
-{
-    if (manifest_text_reserve(text, removed->dir_len + LINE_WITHOUT_NAME + 24 * (size_t)removed->nlayers) != 0)
-        return -ENOMEM;
-    if (removed->pack)
-        return format_packed_removed(text, removed), 0;
-    append(text, "removed %s id=%" PRIu64 " dir=%.*s placed=%u shared=%u owner=%" PRIu64 " generations=",
-           removed->keep ? "keep" : "delete", removed->id, (int)removed->dir_len, removed->dir, removed->placed,
-           removed->shared, removed->owner);
-    for (unsigned i = 0; i < removed->nlayers; i++)
-        append(text, "%s%" PRIu64, i > 0 ? "," : "", removed->generations[i]);
-    append(text, "\n");
-    return 0;
-}
-
-int manifest_format_end(struct manifest_text *text, uint64_t nfilters, uint64_t nremoved, uint64_t xxh3)
+int manifest_format_gone(struct manifest_text *text, uint64_t id)
 {
     if (manifest_text_reserve(text, LINE_WITHOUT_NAME) != 0)
         return -ENOMEM;
-    append(text, "end filters=%" PRIu64 " removed=%" PRIu64 " xxh3=%016" PRIx64 "\n", nfilters, nremoved, xxh3);
+    append(text, "gone id=%" PRIu64 "\n", id);
+    return 0;
+}
+
+int manifest_format_save(struct manifest_text *text, const struct manifest_save *save)
+{
+    if (manifest_text_reserve(text, LINE_WITHOUT_NAME) != 0)
+        return -ENOMEM;
+    append(text,
+           "save number=%" PRIu64 " next-id=%" PRIu64 " log=%" PRIu64 " control=%" PRIu64 " frame=%" PRIu64
+           " accepted=%" PRIu64 "\n",
+           save->number, save->next_id, save->log, save->control, save->frame, save->accepted);
+    return 0;
+}
+
+int manifest_format_end(struct manifest_text *text, uint64_t nfilters, uint64_t xxh3)
+{
+    if (manifest_text_reserve(text, LINE_WITHOUT_NAME) != 0)
+        return -ENOMEM;
+    append(text, "end filters=%" PRIu64 " xxh3=%016" PRIx64 "\n", nfilters, xxh3);
     return 0;
 }

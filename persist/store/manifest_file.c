@@ -4,20 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "manifest_text.h"
+#include "id_map.h"
 
 #define WINDOW_BYTES 65536
-#define FLUSH_BYTES 65536
+#define FLUSH_BYTES  65536
 
 /* What the reader's callbacks return to end the feed: no status of the parser. */
 #define RECORD_COMPLETE 100
 
-static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
+static int on_filter(void *ctx, const struct manifest_filter *filter, struct errbuf *err)
 {
-    (void)ctx;
-    (void)filter;
-    (void)offset;
-    (void)err;
+    (void)ctx, (void)filter, (void)err;
     return RECORD_COMPLETE;
 }
 
@@ -30,7 +27,8 @@ int record_reader_init(struct record_reader *reader, const struct fsops *fs, int
     if (!reader->window)
         return -ENOMEM;
     reader->sink = (struct manifest_sink){.on_filter = on_filter};
-    return manifest_parser_init_at(&reader->parser, &reader->sink, 0);
+    manifest_parser_init_at(&reader->parser, &reader->sink, 0);
+    return 0;
 }
 
 void record_reader_deinit(struct record_reader *reader)
@@ -74,7 +72,8 @@ int record_read(struct record_reader *reader, uint64_t offset, const struct mani
     } while (rc == 0);
     if (rc != RECORD_COMPLETE) {
         if (rc == MANIFEST_DAMAGED)
-            errbuf_prefix(err, "the record at offset %llu has changed since it was verified", (unsigned long long)offset);
+            errbuf_prefix(err, "the record at offset %llu has changed since it was verified",
+                          (unsigned long long)offset);
         return rc < 0 ? rc : -EIO;
     }
     *filter_out = &reader->parser.filter;
@@ -93,35 +92,81 @@ int record_parse(struct record_reader *reader, const char *text, size_t len, con
     return 0;
 }
 
-int manifest_file_parse_range(const struct fsops *fs, int fd, struct manifest_parser *parser, uint64_t from, uint64_t to,
-                              struct errbuf *err)
+int manifest_file_parse(const struct fsops *fs, int fd, struct manifest_parser *parser, struct errbuf *err)
 {
     char *buf = malloc(WINDOW_BYTES);
+    uint64_t at = 0;
+    size_t n = 1;
     int rc = buf ? 0 : -ENOMEM;
 
-    while (rc == 0 && from < to) {
-        size_t n = 0;
-        size_t want = to - from < WINDOW_BYTES ? (size_t)(to - from) : WINDOW_BYTES;
-        rc = fs->pread(fs->ctx, fd, buf, want, from, &n);
-        if (rc == 0 && n == 0)
-            break;
+    while (rc == 0 && n > 0) {
+        rc = fs->pread(fs->ctx, fd, buf, WINDOW_BYTES, at, &n);
         if (rc == 0)
             rc = manifest_parser_feed(parser, buf, n, err);
         else
             errbuf_set(err, "cannot read: %s", strerror(-rc));
-        from += n;
+        at += n;
     }
     if (rc == -ENOMEM)
         errbuf_set(err, "out of memory");
     free(buf);
+    return rc != 0 ? rc : manifest_parser_finish(parser, err);
+}
+
+/* ---- filters that hold ---- */
+
+/* Of each id that has been gone: how many of its records, which are the first ones, hold no more. */
+struct visit {
+    const struct manifest_sink *sink;
+    struct id_map gone;
+    bool collecting;
+};
+
+static int visit_filter(void *ctx, const struct manifest_filter *filter, struct errbuf *err)
+{
+    struct visit *visit = ctx;
+    uintptr_t count = visit->collecting ? 1 : (uintptr_t)id_map_get(&visit->gone, filter->id);
+
+    if (count == 0)
+        return visit->sink->on_filter(visit->sink->ctx, filter, err);
+    return visit->collecting ? 0 : id_map_set(&visit->gone, filter->id, (void *)(count - 1));
+}
+
+static int visit_gone(void *ctx, uint64_t id, struct errbuf *err)
+{
+    struct visit *visit = ctx;
+    uintptr_t count = (uintptr_t)id_map_get(&visit->gone, id);
+
+    (void)err;
+    return visit->collecting ? id_map_set(&visit->gone, id, (void *)(count + 1)) : 0;
+}
+
+static int visit_pass(const struct fsops *fs, int fd, struct visit *visit, struct manifest_save *save_out,
+                      struct errbuf *err)
+{
+    const struct manifest_sink sink = {.on_filter = visit_filter, .on_gone = visit_gone, .ctx = visit};
+    struct manifest_parser parser;
+    int rc = manifest_parser_init(&parser, &sink);
+
+    if (rc == 0)
+        rc = manifest_file_parse(fs, fd, &parser, err);
+    if (save_out)
+        *save_out = parser.save;
+    manifest_parser_deinit(&parser);
     return rc;
 }
 
-int manifest_file_parse(const struct fsops *fs, int fd, struct manifest_parser *parser, struct errbuf *err)
+int manifest_file_visit(const struct fsops *fs, int fd, const struct manifest_sink *sink,
+                        struct manifest_save *save_out, struct errbuf *err)
 {
-    int rc = manifest_file_parse_range(fs, fd, parser, 0, UINT64_MAX, err);
+    struct visit visit = {.sink = sink, .collecting = true};
+    int rc = visit_pass(fs, fd, &visit, save_out, err);
 
-    return rc != 0 ? rc : manifest_parser_finish(parser, err);
+    visit.collecting = false;
+    if (rc == 0)
+        rc = visit_pass(fs, fd, &visit, NULL, err);
+    id_map_deinit(&visit.gone);
+    return rc;
 }
 
 int record_writer_init(struct record_writer *writer, const struct fsops *fs, int fd)

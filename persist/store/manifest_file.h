@@ -1,4 +1,4 @@
-/* manifest_file: records of a MANIFEST (or of a save's spool) in a file: read by offset, or appended. Internal to
+/* manifest_file: a MANIFEST as a file, and single records in it: read by offset, or appended. Internal to
  * persist. */
 #ifndef BLOOMERY_MANIFEST_FILE_H
 #define BLOOMERY_MANIFEST_FILE_H
@@ -11,9 +11,10 @@
 #include "fsops.h"
 #include "manifest.h"
 
-/* ---- reading ------------------------------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
-/* Keeps a window of the file, so that records read in the order of the file cost one read per window. One per thread. */
+/* Keeps a window of the file, so that records read in the order of the file cost one read per window. One per thread.
+ */
 struct record_reader {
     const struct fsops *fs;
     int fd;
@@ -38,18 +39,19 @@ int record_parse(struct record_reader *reader, const char *text, size_t len, con
 /* Feeds the whole file to a parser. 0, MANIFEST_DAMAGED, -errno, or what a callback of the parser returned. */
 int manifest_file_parse(const struct fsops *fs, int fd, struct manifest_parser *parser, struct errbuf *err);
 
-/* Feeds the bytes [from, to) only; both are offsets of lines. */
-int manifest_file_parse_range(const struct fsops *fs, int fd, struct manifest_parser *parser, uint64_t from, uint64_t to,
-                              struct errbuf *err);
+/* Verifies the whole file, then passes each valid filter to the sink, whose on_gone is not called. store_verify()
+ * verifies more: two filters with one id, for instance. 0, MANIFEST_DAMAGED, -errno, or what the callback returned. */
+int manifest_file_visit(const struct fsops *fs, int fd, const struct manifest_sink *sink,
+                        struct manifest_save *save_out, struct errbuf *err);
 
-/* ---- appending ----------------------------------------------------------------------------------------------------- */
+/* ---- appending ---- */
 
 /* Collects lines and writes them in large pieces, hashing them on the way. */
 struct record_writer {
     const struct fsops *fs;
     int fd;
-    uint64_t offset;           /* of `pending` in the file */
-    size_t hashed;             /* bytes of `pending` that the hash has taken */
+    uint64_t offset;              /* of `pending` in the file */
+    size_t hashed;                /* bytes of `pending` that the hash has taken */
     struct manifest_text pending; /* append to it with manifest_format_*(), then call record_written() */
     XXH3_state_t *hash;
 };
@@ -63,12 +65,12 @@ static inline uint64_t record_writer_offset(const struct record_writer *writer)
     return writer->offset + writer->pending.len;
 }
 
-/* Takes note of the lines appended, writes them when there are many. 0 or -errno. */
+/* Called after lines were appended: hashes them, and writes them once there are many. 0 or -errno. */
 int record_written(struct record_writer *writer);
 int record_writer_flush(struct record_writer *writer);
 
-/* Reads the lines in [from, to) of another file, and appends them as they are if `keep`. What is read is added to `hash`.
- * 0 or -errno: -EIO also when the file ends before. */
+/* Reads the lines in [from, to) of another file, adds them to `hash`, and appends them unchanged if `keep`. 0 or
+ * -errno: -EIO also when the file ends earlier. */
 int record_copy(struct record_writer *writer, int fd, uint64_t from, uint64_t to, bool keep, XXH3_state_t *hash);
 uint64_t record_writer_digest(const struct record_writer *writer); /* of all lines so far */
 

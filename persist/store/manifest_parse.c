@@ -1,21 +1,20 @@
-/* Parsing. Lines are taken whole; a line that is cut by the end of a piece is kept until its rest comes. The last line is
- * not parsed but compared: there is one right one for what was before it. */
+/* Parsing. Lines are taken whole; a line that is cut by the end of a piece is kept until its rest comes. The last line
+ * is not parsed but compared: there is one right one for what was before it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "filterdb.h"
 #include "manifest.h"
-#include "manifest_text.h"
 #include "name_code.h"
+#include "redisbloom.h"
 
-#define MANIFEST_VERSION 4
+/* AT_ENTRY: a filter, a gone one or the save comes; AT_LAYER: a layer of the filter; AT_LAST: the last line. */
+enum state { AT_MAGIC, AT_ENTRY, AT_LAYER, AT_LAST, AT_END };
 
-enum state { AT_MAGIC, AT_SAVE, AT_ENTRY, AT_LAYER, AT_REMOVED, AT_END };
-
-/* ---- one line ------------------------------------------------------------------------------------------------------ */
+/* ---- one line ---- */
 
 /* A cursor in a line. The first thing that is not as it must be is remembered, the rest is then skipped. */
 struct scan {
@@ -93,7 +92,8 @@ static const char *scan_word(struct scan *scan, const char *key, size_t *len_out
     return start;
 }
 
-static double scan_rate(struct scan *scan, const char *key)
+/* A number above 0 and below `limit`. */
+static double scan_real(struct scan *scan, const char *key, double limit)
 {
     char text[MANIFEST_RATE_SIZE];
     char canonical[MANIFEST_RATE_SIZE];
@@ -108,7 +108,7 @@ static double scan_rate(struct scan *scan, const char *key)
     memcpy(text, word, len);
     text[len] = '\0';
     double rate = strtod(text, NULL);
-    if (!(rate > 0 && rate < 1))
+    if (!(rate > 0 && rate < limit))
         return 0;
     manifest_format_rate(rate, canonical);
     if (strcmp(text, canonical) == 0)
@@ -122,7 +122,7 @@ static enum bloom_variant scan_variant(struct scan *scan, const char *key)
     size_t len;
     const char *word = scan_word(scan, key, &len);
 
-    if (!scan->expected && filterdb_variant_parse(word, len, &variant) != FILTERDB_OK)
+    if (!scan->expected && !bloom_variant_parse(word, len, &variant))
         scan->expected = key;
     return variant;
 }
@@ -138,7 +138,7 @@ static int scan_end(struct scan *scan, const char *what, struct errbuf *err)
     return MANIFEST_DAMAGED;
 }
 
-/* ---- entries ------------------------------------------------------------------------------------------------------- */
+/* ---- entries ---- */
 
 static int parse_name(struct manifest_parser *parser, struct scan *scan)
 {
@@ -166,34 +166,13 @@ static bool comes_next(const struct scan *scan, const char *key)
     return !scan->expected && (size_t)(scan->end - scan->p) >= strlen(key) && memcmp(scan->p, key, strlen(key)) == 0;
 }
 
-static void parse_pack(const struct manifest_parser *parser, struct scan *scan, uint64_t *pack, uint64_t *offset)
+static void parse_pack(struct manifest_parser *parser, struct scan *scan)
 {
-    *pack = scan_number(scan, " pack=", 1, parser->save.generation);
-    *offset = scan_number(scan, " offset=", 0, MANIFEST_MAX_NUMBER);
-}
-
-/* Where the files are. A directory that is the one of the name is not written: one form only. */
-static void parse_place(const struct manifest_parser *parser, struct manifest_filter *filter, struct scan *scan)
-{
-    static const char key[] = " dir=";
-    char natural[NAME_DIR_MAX + 1];
-    size_t len;
-
-    name_dir(filter->name, filter->name_len, filter->id, natural);
-    filter->pack = filter->pack_offset = 0;
-    if (!comes_next(scan, key)) {
-        strcpy(filter->dir, natural);
-        if (parser->version >= 3 && comes_next(scan, " pack="))
-            parse_pack(parser, scan, &filter->pack, &filter->pack_offset);
+    parser->filter.pack = parser->filter.pack_offset = 0;
+    if (!comes_next(scan, " pack="))
         return;
-    }
-    const char *word = scan_word(scan, key, &len);
-    if (!name_dir_valid(word, len) || (len == strlen(natural) && memcmp(word, natural, len) == 0)) {
-        scan->expected = key;
-        return;
-    }
-    memcpy(filter->dir, word, len);
-    filter->dir[len] = '\0';
+    parser->filter.pack = scan_number(scan, " pack=", 1, MANIFEST_MAX_NUMBER);
+    parser->filter.pack_offset = scan_number(scan, " offset=", 0, MANIFEST_MAX_NUMBER);
 }
 
 static int parse_filter(struct manifest_parser *parser, struct scan *scan, struct errbuf *err)
@@ -203,132 +182,98 @@ static int parse_filter(struct manifest_parser *parser, struct scan *scan, struc
     filter->id = scan_number(scan, "filter id=", 1, MANIFEST_MAX_NUMBER);
     if (parse_name(parser, scan) != 0)
         return -ENOMEM;
-    parse_place(parser, filter, scan);
+    parse_pack(parser, scan);
     filter->params.capacity = scan_number(scan, " capacity=", 1, UINT64_MAX);
-    filter->params.error_rate = scan_rate(scan, " error-rate=");
+    filter->params.error_rate = scan_real(scan, " error-rate=", 1);
     filter->params.expansion = (uint32_t)scan_number(scan, " expansion=", 0, BLOOM_MAX_EXPANSION);
     filter->variant = scan_variant(scan, " variant=");
+    filter->params.redisbloom = 0;
+    if (bloom_variant_is_redisbloom(filter->variant))
+        filter->params.redisbloom = (uint8_t)scan_number(scan, " options=", 0, REDISBLOOM_OPTIONS);
     filter->expires_ms = (int64_t)scan_number(scan, " expires-ms=", 0, INT64_MAX);
     filter->nlayers = (unsigned)scan_number(scan, " layers=", 1, BLOOM_MAX_LAYERS);
     parser->layers_read = 0;
-    parser->entry_offset = parser->offset;
+    filter->text_offset = parser->offset;
     parser->state = AT_LAYER;
     return scan_end(scan, "a filter", err);
+}
+
+/* `line_len`: of the line, with its end. */
+static int finish_filter(struct manifest_parser *parser, size_t line_len, struct errbuf *err)
+{
+    struct manifest_filter *filter = &parser->filter;
+    uint64_t newest = manifest_filter_newest(filter);
+
+    if (filter->pack && manifest_filter_bytes(filter) > MANIFEST_MAX_PACKED) {
+        errbuf_set(err, "more than %d bytes of layers in a pack", MANIFEST_MAX_PACKED);
+        return MANIFEST_DAMAGED;
+    }
+    filter->text_len = (size_t)(parser->offset - filter->text_offset) + line_len;
+    parser->highest = newest > parser->highest ? newest : parser->highest;
+    parser->state = AT_ENTRY;
+    parser->nfilters++;
+    return parser->sink->on_filter(parser->sink->ctx, filter, err);
 }
 
 static int parse_layer(struct manifest_parser *parser, struct scan *scan, struct errbuf *err)
 {
     struct manifest_layer *layer = &parser->filter.layers[parser->layers_read];
 
-    layer->k = (uint8_t)scan_number(scan, "layer k=", 1, BLOOM_MAX_K);
+    bool redisbloom = bloom_variant_is_redisbloom(parser->filter.variant);
+
+    *layer = (struct manifest_layer){0};
+    layer->k = (uint8_t)scan_number(scan, "layer k=", 1, redisbloom ? BLOOM_MAX_HASHES : BLOOM_MAX_K);
     layer->nwords = scan_number(scan, " words=", 1, BLOOM_MAX_WORDS);
     layer->items = scan_number(scan, " items=", 0, UINT64_MAX);
     layer->xxh3 = scan_hex(scan, " xxh3=");
-    layer->generation = scan_number(scan, " generation=", 1, parser->save.generation);
+    layer->file = parser->filter.pack ? 0 : scan_number(scan, " file=", 1, MANIFEST_MAX_NUMBER);
+    if (redisbloom) {
+        layer->n2 = (uint8_t)scan_number(scan, " n2=", 0, 63);
+        layer->spare_bytes = (uint8_t)scan_number(scan, " spare=", 0, 7);
+        layer->capacity = scan_number(scan, " capacity=", 1, REDISBLOOM_MAX_ENTRIES);
+        layer->error_rate = scan_real(scan, " error-rate=", 1);
+        layer->bpe = scan_real(scan, " bpe=", HUGE_VAL);
+    }
     if (scan_end(scan, "a layer", err) != MANIFEST_OK)
         return MANIFEST_DAMAGED;
     if (++parser->layers_read < parser->filter.nlayers)
         return MANIFEST_OK;
-    if (parser->filter.pack && manifest_filter_bytes(&parser->filter) > MANIFEST_MAX_PACKED) {
-        errbuf_set(err, "more than %d bytes of layers in a pack", MANIFEST_MAX_PACKED);
-        return MANIFEST_DAMAGED;
-    }
-    parser->state = AT_ENTRY;
-    parser->nfilters++;
-    return parser->sink->on_filter(parser->sink->ctx, &parser->filter, parser->entry_offset, err);
+    return finish_filter(parser, (size_t)(scan->end - scan->begin) + 1, err);
 }
 
-/* What follows where the filter was in a pack: the layers, as many and as large as there can be there. */
-static void parse_packed_removed(const struct manifest_parser *parser, struct scan *scan,
-                                 struct manifest_removed *removed)
+static int parse_gone(struct manifest_parser *parser, struct scan *scan, struct errbuf *err)
 {
-    uint64_t sum = 0;
+    uint64_t id = scan_number(scan, "gone id=", 1, MANIFEST_MAX_NUMBER);
 
-    parse_pack(parser, scan, &removed->pack, &removed->pack_offset);
-    for (const char *key = " bytes="; !scan->expected && removed->nlayers < BLOOM_MAX_LAYERS; key = ",") {
-        uint64_t size = scan_number(scan, key, FILTERDB_HEADER_BYTES + 8, MANIFEST_MAX_PACKED);
-        removed->sizes[removed->nlayers++] = size;
-        sum += size;
-        if (scan->p == scan->end)
-            break;
-    }
-    if (!scan->expected && (sum > MANIFEST_MAX_PACKED || !removed->keep))
-        scan->expected = " bytes=";
-}
-
-static void parse_filed_removed(const struct manifest_parser *parser, struct scan *scan,
-                                struct manifest_removed *removed)
-{
-    removed->placed = (unsigned)scan_number(scan, " placed=", 0, BLOOM_MAX_LAYERS);
-    removed->shared = (unsigned)scan_number(scan, " shared=", 0, BLOOM_MAX_LAYERS);
-    removed->owner = scan_number(scan, " owner=", 0, parser->save.generation);
-    for (const char *key = " generations="; !scan->expected && removed->nlayers < BLOOM_MAX_LAYERS; key = ",") {
-        removed->generations[removed->nlayers++] = scan_number(scan, key, 1, parser->save.generation);
-        if (scan->p == scan->end)
-            break;
-    }
-    if (!scan->expected && removed->placed > removed->nlayers)
-        scan->expected = " placed=";
-    if (!scan->expected && (removed->shared > removed->nlayers || (removed->shared > 0) != (removed->owner > 0)))
-        scan->expected = " shared=";
-}
-
-static int parse_removed(struct manifest_parser *parser, struct scan *scan, struct errbuf *err)
-{
-    struct manifest_removed removed = {0};
-    size_t len;
-
-    const char *action = scan_word(scan, "removed ", &len);
-    removed.keep = len == 4 && memcmp(action, "keep", 4) == 0;
-    if (!scan->expected && !removed.keep && !(len == 6 && memcmp(action, "delete", 6) == 0))
-        scan->expected = "removed ";
-    removed.id = scan_number(scan, " id=", 1, MANIFEST_MAX_NUMBER);
-    removed.dir = scan_word(scan, " dir=", &removed.dir_len);
-    if (!scan->expected && !name_dir_valid(removed.dir, removed.dir_len))
-        scan->expected = " dir=";
-    if (parser->version >= 3 && comes_next(scan, " pack="))
-        parse_packed_removed(parser, scan, &removed);
-    else
-        parse_filed_removed(parser, scan, &removed);
-    if (scan_end(scan, "a removed filter", err) != MANIFEST_OK)
+    if (!parser->sink->on_gone || parser->nfilters == 0)
+        scan->expected = "filter id=";
+    if (scan_end(scan, "a filter that is gone", err) != MANIFEST_OK)
         return MANIFEST_DAMAGED;
-    parser->state = AT_REMOVED;
-    parser->nremoved++;
-    if (!parser->sink->on_removed) {
-        errbuf_set(err, "a removed filter, where a filter is expected");
-        return MANIFEST_DAMAGED;
-    }
-    return parser->sink->on_removed(parser->sink->ctx, &removed, parser->offset, err);
+    parser->nfilters--;
+    return parser->sink->on_gone(parser->sink->ctx, id, err);
 }
 
 static int parse_save(struct manifest_parser *parser, struct scan *scan, struct errbuf *err)
 {
-    parser->save.generation = scan_number(scan, "save generation=", 0, MANIFEST_MAX_NUMBER);
+    parser->save.number = scan_number(scan, "save number=", parser->highest, MANIFEST_MAX_NUMBER);
     parser->save.next_id = scan_number(scan, " next-id=", 1, MANIFEST_MAX_NUMBER);
     parser->save.log = scan_number(scan, " log=", 0, MANIFEST_MAX_NUMBER);
     parser->save.control = scan_number(scan, " control=", 0, MANIFEST_MAX_NUMBER);
-    if (parser->version >= 4) {
-        parser->save.frame = scan_number(scan, " frame=", 0, MANIFEST_MAX_NUMBER);
-        parser->save.accepted = scan_number(scan, " accepted=", 0, MANIFEST_MAX_NUMBER);
-    }
-    parser->state = AT_ENTRY;
+    parser->save.frame = scan_number(scan, " frame=", 0, MANIFEST_MAX_NUMBER);
+    parser->save.accepted = scan_number(scan, " accepted=", 0, MANIFEST_MAX_NUMBER);
+    parser->state = AT_LAST;
     return scan_end(scan, "the line about the save", err);
 }
 
 static int parse_magic(struct manifest_parser *parser, const char *line, size_t len, struct errbuf *err)
 {
-    static const char *const magics[] = {[2] = MANIFEST_MAGIC_2, [3] = MANIFEST_MAGIC_3, [4] = MANIFEST_MAGIC};
     const size_t stem = sizeof("bloomery-manifest ") - 1;
 
-    parser->state = AT_SAVE;
-    for (int version = 2; version <= MANIFEST_VERSION; version++) {
-        if (len == strlen(magics[version]) && memcmp(line, magics[version], len) == 0) {
-            parser->version = version;
-            return MANIFEST_OK;
-        }
-    }
+    parser->state = AT_ENTRY;
+    if (len == strlen(MANIFEST_MAGIC) && memcmp(line, MANIFEST_MAGIC, len) == 0)
+        return MANIFEST_OK;
     if (len > stem && memcmp(line, MANIFEST_MAGIC, stem) == 0)
-        errbuf_set(err, "format version '%.*s' is not one that this program knows (2 to 4)",
+        errbuf_set(err, "format version '%.*s' is not the one that this program knows (1)",
                    (int)(len - stem < 20 ? len - stem : 20), line + stem);
     else
         errbuf_set(err, "not a MANIFEST: it does not begin with '%s'", MANIFEST_MAGIC);
@@ -341,12 +286,8 @@ static int parse_end(struct manifest_parser *parser, const char *line, size_t le
     int rc;
 
     parser->end_offset = parser->offset;
-    if (!parser->hash) {
-        errbuf_set(err, "the end, where a filter is expected");
-        return MANIFEST_DAMAGED;
-    }
     parser->digest = XXH3_64bits_digest(parser->hash);
-    rc = manifest_format_end(&right, parser->nfilters, parser->nremoved, parser->digest);
+    rc = manifest_format_end(&right, parser->nfilters, parser->digest);
     if (rc == 0 && (len + 1 != right.len || memcmp(line, right.ptr, len) != 0)) {
         errbuf_set(err, "checksum or counts differ from the lines before: '%.*s', but it should be '%.*s'",
                    (int)(len < 100 ? len : 100), line, (int)(right.len - 1), right.ptr);
@@ -369,36 +310,33 @@ static int parse_line(struct manifest_parser *parser, const char *line, size_t l
     switch (parser->state) {
     case AT_MAGIC:
         return parse_magic(parser, line, len, err);
-    case AT_SAVE:
-        return parse_save(parser, &scan, err);
     case AT_LAYER:
         return parse_layer(parser, &scan, err);
+    case AT_LAST:
+        return parse_end(parser, line, len, err);
     case AT_END:
         errbuf_set(err, "something follows the last line");
         return MANIFEST_DAMAGED;
     default:
         break;
     }
-    if (begins_with(line, len, "end "))
-        return parse_end(parser, line, len, err);
-    if (begins_with(line, len, "removed "))
-        return parse_removed(parser, &scan, err);
-    if (parser->state == AT_ENTRY && begins_with(line, len, "filter "))
+    if (begins_with(line, len, "filter "))
         return parse_filter(parser, &scan, err);
+    if (begins_with(line, len, "gone "))
+        return parse_gone(parser, &scan, err);
+    if (parser->hash && begins_with(line, len, "save ")) /* there is none in a text of filters alone */
+        return parse_save(parser, &scan, err);
     errbuf_set(err, "'%.*s' is not what a line can begin with here", (int)(len < 40 ? len : 40), line);
     return MANIFEST_DAMAGED;
 }
 
-/* ---- feeding ------------------------------------------------------------------------------------------------------- */
+/* ---- feeding ---- */
 
-int manifest_parser_init_at(struct manifest_parser *parser, const struct manifest_sink *sink, uint64_t offset)
+void manifest_parser_init_at(struct manifest_parser *parser, const struct manifest_sink *sink, uint64_t offset)
 {
     memset(parser, 0, sizeof(*parser));
     parser->sink = sink;
-    parser->save.generation = MANIFEST_MAX_NUMBER;
-    parser->version = MANIFEST_VERSION;
     manifest_parser_restart(parser, offset);
-    return 0;
 }
 
 void manifest_parser_restart(struct manifest_parser *parser, uint64_t offset)
@@ -411,14 +349,13 @@ void manifest_parser_restart(struct manifest_parser *parser, uint64_t offset)
 
 int manifest_parser_init(struct manifest_parser *parser, const struct manifest_sink *sink)
 {
-    int rc = manifest_parser_init_at(parser, sink, 0);
-
+    manifest_parser_init_at(parser, sink, 0);
     parser->state = AT_MAGIC;
     parser->hash = XXH3_createState();
     if (!parser->hash)
         return -ENOMEM;
     XXH3_64bits_reset(parser->hash);
-    return rc;
+    return 0;
 }
 
 void manifest_parser_deinit(struct manifest_parser *parser)

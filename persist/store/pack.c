@@ -9,9 +9,9 @@
  *     8  XXH3-64 of the rest of the record
  *     4  "BPR\x01"
  *     2  length of the name
- *     1  layers
- *     1  variant: 0 na, 1 me, 2 ka
+ *     2  layers
  *     8  id
+ *     1  variant: 0 na, 1 me, 2 ka, 3 redisbloom, 4 redisbloom32
  *        the name
  *        the layers, each as a Filter.db file */
 #include "pack.h"
@@ -23,6 +23,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "bytes.h"
 #include "check.h"
 #include "filterdb.h"
 
@@ -32,23 +33,7 @@ static const unsigned char record_magic[4] = {'B', 'P', 'R', 1};
 /* What is read when a record is asked for that does not follow the one before. */
 #define LEAP_BYTES 4096
 
-void pack_name(uint64_t number, char out[PACK_NAME_SIZE])
-{
-    snprintf(out, PACK_NAME_SIZE, "%" PRIu64 ".pack", number);
-}
-
-uint64_t pack_number(const char *name)
-{
-    char again[PACK_NAME_SIZE];
-
-    if (name[0] < '1' || name[0] > '9' || strlen(name) >= PACK_NAME_SIZE)
-        return 0;
-    uint64_t number = strtoull(name, NULL, 10);
-    pack_name(number, again);
-    return strcmp(name, again) == 0 ? number : 0;
-}
-
-/* ---- writing ----------------------------------------------------------------------------------------------------- */
+/* ---- writing ---- */
 
 void pack_writer_init(struct pack_writer *writer, const struct fsops *fs)
 {
@@ -67,16 +52,10 @@ void pack_writer_deinit(struct pack_writer *writer)
 int pack_writer_open(struct pack_writer *writer, const char *path)
 {
     const struct fsops *fs = writer->fs;
-    const unsigned flags = FS_WRITE | FS_CREATE | FS_EXCLUSIVE;
 
     if (!writer->buf && !(writer->buf = malloc(PACK_BUFFER_BYTES)))
         return -ENOMEM;
-    int rc = fs->open(fs->ctx, path, flags, &writer->fd);
-    if (rc == -EEXIST) {
-        rc = fs->unlink(fs->ctx, path);
-        if (rc == 0)
-            rc = fs->open(fs->ctx, path, flags, &writer->fd);
-    }
+    int rc = fs->open(fs->ctx, path, FS_WRITE | FS_CREATE | FS_EXCLUSIVE, &writer->fd);
     if (rc != 0) {
         writer->fd = -1;
         return rc;
@@ -109,28 +88,11 @@ static void put_layer(unsigned char *out, const struct bloom_filter *filter, uns
     filterdb_encode_header(&view.shape, out);
     filterdb_encode_words((enum bloom_variant)view.shape.variant, view.words, view.shape.nwords,
                           out + FILTERDB_HEADER_BYTES);
-    record->variant = (enum bloom_variant)view.shape.variant;
-    layer->nwords = view.shape.nwords;
-    layer->k = view.shape.k;
+    manifest_set_shape(record, i, &view.shape);
     layer->xxh3 = XXH3_64bits(out, filterdb_bytes(view.shape.nwords));
-    /* After the bits, for the reason that place_layer() has. */
+    /* After the bits, for the reason that store_put_layer() has. */
     bloom_filter_layer(filter, i, &view);
     layer->items = view.items;
-}
-
-static void put_number(unsigned char *out, uint64_t value, unsigned bytes)
-{
-    for (unsigned i = 0; i < bytes; i++)
-        out[i] = (unsigned char)(value >> 8 * i);
-}
-
-static uint64_t get_number(const unsigned char *in, unsigned bytes)
-{
-    uint64_t value = 0;
-
-    for (unsigned i = 0; i < bytes; i++)
-        value |= (uint64_t)in[i] << 8 * i;
-    return value;
 }
 
 int pack_append(struct pack_writer *writer, const struct bloom_filter *filter, struct manifest_filter *record)
@@ -150,9 +112,9 @@ int pack_append(struct pack_writer *writer, const struct bloom_filter *filter, s
 
     unsigned char *start = writer->buf + writer->len, *at = start + PACK_RECORD_HEADER_BYTES;
     memcpy(start + 8, record_magic, sizeof(record_magic));
-    put_number(start + 12, record->name_len, 2);
-    start[14] = (unsigned char)record->nlayers;
-    put_number(start + 16, record->id, 8);
+    le16_put(start + 12, (uint16_t)record->name_len);
+    le16_put(start + 14, (uint16_t)record->nlayers);
+    le64_put(start + 16, record->id);
     memcpy(at, record->name, record->name_len);
     at += record->name_len;
     record->pack_offset = pack_writer_size(writer) + (uint64_t)(at - start);
@@ -160,8 +122,8 @@ int pack_append(struct pack_writer *writer, const struct bloom_filter *filter, s
         put_layer(at, filter, i, record);
         at += filterdb_bytes(record->layers[i].nwords);
     }
-    start[15] = (unsigned char)record->variant;
-    put_number(start, XXH3_64bits(start + 8, bytes - 8), 8);
+    start[24] = (unsigned char)record->variant;
+    le64_put(start, XXH3_64bits(start + 8, bytes - 8));
     writer->len += bytes;
     return 0;
 }
@@ -178,7 +140,7 @@ int pack_writer_close(struct pack_writer *writer)
     return rc != 0 ? rc : close_rc;
 }
 
-/* ---- reading ----------------------------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
 void pack_reader_init(struct pack_reader *reader, const struct fsops *fs, const char *dir)
 {
@@ -205,13 +167,13 @@ void pack_reader_deinit(struct pack_reader *reader)
 static int open_window(struct pack_reader *reader, struct pack_window *window, uint64_t number)
 {
     const struct fsops *fs = reader->fs;
-    char name[PACK_NAME_SIZE], path[4096];
+    char name[FILE_NAME_SIZE], path[4096];
 
     drop_window(reader, window);
     if (!window->buf && !(window->buf = malloc(PACK_WINDOW_BYTES)))
         return -ENOMEM;
-    pack_name(number, name);
-    int len = snprintf(path, sizeof(path), "%s/" PACK_DIR "/%s", reader->dir, name);
+    file_name_format(&(struct file_name){.kind = FILE_PACK, .number = number}, name);
+    int len = snprintf(path, sizeof(path), "%s/" FILTERS_DIR "/%s", reader->dir, name);
     if (len < 0 || (size_t)len >= sizeof(path))
         return -ENAMETOOLONG;
     int rc = fs->open(fs->ctx, path, FS_READ, &window->fd);
@@ -266,7 +228,7 @@ int pack_read(struct pack_reader *reader, uint64_t number, uint64_t offset, size
         rc = fill_window(reader, window, offset, len);
     if (rc != 0) {
         drop_window(reader, window);
-        errbuf_set(err, PACK_DIR "/%" PRIu64 ".pack: %s%s", number,
+        errbuf_set(err, FILTERS_DIR "/%" PRIu64 ".pack: %s%s", number,
                    rc == -ENOENT ? "missing" : "cannot read: ", rc == -ENOENT ? "" : strerror(-rc));
         return rc == -ENOENT ? PACK_MISSING : rc;
     }
@@ -276,18 +238,18 @@ int pack_read(struct pack_reader *reader, uint64_t number, uint64_t offset, size
         *have_out = have < len ? have : len;
     if (have >= len)
         return 0;
-    errbuf_set(err, PACK_DIR "/%" PRIu64 ".pack: ends before byte %" PRIu64, number, offset + len);
+    errbuf_set(err, FILTERS_DIR "/%" PRIu64 ".pack: ends before byte %" PRIu64, number, offset + len);
     return PACK_SHORT;
 }
 
-/* ---- without a MANIFEST ------------------------------------------------------------------------------------------ */
+/* ---- without a MANIFEST ---- */
 
 static int parse_layers(const unsigned char *at, const unsigned char *end, struct pack_record *record)
 {
     for (unsigned i = 0; i < record->nlayers; i++) {
         if ((size_t)(end - at) < FILTERDB_HEADER_BYTES)
             return PACK_INCOMPLETE;
-        uint64_t nwords = (uint64_t)at[4] << 24 | (uint64_t)at[5] << 16 | (uint64_t)at[6] << 8 | at[7];
+        uint64_t nwords = be32_get(at + 4);
         uint64_t size = filterdb_bytes(nwords);
         if (nwords == 0 || size > MANIFEST_MAX_PACKED)
             return PACK_NO_RECORD;
@@ -302,27 +264,24 @@ static int parse_layers(const unsigned char *at, const unsigned char *end, struc
 
 int pack_record_parse(const unsigned char *bytes, size_t len, struct pack_record *record_out, size_t *len_out)
 {
-    struct pack_record record = {0};
+    struct pack_record *record = record_out;
 
     if (len < PACK_RECORD_HEADER_BYTES)
         return PACK_INCOMPLETE;
-    record.name_len = (size_t)get_number(bytes + 12, 2);
-    record.nlayers = bytes[14];
-    record.variant = (enum bloom_variant)bytes[15];
-    record.id = get_number(bytes + 16, 8);
-    record.name = (const char *)bytes + PACK_RECORD_HEADER_BYTES;
-    if (memcmp(bytes + 8, record_magic, sizeof(record_magic)) != 0 || record.nlayers < 1 ||
-        record.nlayers > BLOOM_MAX_LAYERS || bytes[15] > BLOOM_KA || record.id == 0)
+    record->name_len = le16_get(bytes + 12);
+    record->nlayers = le16_get(bytes + 14);
+    record->id = le64_get(bytes + 16);
+    record->variant = (enum bloom_variant)bytes[24];
+    record->name = (const char *)bytes + PACK_RECORD_HEADER_BYTES;
+    if (memcmp(bytes + 8, record_magic, sizeof(record_magic)) != 0 || record->nlayers < 1 ||
+        record->nlayers > BLOOM_MAX_LAYERS || bytes[24] >= BLOOM_VARIANTS || record->id == 0)
         return PACK_NO_RECORD;
-    if (len < PACK_RECORD_HEADER_BYTES + record.name_len)
+    if (len < PACK_RECORD_HEADER_BYTES + record->name_len)
         return PACK_INCOMPLETE;
-    int rc = parse_layers(bytes + PACK_RECORD_HEADER_BYTES + record.name_len, bytes + len, &record);
+    int rc = parse_layers(bytes + PACK_RECORD_HEADER_BYTES + record->name_len, bytes + len, record);
     if (rc != PACK_RECORD)
         return rc;
-    unsigned last = record.nlayers - 1;
-    *len_out = (size_t)(record.layers[last] + record.sizes[last] - bytes);
-    if (get_number(bytes, 8) != XXH3_64bits(bytes + 8, *len_out - 8))
-        return PACK_NO_RECORD;
-    *record_out = record;
-    return PACK_RECORD;
+    unsigned last = record->nlayers - 1;
+    *len_out = (size_t)(record->layers[last] + record->sizes[last] - bytes);
+    return le64_get(bytes) == XXH3_64bits(bytes + 8, *len_out - 8) ? PACK_RECORD : PACK_NO_RECORD;
 }

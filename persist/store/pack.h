@@ -18,9 +18,8 @@
 #include "fsops.h"
 #include "manifest.h"
 
-#define PACK_DIR                 "packs"
 #define PACK_HEADER_BYTES        16
-#define PACK_RECORD_HEADER_BYTES 24
+#define PACK_RECORD_HEADER_BYTES 25
 #define PACK_FULL_BYTES          (64u << 20)  /* a pack that has reached this size takes no more */
 #define PACK_BUFFER_BYTES        (256u << 10) /* what is written at once */
 #define PACK_WINDOW_BYTES        (128u << 10) /* what is read at once, from front to back */
@@ -36,12 +35,7 @@ static inline uint64_t pack_record_bytes(size_t name_len, uint64_t images)
     return PACK_RECORD_HEADER_BYTES + name_len + images;
 }
 
-/* "<number>.pack" and back; 0 for what is no such name. */
-#define PACK_NAME_SIZE 32
-void pack_name(uint64_t number, char out[PACK_NAME_SIZE]);
-uint64_t pack_number(const char *name);
-
-/* ---- writing ----------------------------------------------------------------------------------------------------- */
+/* ---- writing ---- */
 
 struct pack_writer {
     const struct fsops *fs;
@@ -56,7 +50,7 @@ struct pack_writer {
 void pack_writer_init(struct pack_writer *writer, const struct fsops *fs);
 void pack_writer_deinit(struct pack_writer *writer); /* closes, without writing the rest */
 
-/* Makes the file and begins to write to it. A leftover in its place is removed first. 0 or -errno. */
+/* Makes the file, which must not be there, and begins to write to it. 0 or -errno. */
 int pack_writer_open(struct pack_writer *writer, const char *path);
 
 static inline uint64_t pack_writer_size(const struct pack_writer *writer)
@@ -65,14 +59,14 @@ static inline uint64_t pack_writer_size(const struct pack_writer *writer)
 }
 
 /* Appends a filter of at most MANIFEST_MAX_PACKED bytes, whose id and name are in the record, and fills in the record's
- * variant, layers (but for their generations) and offset. Others may add to the filter meanwhile; counts are read after
+ * variant, layers and offset. Others may add to the filter meanwhile; counts are read after
  * the bits. 0 or -errno. */
 int pack_append(struct pack_writer *writer, const struct bloom_filter *filter, struct manifest_filter *record);
 
 /* Writes the rest, syncs, closes. 0 or -errno; closed in either case. */
 int pack_writer_close(struct pack_writer *writer);
 
-/* ---- reading ----------------------------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
 enum pack_status {
     PACK_OK = 0,
@@ -123,7 +117,8 @@ enum pack_scan_status {
     PACK_NO_RECORD = 2,  /* no whole record begins here */
 };
 
-/* The record at the beginning of the bytes, which stay the caller's; its length in `len_out`. */
+/* The record at the beginning of the bytes, which stay the caller's; its length in `len_out`. Both are valid after
+ * PACK_RECORD only. */
 int pack_record_parse(const unsigned char *bytes, size_t len, struct pack_record *record_out, size_t *len_out);
 
 #endif

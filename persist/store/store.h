@@ -1,18 +1,18 @@
 /* store: the data directory: filters loaded from it and saved to it, atomically as a whole.
  *
- * What it does not do: it knows no client, no clock, no logging and no configuration; it owns no filter (the caller
- * allocates them and keeps them alive); it starts no threads that outlive the call.
+ * It knows no client, clock, logging or configuration. It owns no filter: the caller allocates filters and keeps them
+ * alive. It starts no threads that outlive a call.
  *
- * A save either takes place or it does not: whatever happens during a save, a crash included, the next start finds
- * exactly the save before it or exactly this one. Bytes on disk, and what a crash may leave: docs/FORMAT.md.
+ * A save is atomic: whatever happens during it, a crash included, the next start finds exactly the previous save or
+ * exactly this one. docs/FORMAT.md has the bytes on disk and the states after a crash.
  *
- * A filter whose files cannot be trusted is quarantined: its files and its record stay as they are through any number of
- * saves until store_forget(). A file that the store did not make is never overwritten nor deleted: a filter in whose
- * place it is gets another directory.
+ * A file is written once, under a number that no other file ever has, and never changes; the MANIFEST alone says which
+ * files count. A filter whose files cannot be trusted is quarantined: its files and its record stay through all saves
+ * until store_forget(). Files whose names are not the store's are never touched.
  *
  * Lifetime: store_open() to store_close(). Thread: "pool"; one call at a time on a store, except store_forget(),
- * store_next_id(), store_generation(), store_write(), store_published() and store_discard(), which any thread may call at any time, also
- * during a save.
+ * store_next_id(), store_number(), store_still_ours(), store_write(), store_published() and store_discard(), which any
+ * thread may call at any time, also during a save.
  *
  * Errors: 0; a negative -errno for what the system refused; a positive enum store_status. The errbuf always says what
  * went wrong and names the file. */
@@ -27,7 +27,7 @@
 #include "errbuf.h"
 #include "fsops.h"
 
-#define STORE_MAX_NAME   65535             /* bytes of a filter's name */
+#define STORE_MAX_NAME   65535               /* bytes of a filter's name */
 #define STORE_MIN_MEMORY (UINT64_C(8) << 20) /* of a save */
 
 enum store_status {
@@ -38,7 +38,7 @@ enum store_status {
     STORE_NOT_FOUND = 4,
 };
 
-/* What happened, for the operator: one printable line that names the file. */
+/* Messages for the operator: one printable line that names the file. */
 enum store_severity { STORE_NOTICE, STORE_WARNING };
 typedef void store_report_fn(void *ctx, enum store_severity severity, const char *text);
 
@@ -46,18 +46,18 @@ struct store;
 
 struct store_options {
     const struct fsops *fs;  /* NULL: the real one. Borrowed. */
-    store_report_fn *report; /* NULL: nobody listens. Called from the threads that work on the store. */
+    store_report_fn *report; /* NULL: no messages. Called from the threads that work on the store. */
     void *report_ctx;
     uint64_t hash_seed; /* of the tables in memory: random where names come from strangers */
 };
 
-/* Where the log of changes goes on from a save. All are numbers of the log's own, which the store only keeps. */
+/* The place in the log that a save corresponds to. The log defines these numbers; the store only keeps them. */
 struct store_checkpoint {
     uint64_t log;     /* the first segment that is needed together with the save; 0: there has been no log */
     uint64_t control; /* control records up to this number are reflected in the save */
-    uint64_t frame;   /* frames up to this number were on the disk before the save was: a log that ends before it is an
-                       * older one. 0: that is not known, or there were none */
-    uint64_t accepted; /* what is damaged in segments below this number is known, and its loss accepted; 0: nothing is */
+    uint64_t frame; /* frames up to this number were on the disk before the save: a log that ends earlier is older than
+                     * the save. 0: none, or unknown */
+    uint64_t accepted; /* damage in segments below this number is known and its loss accepted; 0: in none */
 };
 
 /* Opens the data directory: creates what is absent (the directory, its tree, an empty MANIFEST), takes the lock, reads
@@ -66,9 +66,10 @@ struct store_checkpoint {
 int store_open(const char *dir, const struct store_options *options, struct store **store_out, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* Verifies the MANIFEST as store_open() does, and changes nothing; the lock is the caller's business. 0, STORE_DAMAGED, or -errno:
- * -ENOENT when there is none. */
-int store_verify(const char *dir, const struct store_options *options, struct errbuf *err) __attribute__((warn_unused_result));
+/* Verifies the MANIFEST as store_open() does, and changes nothing; the lock is the caller's business. 0, STORE_DAMAGED,
+ * or -errno: -ENOENT when there is none. */
+int store_verify(const char *dir, const struct store_options *options, struct errbuf *err)
+    __attribute__((warn_unused_result));
 
 /* Gives the lock back. Saves nothing. NULL is fine. */
 void store_close(struct store *store);
@@ -76,8 +77,12 @@ void store_close(struct store *store);
 /* The id that the next new filter gets: greater than every id that this directory has ever seen. */
 uint64_t store_next_id(const struct store *store);
 
-/* The highest generation given out so far: what is written from now on has a higher one. */
-uint64_t store_generation(const struct store *store);
+/* The highest number given out so far: every file written from now on has a higher one. */
+uint64_t store_number(const struct store *store);
+
+/* Whether the directory is still the one that store_open() has locked: somebody may have removed it, and another
+ * process may have created it again. Anybody but the store asks before it adds a file. 0, or -errno with the reason. */
+int store_still_ours(struct store *store, struct errbuf *err) __attribute__((warn_unused_result));
 
 /* Of the committed MANIFEST. Not during a save. */
 struct store_checkpoint store_checkpoint(const struct store *store);
@@ -90,16 +95,17 @@ uint64_t store_opened_bytes(const struct store *store); /* of the Filter.db file
  * or -errno when the MANIFEST cannot be read any more. */
 int store_find(struct store *store, const char *name, size_t name_len, uint64_t *id_out, struct errbuf *err);
 
-/* ---- loading: store_open(), then the log's control records are replayed, then store_load() ------------------------- */
+/* ---- loading: store_open(), then the log's control records are replayed, then store_load() ---- */
 
-/* Between store_open() and store_load(), for each record that store_write() made and that the log has kept, in the log's
- * order, also when a later record deletes the filter again. What is not handed in here and is not in the MANIFEST is a
- * leftover of a crash to store_load(), and removed. 0, STORE_DAMAGED (not such a record), -ENOMEM. */
+/* Called between store_open() and store_load() for each record of store_write() in the log, in the log's order, even if
+ * a later record deletes the filter. store_load() takes all other files that are not in the MANIFEST for leftovers of a
+ * crash and removes them. 0, STORE_DAMAGED (not such a record), -ENOMEM. */
 int store_replay_written(struct store *store, const char *record, size_t len, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* What it is handed: the id of the filter that the record is of. 0, STORE_DAMAGED (not such a record), -ENOMEM. */
-int store_record_id(const char *record, size_t len, uint64_t *id_out, struct errbuf *err) __attribute__((warn_unused_result));
+/* The id of the filter in such a record. 0, STORE_DAMAGED (not such a record), -ENOMEM. */
+int store_record_id(const char *record, size_t len, uint64_t *id_out, struct errbuf *err)
+    __attribute__((warn_unused_result));
 
 /* A filter as the MANIFEST (or a replayed record) states it. Valid during the callback. */
 struct store_filter {
@@ -107,52 +113,51 @@ struct store_filter {
     const char *name; /* `name_len` bytes, not NUL-terminated */
     size_t name_len;
     int64_t expires_ms; /* unix time, 0: never */
-    uint64_t generation; /* of its newest file */
+    uint64_t newest;    /* the number of its newest file */
 };
 
 enum store_fate {
     STORE_KEPT,
     STORE_GONE,     /* deleted since the save; its files are removed by the next one */
-    STORE_GIVEN_UP, /* the same, but it was quarantined when it was deleted: its files are moved to quarantine/ instead */
+    STORE_GIVEN_UP, /* the same, but it was quarantined when it was deleted: its files are kept in quarantine/ */
 };
 
-/* Called from up to `nthreads` threads at once, at most one call per filter at a time. For each filter: alloc(), then
- * either loaded() or discard() followed by quarantined(); or quarantined() alone when there was nothing to allocate for
- * or alloc() refused. The `user` pointer that alloc() sets comes back with the following calls for the filter. */
+/* Calls come from up to `nthreads` threads at once, one at a time for each filter. A filter gets alloc() and then
+ * loaded(), or discard() and quarantined() if it cannot be loaded. It gets quarantined() alone if alloc() refused, or
+ * if its files are unusable before that. The `user` pointer that alloc() sets is passed to the later calls. */
 struct store_loader {
-    /* First of all: what the log knows of the filter since the save. May put another name (valid until the last callback
-     * for the filter) and another expiry into `info`. NULL: nothing. */
+    /* Called first: the fate of the filter since the save, from the log. May put a new name (valid until the last
+     * callback for the filter) and a new expiry into `info`. NULL: no changes. */
     enum store_fate (*resolve)(void *ctx, struct store_filter *info);
     /* Storage of bloom_filter_bytes(class), with bloom_filter_init() done. NULL with the reason in `err` when there is
      * none: the filter is quarantined in this run. The class is borrowed. */
-    struct bloom_filter *(*alloc)(void *ctx, const struct store_filter *info, struct bloom_class *class, void **user_out,
-                                  struct errbuf *err);
-    /* It is whole: layers, bits and item counts are in place. */
+    struct bloom_filter *(*alloc)(void *ctx, const struct store_filter *info, struct bloom_class *class,
+                                  void **user_out, struct errbuf *err);
+    /* The filter is complete: layers, bits and item counts. */
     void (*loaded)(void *ctx, const struct store_filter *info, struct bloom_filter *filter, void *user);
-    /* What alloc() made is not needed: undo it. */
+    /* Undoes alloc(). */
     void (*discard)(void *ctx, struct bloom_filter *filter, void *user);
-    /* It could not be loaded. `reason` names the file and what is wrong with it. */
+    /* The filter could not be loaded. `reason` names the file and the fault. */
     void (*quarantined)(void *ctx, const struct store_filter *info, const char *reason);
     void *ctx;
 };
 
 struct store_load_summary {
-    uint64_t filters;     /* loaded */
+    uint64_t filters; /* loaded */
     uint64_t quarantined;
     uint64_t layers;
-    uint64_t bytes;       /* of the files read */
-    uint64_t recovered;   /* files of a save that had been committed but not been put into place */
-    uint64_t leftovers;   /* files of an unfinished save, removed */
-    uint64_t foreign;     /* files and directories that are not ours, left alone; each one has been reported */
+    uint64_t bytes;     /* of the files read */
+    uint64_t leftovers; /* unneeded files, removed or put aside */
+    uint64_t foreign;   /* files in `filters` that are not the store's; left alone, and each one reported */
 };
 
-/* Loads every filter, with `nthreads` >= 1 threads, and finishes what a crash has interrupted. 0, or -errno when the
+/* Loads every filter, with `nthreads` >= 1 threads, and removes files that nothing needs. 0, or -errno when the
  * loading as a whole went wrong (MANIFEST no longer readable, no threads); the filters delivered until then remain the
  * caller's. To be called once, before the first save. */
 int store_load(struct store *store, struct bloom_pool *pool, unsigned nthreads, const struct store_loader *loader,
                struct store_load_summary *summary_out, struct errbuf *err) __attribute__((warn_unused_result));
 
-/* ---- saving -------------------------------------------------------------------------------------------------------- */
+/* ---- saving ---- */
 
 struct store_item {
     uint64_t id;
@@ -160,74 +165,72 @@ struct store_item {
     size_t name_len;
     struct bloom_filter *filter; /* kept alive by the source until release(); NULL: gone or quarantined */
     bool dirty;                  /* its bits have changed since the source last yielded it */
-    bool quarantined;            /* it is there, but could not be loaded: `filter` is NULL, name and expiry hold */
+    bool quarantined;            /* it exists but could not be loaded: `filter` is NULL, name and expiry are valid */
     int64_t expires_ms;
     void *user; /* the source's own */
 };
 
-/* What is to be saved: everything that next() yields. Filters of the last save that are not yielded are gone and will be
- * removed, unless `keep_unlisted` or quarantined. The LAST item with an id holds: a filter renamed meanwhile is yielded
- * again, one deleted meanwhile is yielded with a NULL filter. Adds may go on all the time. */
+/* The filters of a save: all that next() yields. Filters of the last save that are not yielded are gone and are
+ * removed, unless `keep_unlisted` or quarantined. The last item with an id counts: a filter that is renamed during the
+ * walk is yielded again, a deleted one is yielded with a NULL filter. Adds may go on all the time. */
 struct store_source {
     int (*next)(void *ctx, struct store_item *item_out); /* 1, 0 at the end, -errno: the save fails */
     void (*release)(void *ctx, struct store_item *item); /* once per item yielded, in order */
     uint64_t (*next_id)(void *ctx);                      /* asked at the end; NULL: one above the highest id seen */
-    /* Asked after next() has returned 0, before anything becomes valid: may make the log durable. 0, or -errno with a
-     * text: the save fails. NULL: the checkpoint of the save before holds on. */
+    /* Called after next() has returned 0 and before the commit: may sync the log. 0, or -errno with a text: the save
+     * fails. NULL: the checkpoint of the previous save stays. */
     int (*checkpoint)(void *ctx, struct store_checkpoint *checkpoint_out, struct errbuf *err);
-    void (*wrote)(void *ctx, uint64_t bytes); /* for every piece handed to the disk; may sleep to pace. NULL: nobody asks */
+    void (*wrote)(void *ctx, uint64_t bytes); /* after each write; may sleep to pace the save. NULL: no calls */
     void *ctx;
     uint64_t pack_limit; /* filters of at most so many bytes of Filter.db files (and of 64 KB) go into packs; 0: none */
-    uint64_t memory; /* what buffers may take, in bytes; less than STORE_MIN_MEMORY counts as that much */
+    uint64_t memory;     /* for buffers, in bytes; less than STORE_MIN_MEMORY counts as that much */
     bool keep_unlisted;
 };
 
 struct store_save_summary {
-    uint64_t filters;        /* in the new MANIFEST, quarantined ones included */
+    uint64_t filters; /* in the new MANIFEST, quarantined ones included */
     uint64_t layers_written;
-    uint64_t layers_linked;  /* of renamed filters: same bytes, new name */
-    uint64_t bytes;          /* of the layers written, as Filter.db files */
-    uint64_t removed;        /* filters that are gone */
-    uint64_t displaced;      /* filters that this save has put into another directory than that of their name, because
-                              * something that is not ours is in the way there; each one has been reported */
-    bool unfinished;         /* committed and safe, but some file could not be renamed or removed: the next save or start
-                              * does it */
+    uint64_t bytes;   /* of the layers written, as Filter.db files */
+    uint64_t removed; /* filters that are gone */
+    bool unfinished;  /* committed and safe, but a superseded file could not be removed: the next save tries again */
 };
 
-/* Saves. 0: committed; it is on disk. Anything else: it has failed as a whole and the save before it holds; temporary
- * files have been removed, and the next save writes what this one should have written (the source need not remember
- * what was dirty). STORE_IN_DOUBT: the same, but after a crash now the failed save may be found instead.
+/* Saves. 0: committed and on the disk. Otherwise the whole save has failed, the previous one stays, and the new files
+ * have been removed. The next save writes the filters again; the source need not remember which were dirty.
+ * STORE_IN_DOUBT: the same, but after a crash now a start may find the failed save instead.
  *
- * Adds may go on: what is saved of a filter contains every item whose add had returned when the filter was yielded. A
- * layer's item count is read after its bits and never below what they hold: it may count items that were added while
- * they were written. Memory, whatever the filters' size: the source's `memory` at the most, and 100 bytes per filter. */
+ * Adds may go on: the saved filter contains every item whose add had returned when the filter was yielded. A layer's
+ * item count is read after its bits and is never below the items in them: it may include items that were added during
+ * the write. Memory, whatever the filters' size: at most the source's `memory`, and 100 bytes per filter. */
 int store_save(struct store *store, const struct store_source *source, struct store_save_summary *summary_out,
                struct errbuf *err) __attribute__((warn_unused_result));
 
-/* ---- one filter, outside a save ------------------------------------------------------------------------------------- */
+/* ---- one filter, outside a save ---- */
 
-/* Writes a filter that is not (yet) in the registry: the caller is about to publish contents that came from elsewhere, and
- * the log is not to hold them. On success the files are on disk under temporary names, and `record_out` holds what the log
- * has to keep of them (to be freed by the caller): handed to store_replay_written() after a crash, it brings the filter
- * back. The item's `dirty`, `quarantined` and `user` are not looked at.
+/* Writes a filter that is not in the registry yet: the caller is about to publish contents that are too large for the
+ * log. On success the files are on the disk, and `record_out` holds the record for the log (the caller frees it):
+ * store_replay_written() brings the filter back from it after a crash. The item's `dirty`, `quarantined` and `user`
+ * have no meaning here.
  *
- * Then exactly one of store_published(), once the record is in the log's queue and the filter in the registry, and
- * store_discard(). A save that is yielded the filter takes the files over if it is not dirty. Files of a filter that was
- * published and is not yielded any more go with the next save.
+ * Exactly one call follows: store_published(), once the record is in the log's queue and the filter in the registry, or
+ * store_discard(). A save to which the filter is yielded adopts the files if the filter is not dirty. If the filter is
+ * not yielded any more, the next save removes its files.
  *
- * 0, or -errno: nothing is left. Thread: "pool"; any number at a time, also during a save, not during store_load(). */
+ * 0, or -errno: nothing is left on the disk. Thread: "pool"; any number at a time, also during a save, not during
+ * store_load(). */
 struct store_record {
     char *text;
     size_t len;
 };
 int store_write(struct store *store, const struct store_item *item, struct store_record *record_out, struct errbuf *err)
     __attribute__((warn_unused_result));
-void store_published(struct store *store, uint64_t id); /* never blocks on the disk, calls nobody; ids that store_write()
-                                                         * has not had are ignored */
+void store_published(struct store *store, uint64_t id); /* never blocks on the disk, calls nobody; ids that
+                                                         * store_write() has not had are ignored */
 void store_discard(struct store *store, uint64_t id);   /* deletes the files */
 
-/* Gives up a quarantined filter (an operator deletes it): the next save leaves it out and moves its files to quarantine/.
- * 0, or STORE_NOT_FOUND when no quarantined filter has this id. Takes effect in memory at once, costs nothing. */
+/* Gives up a quarantined filter (an operator deletes it): the next save leaves it out and keeps its files in
+ * quarantine/. 0, or STORE_NOT_FOUND when no quarantined filter has this id. Takes effect in memory at once, costs
+ * nothing. */
 int store_forget(struct store *store, uint64_t id);
 
 #endif

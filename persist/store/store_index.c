@@ -1,62 +1,45 @@
-/* Two open-addressing tables of entry numbers over one array. Nothing is ever taken out of a table: dropped entries are
+/* An open-addressing table of entry numbers over an array. Nothing is ever taken out of the table: dropped entries are
  * skipped. */
 #include "store_index.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
 
 #include "check.h"
 
 #define MIN_SLOTS 64
 
-uint64_t index_dir_hash(const struct store_index *index, const char *dir)
-{
-    return XXH3_64bits_withSeed(dir, strlen(dir), index->seed);
-}
-
 uint64_t index_facts(const struct store_index *index, const char *name, size_t len, int64_t expires_ms)
 {
     return XXH3_64bits_withSeed(name, len, index->seed ^ ((uint64_t)expires_ms * UINT64_C(0x9e3779b97f4a7c15)));
 }
 
-static size_t id_slot(const struct store_index *index, uint64_t id)
+static size_t first_slot(const struct store_index *index, uint64_t id)
 {
     return (size_t)(((id ^ index->seed) * UINT64_C(0x9e3779b97f4a7c15)) >> 20) & (index->nslots - 1);
 }
 
-static size_t dir_slot(const struct store_index *index, uint64_t dir_hash)
+static void put(const struct store_index *index, uint32_t number)
 {
-    return (size_t)dir_hash & (index->nslots - 1);
-}
+    size_t slot = first_slot(index, index->entries[number].id);
 
-static void put(const struct store_index *index, uint32_t *table, size_t slot, uint32_t number)
-{
-    while (table[slot] != 0)
+    while (index->by_id[slot] != 0)
         slot = (slot + 1) & (index->nslots - 1);
-    table[slot] = number + 1;
+    index->by_id[slot] = number + 1;
 }
 
 static int map_slots(struct store_index *index, size_t nslots)
 {
     uint32_t *by_id = calloc(nslots, sizeof(*by_id));
-    uint32_t *by_dir = calloc(nslots, sizeof(*by_dir));
 
-    if (!by_id || !by_dir) {
-        free(by_id);
-        free(by_dir);
+    if (!by_id)
         return -ENOMEM;
-    }
     index_unmap(index);
     index->by_id = by_id;
-    index->by_dir = by_dir;
     index->nslots = nslots;
-    for (size_t i = 0; i < index->count; i++) {
-        put(index, by_id, id_slot(index, index->entries[i].id), (uint32_t)i);
-        if (!(index->entries[i].flags & INDEX_PACKED))
-            put(index, by_dir, dir_slot(index, index->entries[i].dir_hash), (uint32_t)i);
-    }
+    for (size_t i = 0; i < index->count; i++)
+        put(index, (uint32_t)i);
     return 0;
 }
 
@@ -74,9 +57,7 @@ int index_map(struct store_index *index)
 void index_unmap(struct store_index *index)
 {
     free(index->by_id);
-    free(index->by_dir);
     index->by_id = NULL;
-    index->by_dir = NULL;
     index->nslots = 0;
 }
 
@@ -87,42 +68,33 @@ void index_deinit(struct store_index *index)
     *index = (struct store_index){.seed = index->seed};
 }
 
-int index_reserve(struct store_index *index, size_t count)
-{
-    if (count <= index->size)
-        return 0;
-    struct index_entry *entries = realloc(index->entries, count * sizeof(*entries));
-    if (!entries)
-        return -ENOMEM;
-    index->entries = entries;
-    index->size = count;
-    return 0;
-}
-
 int index_add(struct store_index *index, const struct index_entry *entry)
 {
     if (index->count >= INDEX_NONE - 1)
         return -EFBIG;
-    if (index->count == index->size && index_reserve(index, index->size ? index->size + index->size / 2 : 16) != 0)
-        return -ENOMEM;
+    if (index->count == index->size) {
+        size_t size = index->size ? index->size + index->size / 2 : 16;
+        struct index_entry *entries = realloc(index->entries, size * sizeof(*entries));
+        if (!entries)
+            return -ENOMEM;
+        index->entries = entries;
+        index->size = size;
+    }
     if (index->by_id && index->count + 1 > index->nslots / 4 * 3 && map_slots(index, index->nslots * 2) != 0)
         return -ENOMEM;
-    if (index->by_id) {
-        uint32_t before = index_find_id(index, entry->id);
-        if (before != INDEX_NONE)
-            index->entries[before].flags |= INDEX_DROPPED;
-        put(index, index->by_id, id_slot(index, entry->id), (uint32_t)index->count);
-        if (!(entry->flags & INDEX_PACKED))
-            put(index, index->by_dir, dir_slot(index, entry->dir_hash), (uint32_t)index->count);
-    }
+    struct index_entry *before = index->by_id ? index_get(index, entry->id) : NULL;
+    if (before)
+        before->flags |= INDEX_DROPPED;
     index->entries[index->count++] = *entry;
+    if (index->by_id)
+        put(index, (uint32_t)(index->count - 1));
     return 0;
 }
 
-uint32_t index_find_id(const struct store_index *index, uint64_t id)
+uint32_t index_find(const struct store_index *index, uint64_t id)
 {
     CHECK(index->by_id);
-    for (size_t slot = id_slot(index, id); index->by_id[slot] != 0; slot = (slot + 1) & (index->nslots - 1)) {
+    for (size_t slot = first_slot(index, id); index->by_id[slot] != 0; slot = (slot + 1) & (index->nslots - 1)) {
         uint32_t number = index->by_id[slot] - 1;
         if (index->entries[number].id == id && !(index->entries[number].flags & INDEX_DROPPED))
             return number;
@@ -130,16 +102,9 @@ uint32_t index_find_id(const struct store_index *index, uint64_t id)
     return INDEX_NONE;
 }
 
-uint32_t index_find_dir(const struct store_index *index, uint64_t dir_hash, uint32_t after)
+struct index_entry *index_get(const struct store_index *index, uint64_t id)
 {
-    bool found = after == INDEX_NONE;
+    uint32_t number = index_find(index, id);
 
-    CHECK(index->by_dir);
-    for (size_t slot = dir_slot(index, dir_hash); index->by_dir[slot] != 0; slot = (slot + 1) & (index->nslots - 1)) {
-        uint32_t number = index->by_dir[slot] - 1;
-        if (found && index->entries[number].dir_hash == dir_hash && !(index->entries[number].flags & INDEX_DROPPED))
-            return number;
-        found = found || number == after;
-    }
-    return INDEX_NONE;
+    return number == INDEX_NONE ? NULL : &index->entries[number];
 }

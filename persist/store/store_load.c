@@ -15,7 +15,7 @@
 /* A pack that is not there, or cannot be read: it would be a line in the log for each filter in it. */
 struct lost_pack {
     uint64_t number, filters;
-    struct errbuf names;  /* of the first ones */
+    struct errbuf names; /* of the first ones */
     struct errbuf reason;
 };
 
@@ -25,11 +25,10 @@ struct loading {
     struct store *store;
     struct bloom_pool *pool;
     const struct store_loader *loader;
-    atomic_size_t next;      /* entry to be loaded; behind the entries, slots of what store_write() has written */
-    struct spared spared;
-    atomic_int rc;           /* the first failure of the loading as a whole */
-    struct errbuf *err;      /* its text; written by the thread that set `rc` */
-    struct lost_pack *lost;  /* under the store's mutex */
+    atomic_size_t next;     /* entry to be loaded; behind the entries, slots of what store_write() has written */
+    atomic_int rc;          /* the first failure of the loading as a whole */
+    struct errbuf *err;     /* its text; written by the thread that set `rc` */
+    struct lost_pack *lost; /* under the store's mutex */
     size_t nlost;
     struct store_load_summary *summary;
 };
@@ -52,7 +51,7 @@ static void fail(struct loading *loading, int rc, const struct errbuf *reason)
         *loading->err = *reason;
 }
 
-/* ---- one filter ---------------------------------------------------------------------------------------------------- */
+/* ---- one filter ---- */
 
 /* A filter on its way into memory: one of the MANIFEST, or one that store_write() had written before a crash. */
 struct loadee {
@@ -61,7 +60,6 @@ struct loadee {
     struct store_filter info;
     struct index_entry *entry; /* NULL: not in the MANIFEST */
     struct written *written;   /* NULL: in the MANIFEST */
-    struct inventory inventory;
     bool pack_is_lost;
 };
 
@@ -79,23 +77,19 @@ static int read_packed_layer(struct loadee *loadee, const struct bloom_layer_vie
         return rc;
     rc = layer_decode(bytes, view, filter->layers[i].xxh3, err);
     if (rc != 0)
-        errbuf_prefix(err, PACK_DIR "/%" PRIu64 ".pack: layer %u, at byte %" PRIu64, filter->pack, i, offset);
+        errbuf_prefix(err, FILTERS_DIR "/%" PRIu64 ".pack: layer %u, at byte %" PRIu64, filter->pack, i, offset);
     return rc;
 }
 
-static int read_layer(struct loadee *loadee, const struct bloom_layer_view *view, unsigned i, bool temporary,
-                      struct errbuf *err)
+static int read_layer(struct loadee *loadee, const struct bloom_layer_view *view, unsigned i, struct errbuf *err)
 {
-    struct load_thread *thread = loadee->thread;
-    struct store *store = thread->loading->store;
-    const struct manifest_filter *filter = loadee->filter;
+    const struct file_name name = manifest_layer_file(loadee->filter, i);
     struct path path;
-    int rc = temporary ? path_temp(store, &path, filter->dir, i, filter->layers[i].generation, err)
-                       : path_final(store, &path, filter->dir, i, err);
+    int rc = path_file(loadee->thread->loading->store, &path, &name, err);
 
     if (rc != 0)
         return rc;
-    rc = layer_read(&thread->io, path.text, view, filter->layers[i].xxh3, err);
+    rc = layer_read(&loadee->thread->io, path.text, view, loadee->filter->layers[i].xxh3, err);
     if (rc != 0)
         errbuf_prefix(err, "%s", path.text);
     return rc;
@@ -109,9 +103,9 @@ static int read_layers(struct loadee *loadee, struct bloom_filter *bloom, struct
 
     for (unsigned i = 0; i < filter->nlayers; i++) {
         const struct manifest_layer *layer = &filter->layers[i];
-        struct bloom_shape shape = {layer->nwords, layer->k, (uint8_t)filter->variant};
-        bool temporary = loadee->written || loadee->inventory.committed_temp[i];
+        struct bloom_shape shape;
         struct bloom_layer_view view;
+        manifest_get_shape(filter, i, &shape);
         int rc = i > 0 ? bloom_filter_append_layer(bloom, &shape, err) : 0;
 
         if (rc == -ENOMEM)
@@ -122,15 +116,8 @@ static int read_layers(struct loadee *loadee, struct bloom_filter *bloom, struct
         }
         bloom_filter_expect_fill(bloom);
         bloom_filter_layer(bloom, i, &view);
-        rc = filter->pack ? read_packed_layer(loadee, &view, i, offset, err)
-                          : read_layer(loadee, &view, i, temporary, err);
+        rc = filter->pack ? read_packed_layer(loadee, &view, i, offset, err) : read_layer(loadee, &view, i, err);
         offset += filterdb_bytes(layer->nwords);
-        /* An operator who repairs puts the right file where the name says. */
-        if (rc != 0 && temporary) {
-            memset((void *)view.words, 0, 8 * view.shape.nwords);
-            if (read_layer(loadee, &view, i, false, NULL) == 0)
-                rc = 0;
-        }
         if (rc != 0)
             return rc;
         bloom_filter_set_items(bloom, i, layer->items);
@@ -138,33 +125,6 @@ static int read_layers(struct loadee *loadee, struct bloom_filter *bloom, struct
         thread->counts.bytes += 8 + 8 * layer->nwords;
     }
     return 0;
-}
-
-/* The filter is whole: its files get their names, and what unfinished saves have left goes. */
-static void tidy_up(struct loadee *loadee)
-{
-    struct load_thread *thread = loadee->thread;
-    struct store *store = thread->loading->store;
-    const struct manifest_filter *filter = loadee->filter;
-    struct errbuf reason = {{0}};
-    uint64_t found = 0;
-    int rc = 0;
-
-    for (unsigned i = 0; i < filter->nlayers; i++) {
-        found += loadee->inventory.committed_temp[i];
-        if (loadee->inventory.committed_temp[i] && rc == 0 && !finish_is_blocked(store, loadee->entry->dir_hash))
-            rc = finish_filter(store, filter, filter->layers[i].generation, &reason);
-    }
-    thread->counts.recovered += found;
-    if (rc != 0 || (found > 0 && finish_is_blocked(store, loadee->entry->dir_hash))) {
-        pthread_mutex_lock(&store->mutex);
-        loadee->entry->flags |= INDEX_UNPLACED;
-        store->nunplaced++;
-        pthread_mutex_unlock(&store->mutex);
-    }
-    if (rc != 0)
-        store_report(store, STORE_WARNING, "%s; this will be tried again", reason.text);
-    thread->counts.leftovers += inventory_remove_leftovers(&loadee->inventory);
 }
 
 static int load_into(struct loadee *loadee, struct bloom_class *class, struct errbuf *err)
@@ -180,8 +140,6 @@ static int load_into(struct loadee *loadee, struct bloom_class *class, struct er
         loader->discard(loader->ctx, filter, user);
         return rc;
     }
-    if (loadee->entry && !loadee->filter->pack)
-        tidy_up(loadee);
     loader->loaded(loader->ctx, &loadee->info, filter, user);
     loadee->thread->counts.filters++;
     return 0;
@@ -190,14 +148,10 @@ static int load_into(struct loadee *loadee, struct bloom_class *class, struct er
 static int try_filter(struct loadee *loadee, struct errbuf *err)
 {
     const struct manifest_filter *filter = loadee->filter;
-    struct bloom_shape shape = {filter->layers[0].nwords, filter->layers[0].k, (uint8_t)filter->variant};
+    struct bloom_shape shape;
     struct bloom_class *class = NULL;
-    int rc = loadee->entry && !filter->pack ? inventory_take(&loadee->inventory, err) : 0;
-
-    loadee->thread->counts.foreign += loadee->inventory.foreign;
-    if (rc != 0)
-        return rc;
-    rc = bloom_class_get(loadee->thread->loading->pool, &filter->params, &shape, &class, err);
+    manifest_get_shape(filter, 0, &shape);
+    int rc = bloom_class_get(loadee->thread->loading->pool, &filter->params, &shape, &class, err);
     if (rc == -ENOMEM)
         errbuf_set(err, "out of memory");
     if (rc != 0)
@@ -235,10 +189,12 @@ static void report_lost(struct loading *loading)
     for (size_t i = 0; i < loading->nlost; i++) {
         const struct lost_pack *lost = &loading->lost[i];
         if (lost->filters == 1)
-            store_report(loading->store, STORE_WARNING, "filter %s is quarantined: %s", lost->names.text, lost->reason.text);
+            store_report(loading->store, STORE_WARNING, "filter %s is quarantined: %s", lost->names.text,
+                         lost->reason.text);
         else
-            store_report(loading->store, STORE_WARNING, "%s: %" PRIu64 " filters are quarantined: %s%s", lost->reason.text,
-                         lost->filters, lost->names.text, lost->filters > NAMES_SHOWN ? " and others" : "");
+            store_report(loading->store, STORE_WARNING, "%s: %" PRIu64 " filters are quarantined: %s%s",
+                         lost->reason.text, lost->filters, lost->names.text,
+                         lost->filters > NAMES_SHOWN ? " and others" : "");
     }
     free(loading->lost);
 }
@@ -254,7 +210,7 @@ static int quarantine(struct loadee *loadee, const struct errbuf *reason)
     if (loadee->entry)
         loadee->entry->flags |= INDEX_QUARANTINED;
     else
-        loadee->written->quarantined = true;
+        written_advance(loadee->written, WRITTEN_IS_UNREADABLE);
     rc = id_map_set(&store->quarantined, loadee->info.id, NULL);
     bool noted = loadee->pack_is_lost && note_lost(thread->loading, loadee->filter->pack, shown.text, reason);
     pthread_mutex_unlock(&store->mutex);
@@ -274,18 +230,13 @@ static int give_up(struct loadee *loadee, enum store_fate fate)
     uint64_t id = loadee->info.id;
     int rc = 0;
 
-    if (loadee->entry && !loadee->filter->pack) {
-        struct errbuf ignored;
-        if (inventory_take(&loadee->inventory, &ignored) == 0)
-            loadee->thread->counts.leftovers += inventory_remove_leftovers(&loadee->inventory);
-    }
     if (fate != STORE_GIVEN_UP)
         return 0;
     pthread_mutex_lock(&store->mutex);
     if (loadee->entry)
         loadee->entry->flags |= INDEX_QUARANTINED;
     else
-        loadee->written->quarantined = true;
+        written_advance(loadee->written, WRITTEN_IS_UNREADABLE);
     rc = id_map_set(&store->quarantined, id, NULL);
     if (rc == 0)
         rc = id_map_set(&store->forgotten, id, NULL);
@@ -306,10 +257,8 @@ static int load_filter(struct loadee *loadee, struct errbuf *err)
         .name = filter->name,
         .name_len = filter->name_len,
         .expires_ms = filter->expires_ms,
-        .generation = newest_generation(filter),
+        .newest = manifest_filter_newest(filter),
     };
-    loadee->inventory = (struct inventory){
-        .store = loading->store, .spared = &loading->spared, .filter = filter, .report = true};
     if (loader->resolve)
         fate = loader->resolve(loader->ctx, &loadee->info);
     if (fate != STORE_KEPT)
@@ -318,14 +267,13 @@ static int load_filter(struct loadee *loadee, struct errbuf *err)
         rc = quarantine(loadee, err);
     if (rc != 0)
         errbuf_set(err, "out of memory");
-    inventory_deinit(&loadee->inventory);
     return rc;
 }
 
 static int load_entry(struct load_thread *thread, struct index_entry *entry, struct errbuf *err)
 {
     struct loadee loadee = {.thread = thread, .entry = entry};
-    int rc = record_read(&thread->reader, index_offset(entry), &loadee.filter, err);
+    int rc = record_read(&thread->reader, entry->offset, &loadee.filter, err);
 
     if (rc != 0) {
         errbuf_prefix(err, "%s/MANIFEST", thread->loading->store->dir);
@@ -348,26 +296,7 @@ static int load_written(struct load_thread *thread, struct written *written, str
     return rc;
 }
 
-/* ---- directories that no filter has --------------------------------------------------------------------------------- */
-
-static int sweep_dirs(struct load_thread *thread, struct errbuf *err)
-{
-    struct loading *loading = thread->loading;
-    struct store *store = loading->store;
-    int rc = index_map(&store->index);
-
-    if (rc != 0)
-        errbuf_set(err, "out of memory");
-    else
-        rc = inventory_strays(store, &loading->spared, true, &thread->counts, err);
-    rc = rc == -ENOENT ? 0 : rc; /* without the directory every filter in it is quarantined, which says more */
-    if (rc == 0)
-        rc = packs_strays(store, true, &thread->counts, err);
-    index_unmap(&store->index);
-    return rc;
-}
-
-/* ---- threads ------------------------------------------------------------------------------------------------------- */
+/* ---- threads ---- */
 
 static int load_number(struct load_thread *thread, size_t i, struct errbuf *err)
 {
@@ -429,9 +358,6 @@ static void add_counts(struct store_load_summary *sum, const struct store_load_s
     sum->quarantined += counts->quarantined;
     sum->layers += counts->layers;
     sum->bytes += counts->bytes;
-    sum->recovered += counts->recovered;
-    sum->leftovers += counts->leftovers;
-    sum->foreign += counts->foreign;
 }
 
 /* A record whose filter a save has meanwhile: the log need not have handed it in. */
@@ -442,7 +368,7 @@ static int drop_saved(struct store *store)
 
     for (size_t i = 0; rc == 0 && i < map->nslots;) {
         uint64_t id = map->slots[i].id;
-        if (id != 0 && index_find_id(&store->index, id) != INDEX_NONE)
+        if (id != 0 && index_get(&store->index, id))
             written_drop(store, id); /* another may be in this slot now */
         else
             i++;
@@ -459,9 +385,6 @@ int store_load(struct store *store, struct bloom_pool *pool, unsigned nthreads, 
     struct load_thread *threads = calloc(nthreads, sizeof(*threads));
     int rc = drop_saved(store);
 
-    if (rc == 0)
-        rc = spared_init(&loading.spared, store);
-    loading.spared.above = UINT64_MAX; /* nobody writes meanwhile */
     if (rc == 0 && !threads)
         rc = -ENOMEM;
     for (unsigned i = 0; threads && i < nthreads && rc == 0; i++)
@@ -481,7 +404,7 @@ int store_load(struct store *store, struct bloom_pool *pool, unsigned nthreads, 
     report_lost(&loading);
     rc = atomic_load(&loading.rc);
     if (rc == 0)
-        rc = sweep_dirs(&threads[0], err);
+        rc = sweep_start(store, &summary, err);
 out:
     for (unsigned i = 0; threads && i < nthreads; i++) {
         add_counts(&summary, &threads[i].counts);
@@ -491,7 +414,6 @@ out:
     }
     if (summary_out)
         *summary_out = summary;
-    spared_deinit(&loading.spared);
     free(threads);
     return rc;
 }

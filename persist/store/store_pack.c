@@ -12,21 +12,24 @@
 #include "filterdb.h"
 #include "store_save.h"
 
-int path_pack(const struct store *store, struct path *path, uint64_t number, struct errbuf *err)
-{
-    char file[sizeof(PACK_DIR) + PACK_NAME_SIZE] = PACK_DIR "/";
+#define PACK_MAX_TAKEN 100 /* names that somebody else has taken, until one is free */
 
-    pack_name(number, file + sizeof(PACK_DIR));
-    return path_root(store, path, file, err);
+static struct file_name pack_file(uint64_t number)
+{
+    return (struct file_name){.kind = FILE_PACK, .number = number};
 }
 
-static int pack_error(int rc, const char *path, const char *what, struct errbuf *err)
+static int pack_error(const struct store *store, int rc, uint64_t number, const char *what, struct errbuf *err)
 {
-    errbuf_set(err, "%s: %s: %s", path, what, strerror(-rc));
+    const struct file_name name = pack_file(number);
+    struct path path;
+
+    if (path_file(store, &path, &name, err) == 0)
+        errbuf_set(err, "%s: %s: %s", path.text, what, strerror(-rc));
     return rc;
 }
 
-/* ---- the table --------------------------------------------------------------------------------------------------- */
+/* ---- the table ---- */
 
 int packs_slot(struct store *store, uint64_t number, uint32_t *slot_out)
 {
@@ -77,8 +80,8 @@ int packs_entry(struct store *store, const struct manifest_filter *filter, struc
     int rc = packs_slot(store, filter->pack, &slot);
 
     entry->flags |= INDEX_PACKED;
-    entry->packed.slot = rc == 0 ? slot : 0;
-    entry->packed.bytes = (uint32_t)pack_record_bytes(filter->name_len, manifest_filter_bytes(filter));
+    entry->slot = rc == 0 ? slot : 0;
+    entry->bytes = (uint32_t)pack_record_bytes(filter->name_len, manifest_filter_bytes(filter));
     return rc;
 }
 
@@ -91,7 +94,7 @@ void packs_count(struct store *store)
         packs->table[i].live = 0;
     for (size_t i = 0; i < index->count; i++) {
         if (index->entries[i].flags & INDEX_PACKED)
-            packs->table[index->entries[i].packed.slot].live += index->entries[i].packed.bytes;
+            packs->table[index->entries[i].slot].live += index->entries[i].bytes;
     }
 }
 
@@ -103,19 +106,14 @@ void packs_measure(struct store *store)
 
     for (size_t i = 0; i < store->packs.count; i++) {
         struct pack_use *pack = &store->packs.table[i];
-        if (pack->number && path_pack(store, &path, pack->number, NULL) == 0 &&
+        const struct file_name name = pack_file(pack->number);
+        if (pack->number && path_file(store, &path, &name, NULL) == 0 &&
             store->fs->stat(store->fs->ctx, path.text, &st) == 0)
             pack->size = st.size;
     }
 }
 
-void packs_let_go(struct store *store)
-{
-    for (size_t i = 0; i < store->packs.count; i++)
-        store->packs.table[i].held = false;
-}
-
-/* ---- what is rewritten ------------------------------------------------------------------------------------------- */
+/* ---- what is rewritten ---- */
 
 static int compare_live(const void *a, const void *b)
 {
@@ -163,64 +161,43 @@ int packs_choose(struct store *store)
 
 bool packs_is_moving(const struct store *store, const struct index_entry *entry)
 {
-    return entry->flags & INDEX_PACKED && store->packs.table[entry->packed.slot].moving;
+    return entry->flags & INDEX_PACKED && store->packs.table[entry->slot].moving;
 }
 
-/* ---- writing ----------------------------------------------------------------------------------------------------- */
-
-/* Its name must be on disk before a MANIFEST that needs it; and one that is there may be there in memory only. */
-static int make_pack_dir(struct store *store, struct errbuf *err)
-{
-    const struct fsops *fs = store->fs;
-    struct path path;
-    int rc = store->packs.has_dir ? 0 : path_root(store, &path, PACK_DIR, err);
-
-    if (rc != 0 || store->packs.has_dir)
-        return rc;
-    rc = fs->mkdir(fs->ctx, path.text);
-    if (rc != 0 && rc != -EEXIST)
-        return pack_error(rc, path.text, "cannot make the directory", err);
-    rc = fs->sync_dir(fs->ctx, store->dir);
-    if (rc != 0)
-        return pack_error(rc, store->dir, "cannot sync", err);
-    store->packs.has_dir = true;
-    return 0;
-}
+/* ---- writing ---- */
 
 static int begin_pack(struct save *save, struct errbuf *err)
 {
     struct store *store = save->store;
-    struct path path;
-    uint32_t slot;
-    uint64_t number = atomic_fetch_add(&store->generation, 1) + 1;
-    int rc = make_pack_dir(store, err);
+    uint64_t number = 0;
+    int rc = -EEXIST;
 
-    if (rc == 0)
-        rc = path_pack(store, &path, number, err);
-    if (rc != 0)
-        return rc;
-    rc = packs_slot(store, number, &slot);
-    if (rc == 0) {
-        store->packs.table[slot].fresh = true;
-        rc = pack_writer_open(&save->pack, path.text);
-        store->packs.has_dir = rc == 0; /* else somebody may have taken it away, and it is looked at again */
+    for (int taken = 0; rc == -EEXIST && taken < PACK_MAX_TAKEN; taken++) {
+        const struct file_name name = pack_file(number = store_new_number(store));
+        struct path path;
+        rc = path_file(store, &path, &name, err);
+        if (rc == 0)
+            rc = file_list_add(&save->made, &name);
+        if (rc == 0)
+            rc = pack_writer_open(&save->pack, path.text);
+        if (rc == -EEXIST)
+            save->made.count--;
     }
+    if (rc == 0)
+        rc = packs_slot(store, number, &save->pack_slot);
     if (rc != 0)
-        return pack_error(rc, path.text, "cannot create", err);
-    save->pack_slot = slot;
+        return pack_error(store, rc, number, "cannot create", err);
+    store->packs.table[save->pack_slot].fresh = true;
     return 0;
 }
 
 static int end_pack(struct save *save, struct errbuf *err)
 {
     struct pack_use *pack = &save->store->packs.table[save->pack_slot];
-    struct path path;
 
     pack->size = pack_writer_size(&save->pack);
     int rc = pack_writer_close(&save->pack);
-    if (rc != 0 && path_pack(save->store, &path, pack->number, err) == 0)
-        pack_error(rc, path.text, "cannot write", err);
-    return rc;
+    return rc == 0 ? 0 : pack_error(save->store, rc, pack->number, "cannot write", err);
 }
 
 unsigned packs_have_room(const struct save *save, const struct bloom_filter *filter)
@@ -241,18 +218,15 @@ int packs_write(struct save *save, const struct bloom_filter *filter, struct man
                 struct errbuf *err)
 {
     int rc = save->pack.fd < 0 ? begin_pack(save, err) : 0;
-    struct path path;
 
     if (rc != 0)
         return rc;
     record->pack = save->store->packs.table[save->pack_slot].number;
     for (unsigned i = 0; i < record->nlayers; i++)
-        record->layers[i].generation = record->pack;
+        record->layers[i].file = 0;
     rc = pack_append(&save->pack, filter, record);
-    if (rc != 0 && path_pack(save->store, &path, record->pack, err) == 0)
-        pack_error(rc, path.text, "cannot write", err);
     if (rc != 0)
-        return rc;
+        return pack_error(save->store, rc, record->pack, "cannot write", err);
     save->summary->layers_written += record->nlayers;
     save->summary->bytes += manifest_filter_bytes(record);
     return pack_writer_size(&save->pack) >= PACK_FULL_BYTES ? end_pack(save, err) : 0;
@@ -260,43 +234,21 @@ int packs_write(struct save *save, const struct bloom_filter *filter, struct man
 
 int packs_finish(struct save *save, struct errbuf *err)
 {
-    struct store *store = save->store;
-    struct path path;
-    bool fresh = false;
-    int rc = save->pack.fd >= 0 ? end_pack(save, err) : 0;
-
-    for (size_t i = 0; i < store->packs.count; i++)
-        fresh = fresh || store->packs.table[i].fresh;
-    if (rc != 0 || !fresh)
-        return rc;
-    rc = path_root(store, &path, PACK_DIR, err);
-    if (rc != 0)
-        return rc;
-    rc = store->fs->sync_dir(store->fs->ctx, path.text);
-    return rc == 0 ? 0 : pack_error(rc, path.text, "cannot sync", err);
+    return save->pack.fd >= 0 ? end_pack(save, err) : 0;
 }
 
-void packs_abandon(struct store *store, bool in_doubt)
+void packs_abandon(struct store *store)
 {
     for (size_t i = 0; i < store->packs.count; i++) {
-        struct pack_use *pack = &store->packs.table[i];
-        struct path path;
-
-        if (!pack->fresh)
-            continue;
-        if (!in_doubt && path_pack(store, &path, pack->number, NULL) == 0) {
-            int rc = store->fs->unlink(store->fs->ctx, path.text);
-            if (rc != 0 && rc != -ENOENT)
-                store->leftovers = true;
-        }
-        free_slot(&store->packs, pack);
+        if (store->packs.table[i].fresh)
+            free_slot(&store->packs, &store->packs.table[i]);
     }
 }
 
-/* ---- what is not needed any more --------------------------------------------------------------------------------- */
-
-void packs_adopt(struct store *store)
+int packs_adopt(struct store *store, struct file_list *superseded)
 {
+    int rc = 0;
+
     packs_count(store);
     for (size_t i = 0; i < store->packs.count; i++) {
         struct pack_use *pack = &store->packs.table[i];
@@ -304,29 +256,12 @@ void packs_adopt(struct store *store)
         /* Of quarantined filters, which nobody can write. */
         pack->stuck = pack->stuck || (pack->moving && pack->live > 0);
         pack->moving = false;
-    }
-}
-
-bool packs_sweep(struct store *store)
-{
-    bool clean = true;
-
-    for (size_t i = 0; i < store->packs.count; i++) {
-        struct pack_use *pack = &store->packs.table[i];
-        struct path path;
-
-        if (pack->number == 0 || pack->live > 0 || pack->held)
+        if (pack->number == 0 || pack->live > 0)
             continue;
-        int rc = path_pack(store, &path, pack->number, NULL);
-        if (rc == 0)
-            rc = store->fs->unlink(store->fs->ctx, path.text);
-        if (rc == 0 || rc == -ENOENT || rc == -ENOTDIR) {
-            free_slot(&store->packs, pack);
-            continue;
-        }
-        clean = false;
-        store_report(store, STORE_WARNING, "%s: cannot be removed: %s; this will be tried again", path.text,
-                     strerror(-rc));
+        const struct file_name name = pack_file(pack->number);
+        int add_rc = file_list_add(superseded, &name);
+        rc = rc != 0 ? rc : add_rc;
+        free_slot(&store->packs, pack);
     }
-    return clean;
+    return rc;
 }

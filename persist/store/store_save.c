@@ -1,8 +1,4 @@
-/* A save, first part: walks what the source yields and writes the files of changed filters under temporary names
- * (store_put.c).
- *
- * The records of changed filters go to a spool (MANIFEST.spool), because which of them hold is known only when the walk
- * has ended; the index of the save to be (`next`) says where each record is. */
+/* A save, first part: walks what the source yields, writes the files of changed filters and their records. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,273 +8,275 @@
 
 #define OTHER_BUFFERS ((uint64_t)1 << 20) /* of the pack, the records, and what is read and written of them at once */
 
+/* ---- records ---- */
+
+int save_manifest_error(const struct store *store, int rc, struct errbuf *err)
+{
+    errbuf_set(err, "%s/MANIFEST.new: cannot write: %s", store->dir, strerror(-rc));
+    return rc;
+}
+
 int save_record(struct save *save, const struct index_entry *entry, const struct manifest_filter **filter_out,
                 struct errbuf *err)
 {
-    const struct record_writer *spool = &save->spool;
-    uint64_t offset = index_offset(entry);
+    const struct record_writer *manifest = &save->manifest;
 
-    if (!(entry->flags & INDEX_SPOOLED))
-        return record_read(&save->committed, offset, filter_out, err);
+    if (!(entry->flags & INDEX_NEW))
+        return record_read(&save->committed, entry->offset, filter_out, err);
     /* What has not been written yet is read from memory: it must be found on a full disk as well. */
-    if (offset >= spool->offset)
-        return record_parse(&save->spooled, spool->pending.ptr + (offset - spool->offset),
-                            spool->pending.len - (size_t)(offset - spool->offset), filter_out, err);
+    if (entry->offset >= manifest->offset)
+        return record_parse(&save->fresh, manifest->pending.ptr + (entry->offset - manifest->offset),
+                            manifest->pending.len - (size_t)(entry->offset - manifest->offset), filter_out, err);
     /* The window may have been read before the file grew, but what it holds has not changed since. */
-    return record_read(&save->spooled, offset, filter_out, err);
+    return record_read(&save->fresh, entry->offset, filter_out, err);
 }
 
-void save_discard_entry(struct save *save, const struct index_entry *entry)
-{
-    const struct manifest_filter *filter;
-
-    if ((entry->flags & (INDEX_WRITTEN | INDEX_TAKEN)) != INDEX_WRITTEN)
-        return;
-    if (save_record(save, entry, &filter, NULL) != 0 || !place_discard(save->store, filter))
-        save->store->leftovers = true;
-}
-
-/* ---- entries of the save to be -------------------------------------------------------------------------------------- */
-
-/* Takes an entry into `next`; an earlier one with this id is superseded, its files go. */
 static int add_entry(struct save *save, const struct index_entry *entry, struct errbuf *err)
 {
-    uint32_t before = index_find_id(&save->next, entry->id);
     int rc = index_add(&save->next, entry);
 
-    if (rc != 0) {
+    if (rc != 0)
         errbuf_set(err, "%s", rc == -ENOMEM ? "out of memory" : "too many filters");
-        return rc;
+    return rc;
+}
+
+/* The record of this id that this save has written holds no more; its files are superseded but for those of `by` (may
+ * be NULL). */
+static int drop_record(struct save *save, uint64_t id, const struct manifest_filter *by, struct errbuf *err)
+{
+    struct index_entry *entry = index_get(&save->next, id);
+    const struct manifest_filter *filter;
+    int rc = 0;
+
+    if (!entry)
+        return 0;
+    if (entry->flags & INDEX_WRITTEN) {
+        rc = save_record(save, entry, &filter, err);
+        if (rc == 0 && (rc = store_list_files(&save->superseded, filter, by)) != 0)
+            errbuf_set(err, "out of memory");
     }
-    if (before != INDEX_NONE)
-        save_discard_entry(save, &save->next.entries[before]);
-    return 0;
+    if (rc == 0 && entry->flags & INDEX_NEW) {
+        rc = manifest_format_gone(&save->manifest.pending, id);
+        if (rc == 0)
+            rc = record_written(&save->manifest);
+        if (rc != 0)
+            save_manifest_error(save->store, rc, err);
+    }
+    entry->flags |= INDEX_DROPPED;
+    return rc;
 }
 
 int save_carry(struct save *save, const struct index_entry *committed, struct errbuf *err)
 {
+    const struct index_entry *seen = index_get(&save->next, committed->id);
     struct index_entry entry = *committed;
+    CHECK(!seen || !(seen->flags & INDEX_WRITTEN)); /* what has been written anew is stale until the save ends */
+    int rc = drop_record(save, entry.id, NULL, err);
 
-    entry.flags &= INDEX_QUARANTINED | INDEX_UNPLACED | INDEX_PACKED;
-    return add_entry(save, &entry, err);
+    entry.flags &= INDEX_QUARANTINED | INDEX_PACKED;
+    return rc != 0 ? rc : add_entry(save, &entry, err);
 }
 
-int save_spool(struct save *save, const struct manifest_filter *filter, unsigned flags, struct errbuf *err)
+int save_add_record(struct save *save, const struct manifest_filter *filter, unsigned flags, struct errbuf *err)
 {
-    struct index_entry entry = {
-        .id = filter->id, .nlayers = (uint8_t)filter->nlayers, .flags = (uint16_t)(INDEX_SPOOLED | flags)};
+    struct record_writer *manifest = &save->manifest;
+    struct index_entry entry = {.id = filter->id, .flags = INDEX_NEW | flags};
+    int rc = drop_record(save, filter->id, filter, err);
 
-    if (!filter->pack)
-        entry.dir_hash = index_dir_hash(&save->next, filter->dir);
+    if (rc != 0)
+        return rc;
     entry.facts = index_facts(&save->next, filter->name, filter->name_len, filter->expires_ms);
-    index_set_offset(&entry, record_writer_offset(&save->spool));
-    int rc = record_writer_offset(&save->spool) < INDEX_MAX_OFFSET ? 0 : -EFBIG;
-    if (rc == 0 && filter->pack)
+    entry.offset = record_writer_offset(manifest);
+    if (filter->pack)
         rc = packs_entry(save->store, filter, &entry);
     if (rc == 0)
-        rc = manifest_format_filter(&save->spool.pending, filter);
-    if (rc == 0)
-        rc = record_written(&save->spool);
-    if (rc != 0)
-        errbuf_set(err, "%s/MANIFEST.spool: cannot write: %s", save->store->dir, strerror(-rc));
-    else
-        rc = add_entry(save, &entry, err);
-    if (rc != 0 && (flags & (INDEX_WRITTEN | INDEX_TAKEN)) == INDEX_WRITTEN && !place_discard(save->store, filter))
-        save->store->leftovers = true;
+        rc = manifest_format_filter(&manifest->pending, filter);
+    if (rc == 0) {
+        entry.len = (uint32_t)(record_writer_offset(manifest) - entry.offset);
+        rc = record_written(manifest);
+    }
+    return rc != 0 ? save_manifest_error(save->store, rc, err) : add_entry(save, &entry, err);
+}
+
+/* ---- one filter ---- */
+
+/* Where a filter is now, as far as that is known. */
+struct present {
+    struct index_entry *committed;        /* in the committed MANIFEST; NULL: it is not */
+    struct written *written;              /* by store_write(); NULL: it was not, or the MANIFEST has it */
+    const struct manifest_filter *record; /* the newest one; NULL: none */
+    unsigned flags;                       /* of an entry for that record */
+    bool clean;                           /* its bits are as the record has them */
+};
+
+/* The one that this save has written, or the one before it. */
+static int find_record(struct save *save, const struct store_item *item, struct present *present, struct errbuf *err)
+{
+    const struct index_entry *seen = index_get(&save->next, item->id);
+
+    if (seen && seen->flags & INDEX_NEW) {
+        present->flags = seen->flags & (INDEX_QUARANTINED | INDEX_WRITTEN | INDEX_TAKEN);
+        present->clean = !item->dirty;
+        return save_record(save, seen, &present->record, err);
+    }
+    if (present->committed)
+        return record_read(&save->committed, present->committed->offset, &present->record, err);
+    if (!present->written)
+        return 0;
+    present->flags = INDEX_TAKEN;
+    parsed_record_deinit(&save->parsed);
+    int rc = parsed_record_init(&save->parsed, present->written->text, present->written->len, err);
+    present->record = save->parsed.filter;
     return rc;
 }
 
-/* ---- one item ---------------------------------------------------------------------------------------------------------- */
-
-/* What is needed of the record must be kept: others are read meanwhile. */
-static int set_before(struct target *target, const struct manifest_filter *filter, bool is_final, struct errbuf *err)
+/* The files stay; the name and the expiry are those of the item. */
+static int keep_files(struct save *save, const struct store_item *item, const struct present *present,
+                      struct errbuf *err)
 {
-    const struct store_item *item = target->item;
+    struct manifest_filter *record = &save->record;
 
-    if (target->before_name_size < filter->name_len + 1) {
-        char *name = realloc(target->before_name, filter->name_len + 1);
-        if (!name) {
-            errbuf_set(err, "out of memory");
-            return -ENOMEM;
-        }
-        target->before_name = name;
-        target->before_name_size = filter->name_len + 1;
-    }
-    memcpy(target->before_name, filter->name, filter->name_len);
-    target->before = *filter;
-    target->before.name = target->before_name;
-    target->before_is_final = is_final;
-    target->same_name = filter->name_len == item->name_len && memcmp(filter->name, item->name, item->name_len) == 0;
-    return 0;
+    manifest_filter_copy(record, present->record);
+    record->name = item->name;
+    record->name_len = item->name_len;
+    record->expires_ms = item->expires_ms;
+    return save_add_record(save, record, present->flags, err);
 }
 
-static void fill_record(struct target *target, const struct store_item *item)
+static void begin_record(struct manifest_filter *record, const struct store_item *item, unsigned nlayers)
 {
-    struct manifest_filter *record = &target->record;
-
     record->id = item->id;
     record->name = item->name;
     record->name_len = item->name_len;
-    record->pack = 0;
+    record->pack = record->pack_offset = 0;
     record->params = *bloom_filter_params(item->filter);
     record->expires_ms = item->expires_ms;
-}
-
-/* The record that there is, under the present name and expiry; files stay where they are. */
-static int respool(struct save *save, struct target *target, unsigned flags, struct errbuf *err)
-{
-    target->record = target->before;
-    target->record.name = target->item->name;
-    target->record.name_len = target->item->name_len;
-    target->record.expires_ms = target->item->expires_ms;
-    return save_spool(save, &target->record, flags, err);
-}
-
-/* What the MANIFEST has of the filter does not matter. */
-static int pack_item(struct save *save, struct target *target, unsigned nlayers, struct errbuf *err)
-{
-    struct manifest_filter *record = &target->record;
-
-    fill_record(target, target->item);
     record->nlayers = nlayers;
-    name_dir(record->name, record->name_len, record->id, record->dir);
-    int rc = packs_write(save, target->item->filter, record, err);
-    return rc != 0 ? rc : save_spool(save, record, 0, err);
 }
 
-static int write_item(struct save *save, struct target *target, bool clean, struct errbuf *err)
+static int pack_filter(struct save *save, const struct store_item *item, unsigned nlayers, struct errbuf *err)
 {
-    unsigned packed = clean ? 0 : packs_have_room(save, target->item->filter);
-    int rc = -1;
-
-    if (packed > 0)
-        return pack_item(save, target, packed, err);
-    fill_record(target, target->item);
-    if (clean)
-        rc = save_put_files(save, target, true, err);
-    if (rc < 0) /* not every file system can link; then it is written */
-        rc = save_put_files(save, target, false, err);
-    return rc != 0 ? rc : save_spool(save, &target->record, INDEX_WRITTEN, err);
+    begin_record(&save->record, item, nlayers);
+    int rc = packs_write(save, item->filter, &save->record, err);
+    return rc != 0 ? rc : save_add_record(save, &save->record, 0, err);
 }
 
-/* A filter that the committed MANIFEST has. */
-static int save_committed(struct save *save, struct target *target, struct index_entry *committed, struct errbuf *err)
+/* A layer that is not the newest takes no more items; if its bits are those of its file, the file stays. Told by the
+ * checksum, not by the count, which an add raises before it sets its bits. The newest layer is always written: its
+ * number tells which process has counted the filter's items (docs/FORMAT.md, section 12). */
+static bool layer_stays(struct save *save, const struct manifest_filter *before, const struct bloom_layer_view *view,
+                        unsigned i)
 {
-    const struct store_item *item = target->item;
-    const struct manifest_filter *filter;
-    /* Stale also when it was yielded before in this walk, as dirty. */
-    bool clean = !item->dirty && !(committed->flags & INDEX_STALE) && !packs_is_moving(save->store, committed);
+    struct bloom_shape shape;
 
-    /* As most are; and their records, if they were read in the order of the walk, would be anywhere in the file. */
-    if (clean && !(committed->flags & INDEX_UNPLACED) &&
-        committed->facts == index_facts(&save->store->index, item->name, item->name_len, item->expires_ms))
-        return save_carry(save, committed, err);
-    unsigned packed = clean ? 0 : packs_have_room(save, item->filter);
-    if (packed > 0)
-        return pack_item(save, target, packed, err);
-    int rc = record_read(&save->committed, index_offset(committed), &filter, err);
-    if (rc == 0)
-        rc = set_before(target, filter, !(committed->flags & INDEX_UNPLACED), err);
-    if (rc != 0)
-        return rc;
-    target->avoid_dir = !target->before_is_final;
-    if (!clean || !target->before_is_final || (!target->same_name && !target->before.pack))
-        return write_item(save, target, clean, err);
-    return target->same_name && target->before.expires_ms == item->expires_ms ? save_carry(save, committed, err)
-                                                                              : respool(save, target, 0, err);
+    if (!before || before->pack || i + 1 >= before->nlayers)
+        return false;
+    manifest_get_shape(before, i, &shape);
+    return bloom_shape_equal(&shape, &view->shape) && before->layers[i].xxh3 == layer_digest(&save->io, view);
 }
 
-/* A filter that store_write() has written. */
-static int save_written(struct save *save, struct target *target, struct written *written, struct errbuf *err)
+static int write_layer(struct save *save, const struct store_item *item, const struct manifest_filter *before,
+                       unsigned i, struct errbuf *err)
 {
-    const struct store_item *item = target->item;
-    struct parsed_record parsed;
-    bool unused;
-    int rc = parsed_record_init(&parsed, written->text, written->len, err);
+    struct manifest_layer *layer = &save->record.layers[i];
+    struct bloom_layer_view view;
 
-    if (rc == 0) {
-        rc = set_before(target, parsed.filter, false, err);
-        parsed_record_deinit(&parsed);
+    bloom_filter_layer(item->filter, i, &view);
+    if (layer_stays(save, before, &view, i)) {
+        bloom_filter_layer(item->filter, i, &view);
+        *layer = before->layers[i];
+        layer->items = view.items;
+        save->record.variant = before->variant;
+        return 0;
     }
-    if (rc != 0)
-        return rc;
-    written->stale = written->stale || item->dirty;
-    if (written->stale || packs_have_room(save, item->filter) > 0)
-        return write_item(save, target, false, err);
-    if (!target->same_name)
-        return write_item(save, target, true, err);
-    rc = save_claim_dir(save, target, target->before.dir, target->before.nlayers, &unused, err);
-    if (rc == 0)
-        return respool(save, target, INDEX_WRITTEN | INDEX_TAKEN, err);
-    target->avoid_dir = true;
-    return rc == PLACE_UNUSABLE ? write_item(save, target, true, err) : rc;
+    if (++save->nsynced > SAVE_MAX_SINGLE_SYNCS)
+        save->sync_all = true;
+    int rc = store_put_layer(save->store, &save->io, &save->record, i, item->filter, !save->sync_all, &save->made, err);
+    if (rc == 0) {
+        save->summary->layers_written++;
+        save->summary->bytes += 8 + 8 * layer->nwords;
+    }
+    return rc;
 }
 
-/* A filter that could not be loaded: its record stays, and so do its files, wherever they are. */
-static int save_quarantined(struct save *save, struct target *target, struct index_entry *committed,
-                            struct written *written, struct errbuf *err)
+static int write_filter(struct save *save, const struct store_item *item, const struct present *present,
+                        struct errbuf *err)
 {
-    const struct manifest_filter *filter = NULL;
-    struct parsed_record parsed = {0};
+    /* Files that store_write() has made are taken over all together or not at all. */
+    const struct manifest_filter *before = present->flags & INDEX_TAKEN ? NULL : present->record;
     int rc = 0;
 
-    if (committed && committed->flags & INDEX_QUARANTINED)
-        rc = record_read(&save->committed, index_offset(committed), &filter, err);
-    else if (written && written->quarantined && (rc = parsed_record_init(&parsed, written->text, written->len, err)) == 0)
-        filter = parsed.filter;
-    if (filter && rc == 0)
-        rc = set_before(target, filter, true, err);
-    if (written)
-        parsed_record_deinit(&parsed);
-    if (!filter || rc != 0)
-        return rc;
-    if (committed && target->same_name && target->before.expires_ms == target->item->expires_ms)
-        return save_carry(save, committed, err);
-    return respool(save, target, committed ? INDEX_QUARANTINED : INDEX_QUARANTINED | INDEX_WRITTEN | INDEX_TAKEN, err);
+    begin_record(&save->record, item, bloom_filter_nlayers(item->filter));
+    for (unsigned i = 0; i < save->record.nlayers && rc == 0; i++)
+        rc = write_layer(save, item, before, i, err);
+    return rc != 0 ? rc : save_add_record(save, &save->record, INDEX_WRITTEN, err);
 }
 
-static void save_gone(struct save *save, uint64_t id, struct written *written)
+static int save_filter(struct save *save, const struct store_item *item, struct present *present, struct errbuf *err)
 {
-    uint32_t seen = index_find_id(&save->next, id);
+    struct index_entry *committed = present->committed;
+    struct written *written = present->written;
 
-    if (written)
-        written->gone = true;
-    if (seen == INDEX_NONE)
-        return;
-    save->next.entries[seen].flags |= INDEX_DROPPED;
-    save_discard_entry(save, &save->next.entries[seen]);
+    if (committed) {
+        if (item->dirty)
+            committed->flags |= INDEX_STALE; /* remembered if this save fails */
+        present->clean = !(committed->flags & INDEX_STALE) && !packs_is_moving(save->store, committed);
+        /* As most are; and their records, if they were read in the order of the walk, would be anywhere in the file. */
+        if (present->clean &&
+            committed->facts == index_facts(&save->store->index, item->name, item->name_len, item->expires_ms))
+            return save_carry(save, committed, err);
+    }
+    unsigned packed = packs_have_room(save, item->filter);
+    if (written) {
+        written->stale = written->stale || item->dirty;
+        present->clean = !written->stale && packed == 0;
+    }
+    const struct index_entry *seen = index_get(&save->next, item->id);
+    bool again = seen && seen->flags & INDEX_NEW && !item->dirty; /* written by this save */
+    if (packed > 0 && !present->clean && !again)
+        return pack_filter(save, item, packed, err);
+    int rc = find_record(save, item, present, err);
+    if (rc != 0)
+        return rc;
+    return present->clean ? keep_files(save, item, present, err) : write_filter(save, item, present, err);
+}
+
+/* A filter that could not be loaded: its record stays, and so do its files. */
+static int save_quarantined(struct save *save, const struct store_item *item, struct present *present,
+                            struct errbuf *err)
+{
+    const struct index_entry *committed = present->committed;
+    bool known = (committed && committed->flags & INDEX_QUARANTINED) ||
+                 (present->written && present->written->state == WRITTEN_QUARANTINED);
+
+    if (!known)
+        return 0;
+    if (committed && committed->facts == index_facts(&save->store->index, item->name, item->name_len, item->expires_ms))
+        return save_carry(save, committed, err);
+    int rc = find_record(save, item, present, err);
+    present->flags |= INDEX_QUARANTINED;
+    return rc != 0 ? rc : keep_files(save, item, present, err);
 }
 
 static int save_item(struct save *save, const struct store_item *item, struct errbuf *err)
 {
-    struct store *store = save->store;
-    uint32_t number = index_find_id(&store->index, item->id);
-    struct index_entry *committed = number != INDEX_NONE ? &store->index.entries[number] : NULL;
-    struct written *written = committed ? NULL : written_find(store, item->id);
-    struct target *target = save->target;
+    struct present present = {.committed = index_get(&save->store->index, item->id)};
     int rc;
 
+    if (!present.committed)
+        present.written = written_find(save->store, item->id);
     if (item->id > save->max_id)
         save->max_id = item->id;
     if (!item->filter && !item->quarantined) {
-        save_gone(save, item->id, written);
-        return 0;
+        if (present.written) {
+            pthread_mutex_lock(&save->store->mutex);
+            written_advance(present.written, WRITTEN_IS_GONE);
+            pthread_mutex_unlock(&save->store->mutex);
+        }
+        return drop_record(save, item->id, NULL, err);
     }
-    target->item = item;
-    target->before.nlayers = 0;
-    target->before.dir[0] = '\0';
-    target->avoid_dir = false;
-    if (item->quarantined)
-        return save_quarantined(save, target, committed, written, err);
-    CHECK(!committed || !(committed->flags & INDEX_QUARANTINED));
-    if (item->dirty && committed)
-        committed->flags |= INDEX_STALE; /* remembered if this save fails */
-    if (committed)
-        rc = save_committed(save, target, committed, err);
-    else if (written)
-        rc = save_written(save, target, written, err);
-    else
-        rc = write_item(save, target, false, err);
+    CHECK(item->quarantined || !present.committed || !(present.committed->flags & INDEX_QUARANTINED));
+    rc = item->quarantined ? save_quarantined(save, item, &present, err) : save_filter(save, item, &present, err);
     if (rc != 0) {
         struct shown_name shown = show_name(item->name, item->name_len);
         errbuf_prefix(err, "filter '%s'", shown.text);
@@ -286,7 +284,7 @@ static int save_item(struct save *save, const struct store_item *item, struct er
     return rc;
 }
 
-/* ---- the save -------------------------------------------------------------------------------------------------------------- */
+/* ---- the save ---- */
 
 static int save_walk(struct save *save, struct errbuf *err)
 {
@@ -307,38 +305,39 @@ static int save_walk(struct save *save, struct errbuf *err)
     }
 }
 
-static int open_spool(struct save *save, struct errbuf *err)
+static int open_manifest(struct save *save, struct errbuf *err)
 {
     struct path path;
-    int rc = path_root(save->store, &path, "MANIFEST.spool", err);
+    int rc = path_root(save->store, &path, "MANIFEST.new", err);
 
     if (rc != 0)
         return rc;
-    rc = save->fs->open(save->fs->ctx, path.text, FS_READ | FS_WRITE | FS_CREATE | FS_TRUNCATE, &save->spool_fd);
+    rc = fs_open_new(save->fs, path.text, FS_READ | FS_WRITE, &save->manifest_fd);
     if (rc != 0)
-        errbuf_set(err, "%s: cannot create: %s", path.text, strerror(-rc));
-    return rc;
+        save->manifest_fd = -1;
+    return rc != 0 ? save_manifest_error(save->store, rc, err) : 0;
 }
 
 static int save_init(struct save *save, struct errbuf *err)
 {
     struct store *store = save->store;
     uint64_t memory = save->source->memory > STORE_MIN_MEMORY ? save->source->memory : STORE_MIN_MEMORY;
-    int rc = open_spool(save, err);
+    int rc = open_manifest(save, err);
 
     pack_writer_init(&save->pack, save->fs);
     if (rc != 0)
         return rc;
     save->checkpoint = store_checkpoint(store);
     save->next.seed = store->index.seed;
-    save->target = calloc(1, sizeof(*save->target));
-    rc = save->target ? 0 : -ENOMEM;
+    rc = record_reader_init(&save->committed, save->fs, store->manifest_fd);
     if (rc == 0)
-        rc = record_reader_init(&save->committed, save->fs, store->manifest_fd);
+        rc = record_reader_init(&save->fresh, save->fs, save->manifest_fd);
     if (rc == 0)
-        rc = record_reader_init(&save->spooled, save->fs, save->spool_fd);
+        rc = record_writer_init(&save->manifest, save->fs, save->manifest_fd);
     if (rc == 0)
-        rc = record_writer_init(&save->spool, save->fs, save->spool_fd);
+        rc = manifest_format_magic(&save->manifest.pending);
+    if (rc == 0)
+        rc = record_written(&save->manifest);
     if (rc == 0)
         rc = layer_io_init(&save->io, save->fs, memory - OTHER_BUFFERS);
     if (rc == 0)
@@ -356,37 +355,35 @@ static int save_init(struct save *save, struct errbuf *err)
 
 static void save_deinit(struct save *save)
 {
-    struct path path;
-
     record_reader_deinit(&save->committed);
-    record_reader_deinit(&save->spooled);
-    record_writer_deinit(&save->spool);
+    record_reader_deinit(&save->fresh);
+    record_writer_deinit(&save->manifest);
+    parsed_record_deinit(&save->parsed);
     layer_io_deinit(&save->io);
     pack_writer_deinit(&save->pack);
     index_deinit(&save->next);
     index_unmap(&save->store->index);
-    if (save->target)
-        free(save->target->before_name);
-    free(save->target);
-    if (save->spool_fd >= 0) {
-        save->fs->close(save->fs->ctx, save->spool_fd);
-        if (path_root(save->store, &path, "MANIFEST.spool", NULL) == 0)
-            (void)save->fs->unlink(save->fs->ctx, path.text);
-    }
+    if (save->manifest_fd >= 0)
+        save->fs->close(save->fs->ctx, save->manifest_fd);
+    file_list_deinit(&save->made);
+    file_list_deinit(&save->superseded);
 }
 
-/* What earlier saves have left to do. */
-static int catch_up(struct store *store, struct errbuf *err)
+/* What it has made is of no use to anybody; in doubt both saves may be found, so the files of both have to stay. */
+static void save_abandon(struct save *save, bool in_doubt)
 {
-    int rc = store->in_doubt ? save_end_doubt(store, err) : 0;
+    struct store *store = save->store;
+    struct path path;
 
-    if (rc == 0)
-        rc = finish_again(store, err);
-    if (rc == 0 && store->leftovers)
-        rc = inventory_clean(store, err);
-    if (rc != 0)
-        errbuf_prefix(err, "the save before this one cannot be completed");
-    return rc;
+    packs_abandon(store);
+    if (!in_doubt) {
+        store_remove(store, &save->made);
+        if (path_root(store, &path, "MANIFEST.new", NULL) == 0)
+            (void)save->fs->unlink(save->fs->ctx, path.text);
+        return;
+    }
+    for (size_t i = 0; i < save->made.count; i++)
+        (void)file_list_add(&store->doubted, &save->made.items[i]); /* else they stay until the next start */
 }
 
 static int take_checkpoint(struct save *save, struct errbuf *err)
@@ -403,9 +400,10 @@ int store_save(struct store *store, const struct store_source *source, struct st
                struct errbuf *err)
 {
     struct store_save_summary summary = {0};
-    struct save save = {.store = store, .fs = store->fs, .source = source, .summary = &summary, .spool_fd = -1};
-    int rc = catch_up(store, err);
+    struct save save = {.store = store, .fs = store->fs, .source = source, .summary = &summary, .manifest_fd = -1};
+    int rc = store->in_doubt ? save_resolve_in_doubt(store, err) : 0;
 
+    store_remove_again(store);
     if (rc == 0) {
         written_begin(store);
         rc = save_init(&save, err);
@@ -415,15 +413,13 @@ int store_save(struct store *store, const struct store_source *source, struct st
             rc = take_checkpoint(&save, err);
         if (rc == 0)
             rc = save_commit(&save, err);
-        /* In doubt both saves may be found, so the files of both have to stay. */
-        for (size_t i = 0; i < save.next.count && rc < 0; i++) {
-            if (!(save.next.entries[i].flags & INDEX_DROPPED))
-                save_discard_entry(&save, &save.next.entries[i]);
-        }
-        save_deinit(&save);
         if (rc != 0)
-            packs_abandon(store, rc == STORE_IN_DOUBT);
+            save_abandon(&save, rc == STORE_IN_DOUBT);
+        save_deinit(&save);
     }
+    pthread_mutex_lock(&store->mutex);
+    summary.unfinished = rc == 0 && store->removable.count > 0;
+    pthread_mutex_unlock(&store->mutex);
     if (summary_out)
         *summary_out = summary;
     return rc;

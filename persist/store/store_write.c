@@ -1,19 +1,17 @@
 /* Single filters that are on disk before any save knows of them. Their records are kept here until a save has taken the
- * files over or has made them superfluous; after a crash the log hands the records in again.
- *
- * A record is in the table, with its generation, before the first file is made: whoever cleans up spares it. */
+ * files over or has made them superfluous; after a crash the log hands the records in again. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "store_internal.h"
 
-/* ---- records ----------------------------------------------------------------------------------------------------------- */
+/* ---- records ---- */
 
-static int on_filter(void *ctx, const struct manifest_filter *filter, uint64_t offset, struct errbuf *err)
+static int on_filter(void *ctx, const struct manifest_filter *filter, struct errbuf *err)
 {
-    (void)offset;
     (void)err;
     ((struct parsed_record *)ctx)->filter = filter;
     return 0;
@@ -23,10 +21,9 @@ int parsed_record_init(struct parsed_record *parsed, const char *text, size_t le
 {
     parsed->sink = (struct manifest_sink){.on_filter = on_filter, .ctx = parsed};
     parsed->filter = NULL;
-    int rc = manifest_parser_init_at(&parsed->parser, &parsed->sink, 0);
+    manifest_parser_init_at(&parsed->parser, &parsed->sink, 0);
+    int rc = manifest_parser_feed(&parsed->parser, text, len, err);
 
-    if (rc == 0)
-        rc = manifest_parser_feed(&parsed->parser, text, len, err);
     if (rc == -ENOMEM)
         errbuf_set(err, "out of memory");
     if (rc == 0 &&
@@ -44,7 +41,27 @@ void parsed_record_deinit(struct parsed_record *parsed)
     manifest_parser_deinit(&parsed->parser);
 }
 
-/* ---- the table ----------------------------------------------------------------------------------------------------------- */
+/* ---- states ---- */
+
+void written_advance(struct written *written, enum written_event event)
+{
+    static const enum written_state next[WRITTEN_STATES][WRITTEN_EVENTS] = {
+        /*                        published            a save begins        gone             unreadable given up */
+        [WRITTEN_PRIVATE] = {WRITTEN_PUBLISHED, WRITTEN_PRIVATE, WRITTEN_GONE, WRITTEN_STATES, WRITTEN_STATES},
+        [WRITTEN_PUBLISHED] = {WRITTEN_PUBLISHED, WRITTEN_DUE, WRITTEN_GONE, WRITTEN_QUARANTINED, WRITTEN_STATES},
+        [WRITTEN_DUE] = {WRITTEN_DUE, WRITTEN_DUE, WRITTEN_GONE, WRITTEN_STATES, WRITTEN_STATES},
+        [WRITTEN_GONE] = {WRITTEN_GONE, WRITTEN_DUE, WRITTEN_GONE, WRITTEN_STATES, WRITTEN_STATES},
+        [WRITTEN_QUARANTINED] = {WRITTEN_QUARANTINED, WRITTEN_QUARANTINED, WRITTEN_QUARANTINED, WRITTEN_QUARANTINED,
+                                 WRITTEN_FORGOTTEN},
+        [WRITTEN_FORGOTTEN] = {WRITTEN_FORGOTTEN, WRITTEN_FORGOTTEN, WRITTEN_FORGOTTEN, WRITTEN_FORGOTTEN,
+                               WRITTEN_FORGOTTEN},
+    };
+
+    written->state = next[written->state][event];
+    CHECK(written->state != WRITTEN_STATES); /* cannot happen in that state */
+}
+
+/* ---- the table ---- */
 
 static void written_free(struct written *written)
 {
@@ -73,8 +90,6 @@ struct written *written_find(struct store *store, uint64_t id)
 {
     pthread_mutex_lock(&store->mutex);
     struct written *written = id_map_get(&store->written, id);
-    if (written && !written->text)
-        written = NULL;
     pthread_mutex_unlock(&store->mutex);
     return written;
 }
@@ -96,58 +111,69 @@ void store_published(struct store *store, uint64_t id)
     pthread_mutex_lock(&store->mutex);
     struct written *written = id_map_get(&store->written, id);
     if (written)
-        written->published = true;
+        written_advance(written, WRITTEN_IS_PUBLISHED);
     pthread_mutex_unlock(&store->mutex);
 }
 
-/* ---- around a save --------------------------------------------------------------------------------------------------------- */
+/* ---- around a save ---- */
 
 void written_begin(struct store *store)
 {
     pthread_mutex_lock(&store->mutex);
     for (size_t i = 0; i < store->written.nslots; i++) {
         struct written *written = store->written.slots[i].value;
-        if (!written)
-            continue;
-        written->before = written->published;
-        written->gone = false;
+        if (written)
+            written_advance(written, WRITTEN_SAVE_BEGINS);
     }
     pthread_mutex_unlock(&store->mutex);
 }
 
-/* Whether the save has dealt with it: it was yielded (so it had been published, whatever the flag says yet), or it had been
- * published before the walk began and was not there any more. */
-static bool is_settled(const struct written *written, bool (*saved)(void *ctx, uint64_t id), void *ctx)
+/* Whether the save has dealt with it. What it was yielded has been published, though nobody may have said so yet. */
+static bool is_settled(const struct written *written, const struct store_index *next)
 {
-    return written->text && (saved(ctx, written->id) || written->gone || written->before);
+    return index_get(next, written->id) || written->state > WRITTEN_PUBLISHED;
 }
 
-static void discard_text(struct store *store, const char *text, size_t len)
+static void remove_files(struct store *store, const struct written *written)
 {
+    struct file_list list = {0};
     struct parsed_record parsed;
 
-    if (parsed_record_init(&parsed, text, len, NULL) != 0) {
-        store->leftovers = true;
-        return;
-    }
-    if (!place_discard(store, parsed.filter))
-        store->leftovers = true;
+    /* Without memory the next start removes them. */
+    if (parsed_record_init(&parsed, written->text, written->len, NULL) == 0 &&
+        store_list_files(&list, parsed.filter, NULL) == 0)
+        store_remove(store, &list);
     parsed_record_deinit(&parsed);
+    file_list_deinit(&list);
 }
 
-void written_end(struct store *store, bool (*taken)(void *ctx, uint64_t id), bool (*saved)(void *ctx, uint64_t id),
-                 void *ctx)
+static void settle(struct store *store, struct written *written, const struct store_index *next)
+{
+    const struct index_entry *entry = index_get(next, written->id);
+
+    if (written->state == WRITTEN_FORGOTTEN) {
+        pthread_mutex_lock(&store->mutex);
+        id_map_remove(&store->quarantined, written->id);
+        id_map_remove(&store->forgotten, written->id);
+        pthread_mutex_unlock(&store->mutex);
+    }
+    if (!entry || !(entry->flags & INDEX_TAKEN))
+        remove_files(store, written);
+    written_free(written);
+}
+
+void written_end(struct store *store, const struct store_index *next)
 {
     struct written *settled = NULL;
     size_t at = 0;
 
-    /* One by one, so that no disk is waited for under the mutex. A removal may move what follows into the gap, and what is
-     * at the end of the table to its beginning: then it is looked at again by the next save. */
+    /* One by one, so that no disk is waited for under the mutex. A removal may move what follows into the gap, and what
+     * is at the end of the table to its beginning: then it is looked at again by the next save. */
     for (;;) {
         pthread_mutex_lock(&store->mutex);
         for (settled = NULL; at < store->written.nslots && !settled; at++) {
             struct written *written = store->written.slots[at].value;
-            if (written && is_settled(written, saved, ctx))
+            if (written && is_settled(written, next))
                 settled = written;
         }
         if (settled)
@@ -155,22 +181,14 @@ void written_end(struct store *store, bool (*taken)(void *ctx, uint64_t id), boo
         pthread_mutex_unlock(&store->mutex);
         if (!settled)
             return;
-        if (settled->forgotten) {
-            pthread_mutex_lock(&store->mutex);
-            id_map_remove(&store->quarantined, settled->id);
-            id_map_remove(&store->forgotten, settled->id);
-            pthread_mutex_unlock(&store->mutex);
-        } else if (!taken(ctx, settled->id)) {
-            discard_text(store, settled->text, settled->len);
-        }
-        written_free(settled);
+        settle(store, settled, next);
     }
 }
 
-/* ---- writing --------------------------------------------------------------------------------------------------------------- */
+/* ---- writing ---- */
 
-static int write_layers(struct store *store, const struct store_item *item, struct manifest_filter *record,
-                        uint64_t generation, struct errbuf *err)
+static int write_files(struct store *store, const struct store_item *item, struct manifest_filter *record,
+                       struct file_list *made, struct errbuf *err)
 {
     struct layer_io io;
     int rc = layer_io_init(&io, store->fs, LAYER_IO_MIN_MEMORY);
@@ -179,94 +197,67 @@ static int write_layers(struct store *store, const struct store_item *item, stru
         errbuf_set(err, "out of memory");
         return rc;
     }
-    record->nlayers = bloom_filter_nlayers(item->filter);
-    for (unsigned i = 0; i < record->nlayers; i++)
-        record->layers[i].generation = generation; /* so that a failure half-way finds all that may be there */
-    rc = place_make_dir(store, record->dir, NULL, err);
+    *record = (struct manifest_filter){
+        .id = item->id,
+        .name = item->name,
+        .name_len = item->name_len,
+        .params = *bloom_filter_params(item->filter),
+        .expires_ms = item->expires_ms,
+        .nlayers = bloom_filter_nlayers(item->filter),
+    };
     for (unsigned i = 0; i < record->nlayers && rc == 0; i++)
-        rc = place_layer(store, &io, record, i, item->filter, generation, true, err);
+        rc = store_put_layer(store, &io, record, i, item->filter, true, made, err);
     if (rc == 0)
-        rc = place_sync(store, record->dir, true, err);
+        rc = store_sync_filters(store, err);
     layer_io_deinit(&io);
-    if (rc != 0)
-        place_discard(store, record);
     return rc;
 }
 
-static int write_filter(struct store *store, const struct store_item *item, uint64_t generation, struct manifest_text *text,
+static int write_filter(struct store *store, const struct store_item *item, struct manifest_text *text,
                         struct errbuf *err)
 {
-    struct manifest_filter *record = calloc(1, sizeof(*record));
-    int rc;
+    struct manifest_filter *record = malloc(sizeof(*record));
+    struct file_list made = {0};
+    int rc = -ENOMEM;
 
-    if (!record) {
-        errbuf_set(err, "out of memory");
-        return -ENOMEM;
-    }
-    record->id = item->id;
-    record->name = item->name;
-    record->name_len = item->name_len;
-    record->params = *bloom_filter_params(item->filter);
-    record->expires_ms = item->expires_ms;
-    name_dir(item->name, item->name_len, item->id, record->dir);
-    rc = write_layers(store, item, record, generation, err);
-    for (unsigned n = 1; rc == PLACE_UNUSABLE && n <= PLACE_MAX_ALTERNATES; n++) {
-        name_dir_alternate(item->id, n, record->dir);
-        rc = write_layers(store, item, record, generation, err);
-    }
-    if (rc == PLACE_UNUSABLE)
-        rc = -EEXIST;
-    if (rc == 0) {
+    if (record)
+        rc = write_files(store, item, record, &made, err);
+    if (rc == 0)
         rc = manifest_format_filter(text, record);
-        if (rc != 0) {
-            errbuf_set(err, "out of memory");
-            place_discard(store, record);
-        }
-    }
+    if (rc == -ENOMEM)
+        errbuf_set(err, "out of memory");
+    if (rc != 0)
+        store_remove(store, &made);
+    file_list_deinit(&made);
     free(record);
     return rc;
 }
 
 int store_write(struct store *store, const struct store_item *item, struct store_record *record_out, struct errbuf *err)
 {
-    struct shown_name shown = show_name(item->name, item->name_len);
     struct written *written = calloc(1, sizeof(*written));
     struct manifest_text text = {0};
-    char *copy = NULL;
-    int rc = written ? 0 : -ENOMEM;
+    int rc = written ? write_filter(store, item, &text, err) : -ENOMEM;
 
     if (rc == 0) {
-        written->id = item->id;
-        /* Under the mutex, so that a cleaner sees the generation either in the table or above its limit. */
-        pthread_mutex_lock(&store->mutex);
-        written->generation = atomic_fetch_add(&store->generation, 1) + 1;
-        rc = id_map_set(&store->written, written->id, written);
-        pthread_mutex_unlock(&store->mutex);
+        *written = (struct written){.id = item->id, .text = malloc(text.len), .len = text.len};
+        if (written->text)
+            memcpy(written->text, text.ptr, text.len);
+        rc = written->text ? table_add(store, written) : -ENOMEM;
+        if (rc != 0)
+            remove_files(store, &(struct written){.text = text.ptr, .len = text.len});
     }
-    if (rc != 0) {
+    if (rc == 0) {
+        *record_out = (struct store_record){text.ptr, text.len};
+        return 0;
+    }
+    struct shown_name shown = show_name(item->name, item->name_len);
+    if (rc == -ENOMEM)
         errbuf_set(err, "out of memory");
-        free(written);
-        return rc;
-    }
-    rc = write_filter(store, item, written->generation, &text, err);
-    if (rc == 0 && !(copy = malloc(text.len))) {
-        errbuf_set(err, "out of memory");
-        discard_text(store, text.ptr, text.len);
-        rc = -ENOMEM;
-    }
-    if (rc != 0) {
-        errbuf_prefix(err, "filter '%s'", shown.text);
-        written_free(table_remove(store, item->id));
-        manifest_text_deinit(&text);
-        return rc;
-    }
-    memcpy(copy, text.ptr, text.len);
-    pthread_mutex_lock(&store->mutex);
-    written->text = copy;
-    written->len = text.len;
-    pthread_mutex_unlock(&store->mutex);
-    *record_out = (struct store_record){text.ptr, text.len};
-    return 0;
+    errbuf_prefix(err, "filter '%s'", shown.text);
+    written_free(written);
+    manifest_text_deinit(&text);
+    return rc;
 }
 
 void store_discard(struct store *store, uint64_t id)
@@ -275,55 +266,57 @@ void store_discard(struct store *store, uint64_t id)
 
     if (!written)
         return;
-    discard_text(store, written->text, written->len);
+    remove_files(store, written);
     written_free(written);
 }
 
-/* ---- after a crash ----------------------------------------------------------------------------------------------------------- */
+/* ---- after a crash ---- */
 
-static int record_numbers(const char *record, size_t len, uint64_t *id_out, uint64_t *generation_out, struct errbuf *err)
+static int record_numbers(const char *record, size_t len, uint64_t *id_out, uint64_t *newest_out, struct errbuf *err)
 {
     struct parsed_record parsed;
     int rc = parsed_record_init(&parsed, record, len, err);
 
     if (rc != 0)
         return rc == -EINVAL ? STORE_DAMAGED : rc;
-    *generation_out = newest_generation(parsed.filter);
+    *newest_out = manifest_filter_newest(parsed.filter);
     *id_out = parsed.filter->id;
     parsed_record_deinit(&parsed);
-    if (*id_out < MANIFEST_MAX_NUMBER / 2 && *generation_out <= MANIFEST_MAX_NUMBER / 2)
+    if (*id_out < MANIFEST_MAX_NUMBER / 2 && *newest_out <= MANIFEST_MAX_NUMBER / 2)
         return 0;
-    errbuf_set(err, "the record of a filter has the id %" PRIu64 " and the generation %" PRIu64 ": no directory has seen as many",
-               *id_out, *generation_out);
+    errbuf_set(err,
+               "the record of a filter has the id %" PRIu64 " and a file with the number %" PRIu64
+               ": no directory has seen as many",
+               *id_out, *newest_out);
     return STORE_DAMAGED;
 }
 
 int store_record_id(const char *record, size_t len, uint64_t *id_out, struct errbuf *err)
 {
-    uint64_t generation;
+    uint64_t newest;
 
-    return record_numbers(record, len, id_out, &generation, err);
+    return record_numbers(record, len, id_out, &newest, err);
 }
 
 int store_replay_written(struct store *store, const char *record, size_t len, struct errbuf *err)
 {
     struct written *written;
-    uint64_t id, generation;
-    int rc = record_numbers(record, len, &id, &generation, err);
+    uint64_t id, newest;
+    int rc = record_numbers(record, len, &id, &newest, err);
 
     if (rc != 0)
         return rc;
 
     /* Numbers that were given out are not given out again, whatever has become of the filter. */
-    if (generation > atomic_load(&store->generation))
-        atomic_store(&store->generation, generation);
+    if (newest > atomic_load(&store->number))
+        atomic_store(&store->number, newest);
     if (id >= atomic_load(&store->next_id))
         atomic_store(&store->next_id, id + 1);
     written = calloc(1, sizeof(*written));
     char *copy = malloc(len);
     if (written && copy) {
         memcpy(copy, record, len);
-        *written = (struct written){.id = id, .generation = generation, .text = copy, .len = len, .published = true};
+        *written = (struct written){.id = id, .text = copy, .len = len, .state = WRITTEN_PUBLISHED};
         written_free(table_remove(store, id)); /* the same record once more */
         rc = table_add(store, written);
     } else {

@@ -1,4 +1,4 @@
-/* What handlers and the dispatcher share: reading arguments, finding rows.
+/* Shared by handlers and the dispatcher: reading arguments, finding rows.
  *
  * A row is found by a small open-addressing hash table of row numbers. The hash looks at the length and three letters
  * only, whatever the length; the name is then compared whole. */
@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "clock.h"
 #include "config.h"
 #include "timing.h"
 
@@ -33,55 +34,37 @@ static bool equal_lower(const char *text, const char *word, size_t len)
     return true;
 }
 
-bool slice_is(struct slice arg, const char *word)
-{
-    size_t i;
-
-    for (i = 0; i < arg.len && word[i] != '\0'; i++) {
-        if (lower(arg.ptr[i]) != lower(word[i]))
-            return false;
-    }
-    return i == arg.len && word[i] == '\0';
-}
-
-bool slice_to_int64(struct slice arg, int64_t *value_out)
-{
-    bool negative = arg.len > 0 && arg.ptr[0] == '-';
-    uint64_t limit = negative ? (uint64_t)INT64_MAX + 1 : (uint64_t)INT64_MAX;
-    uint64_t value = 0;
-    size_t first = negative ? 1 : 0;
-
-    if (arg.len == first || (arg.ptr[first] == '0' && arg.len > 1))
-        return false;
-    for (size_t i = first; i < arg.len; i++) {
-        unsigned digit = (unsigned char)arg.ptr[i] - (unsigned)'0';
-
-        if (digit > 9 || value > (limit - digit) / 10)
-            return false;
-        value = value * 10 + digit;
-    }
-    *value_out = negative ? (int64_t)(0 - value) : (int64_t)value;
-    return true;
-}
-
 static bool name_is(const struct command *row, const char *full_name)
 {
     return strcmp(row->full_name, full_name) == 0;
 }
 
-bool command_arg_is_secret(const struct command *row, const struct resp_command *args, size_t i)
+/* The same for a command that begins at word `first`, as in ACL DRYRUN. */
+static bool is_secret(const struct command *row, const struct resp_command *args, size_t first, size_t i)
 {
-    if (i == 0)
+    if (i <= first)
         return false;
     if (name_is(row, "auth"))
         return true;
     if (name_is(row, "hello")) /* HELLO 3 AUTH user password: at most two words behind an AUTH */
-        return (i > 2 && slice_is(resp_arg(args, i - 1), "AUTH")) || (i > 3 && slice_is(resp_arg(args, i - 2), "AUTH"));
-    if (name_is(row, "config|set") && i > 2 && i % 2 == 1) {
+        return (i > first + 2 && slice_is(resp_arg(args, i - 1), "AUTH")) ||
+               (i > first + 3 && slice_is(resp_arg(args, i - 2), "AUTH"));
+    if (name_is(row, "config|set") && i > first + 2 && (i - first) % 2 == 1) {
         const struct config_row *setting = config_find(resp_arg(args, i - 1));
         return setting != NULL && (setting->flags & CONFIG_SECRET) != 0;
     }
-    return false;
+    return name_is(row, "acl|setuser") && i > first + 1; /* all of it, as Redis does */
+}
+
+#define DRYRUN_COMMAND 3 /* ACL DRYRUN user command ... */
+
+bool command_arg_is_secret(const struct command *row, const struct resp_command *args, size_t i)
+{
+    if (name_is(row, "acl|dryrun") && i > DRYRUN_COMMAND) {
+        const struct command *tried = command_find_called(args, DRYRUN_COMMAND);
+        return tried != NULL && is_secret(tried, args, DRYRUN_COMMAND, i);
+    }
+    return is_secret(row, args, 0, i);
 }
 
 #define CONTAINER_SIZE 32
@@ -116,7 +99,7 @@ void reply_wrong_arity(struct command_ctx *ctx)
     reply_errorf(ctx->reply, "ERR wrong number of arguments for '%s' command", ctx->command->full_name);
 }
 
-#define ECHO_MAX 128 /* most of an argument that an error repeats */
+#define ECHO_MAX 128 /* bytes of an argument that an error repeats */
 
 void reply_wrong_subcommand(struct command_ctx *ctx)
 {
@@ -144,7 +127,7 @@ bool read_database(struct reply *reply, struct slice arg, const char *not_a_numb
     return false;
 }
 
-/* ---- finding ------------------------------------------------------------------------------------------------------------ */
+/* ---- finding ---- */
 
 static unsigned name_slot(const char *name, size_t len)
 {
@@ -267,14 +250,14 @@ size_t command_slice(struct command_ctx *ctx, size_t n, size_t *first_out)
 
 bool command_slice_end(struct command_ctx *ctx, size_t done)
 {
-    if (!ctx->slice || timing_now_ns() < ctx->slice_end_ns)
+    if (!ctx->slice || clock_ns() < ctx->slice_end_ns)
         return false;
     ctx->slice->done = done;
     ctx->later = true;
     return true;
 }
 
-/* Down at once, up by doubling: a filter whose pages are being touched for the first time goes on being slow. */
+/* Shrinks at once, grows by doubling: a filter with untouched pages stays slow for a while. */
 size_t command_slice_items(size_t now, size_t items, uint64_t took_ns)
 {
     if (items < COMMAND_SLICE_MIN)

@@ -1,5 +1,6 @@
-/* handlers: the functions behind the rows of the command table. Each runs one call: it reads the arguments, whose number
- * fits the row's arity, and writes one reply, or defers (command_defer()). Thread: the worker's, in an RCU read section. */
+/* handlers: the functions behind the rows of the command table. Each runs one call: it reads the arguments, whose
+ * number fits the row's arity, and writes one reply, or defers (command_defer()). Thread: the worker's, in an RCU read
+ * section. */
 #ifndef BLOOMERY_HANDLERS_H
 #define BLOOMERY_HANDLERS_H
 
@@ -16,9 +17,16 @@ HANDLER(cmd_bf_mexists);
 HANDLER(cmd_bf_insert);
 HANDLER(cmd_bf_query);
 
+/* cmd_bf_import.c */
+HANDLER(cmd_bf_import);
+
+/* cmd_bf_find.c */
+HANDLER(cmd_bf_find);
+
 /* cmd_bf_info.c, cmd_bf_plan.c */
 HANDLER(cmd_bf_info);
 HANDLER(cmd_bf_card);
+HANDLER(cmd_bf_debug);
 HANDLER(cmd_bf_falsepositive);
 HANDLER(cmd_bf_plan);
 
@@ -29,6 +37,7 @@ HANDLER(cmd_bf_merge);
 HANDLER(cmd_bf_clear);
 HANDLER(cmd_dump);
 HANDLER(cmd_restore);
+HANDLER(cmd_migrate);
 HANDLER(cmd_copy);
 
 /* cmd_keys.c */
@@ -173,9 +182,6 @@ HANDLER(cmd_acl_refused);
 HANDLER(cmd_acl_users);
 HANDLER(cmd_acl_whoami);
 
-/* cmd_lolwut.c */
-HANDLER(cmd_lolwut);
-
 /* cmd_memory.c */
 HANDLER(cmd_memory_doctor);
 HANDLER(cmd_memory_help);
@@ -186,7 +192,6 @@ HANDLER(cmd_memory_usage);
 
 /* cmd_monitor.c */
 HANDLER(cmd_latency_doctor);
-HANDLER(cmd_latency_graph);
 HANDLER(cmd_latency_help);
 HANDLER(cmd_latency_histogram);
 HANDLER(cmd_latency_history);

@@ -1,7 +1,6 @@
-/* A setting's value goes through four operations that depend on its type: parse (text to value), format, copy and free.
- * config_set() parses into a value beside the configuration and only then puts it in the old one's place, so that a
- * refusal leaves everything as it was. Defaults are texts that are parsed like any other: a default that its own
- * setting would refuse cannot exist. */
+/* Four operations depend on a setting's type: parse (text to value), format, copy and free. config_set() parses into a
+ * value of its own and then replaces the old value, so that a refusal changes nothing. Defaults are texts that are
+ * parsed like any other: a default that its own setting would refuse cannot exist. */
 #include "config.h"
 
 #include <ctype.h>
@@ -21,6 +20,7 @@ static const char *const log_levels[] = {"debug", "verbose", "notice", "warning"
 static const char *const quarantine_policies[] = {"error", "maybe", NULL};
 static const char *const enable_policies[] = {"no", "local", "yes", NULL};
 static const char *const appendfsync_policies[] = {"always", "everysec", "no", NULL}; /* enum journal_policy */
+static const char *const bf_layouts[] = {"na", "redisbloom", NULL};
 static const char *const missing_filter_replies[] = {"absent", "null", "error", NULL};
 static const char *const only_noeviction[] = {"noeviction", NULL};
 
@@ -142,7 +142,8 @@ int config_clone(const struct config *cfg, struct config *copy_out)
 
 /* ---- refusals ---- */
 
-/* Changes that turn one text into the other: letters put in, left out, replaced, or two neighbours swapped. */
+/* The number of changes that turn one text into the other: letters inserted, removed or replaced, or two neighbours
+ * swapped. */
 static size_t edit_distance(struct slice a, const char *b)
 {
     size_t n = strlen(b), row[3][64] = {{0}};
@@ -167,7 +168,7 @@ static size_t edit_distance(struct slice a, const char *b)
     return row[a.len % 3][n];
 }
 
-/* The setting that was probably meant, or NULL when none is near. */
+/* The setting with the most similar name, or NULL when none is similar. */
 static const char *nearest_name(struct slice name)
 {
     const char *nearest = NULL;
@@ -195,7 +196,7 @@ static int refuse_unknown(struct slice name, enum config_source source, struct e
 
     if (source == CONFIG_RUNTIME)
         errbuf_set(err, "Unknown option or number of arguments for CONFIG SET - '%.*s'", len, name.ptr);
-    else if (nearest != NULL)
+    else if (nearest)
         errbuf_set(err, "unknown setting '%.*s'; did you mean '%s'?", len, name.ptr, nearest);
     else
         errbuf_set(err, "unknown setting '%.*s'", len, name.ptr);
@@ -218,7 +219,7 @@ static int refuse(const struct config_row *row, enum config_fault fault, struct 
         if (row->flags & CONFIG_SECRET || row->type == CONFIG_STRING)
             errbuf_set(err, "'%s' %s", row->name, text);
         else
-            errbuf_set(err, "'%s' %s, not '%.*s%s'", row->name, text, len, value.ptr == NULL ? "" : value.ptr,
+            errbuf_set(err, "'%s' %s, not '%.*s%s'", row->name, text, len, value.ptr ? value.ptr : "",
                        value.len > 64 ? "..." : "");
     }
     return fault == FAULT_NO_MEMORY ? -ENOMEM : CONFIG_REFUSED;
@@ -232,7 +233,7 @@ int config_set(struct config *cfg, struct slice name, struct slice value, enum c
     union config_value parsed;
     enum config_fault fault;
 
-    if (row == NULL)
+    if (!row)
         return refuse_unknown(name, source, err);
     if (source == CONFIG_RUNTIME && row->flags & CONFIG_START_ONLY)
         return refuse(row, FAULT_START_ONLY, value, source, err);
@@ -247,7 +248,7 @@ int config_set(struct config *cfg, struct slice name, struct slice value, enum c
     return CONFIG_OK;
 }
 
-/* A refusal that concerns several settings, said of one of them. */
+/* A refusal that concerns several settings; its text names one of them. */
 static int refuse_together(const char *name, enum config_source source, const char *redis_text, const char *text,
                            struct errbuf *err)
 {
@@ -278,10 +279,23 @@ int config_percentiles(const char *text, double percentiles_out[CONFIG_MAX_PERCE
     }
 }
 
+int config_patterns(const char *text, struct slice patterns_out[CONFIG_MAX_PATTERNS])
+{
+    struct slice rest = {text, strlen(text)}, word;
+    int n = 0;
+    while (config_next_word(&rest, &word)) {
+        if (n == CONFIG_MAX_PATTERNS || word.len > CONFIG_MAX_PATTERN)
+            return -1;
+        patterns_out[n++] = word;
+    }
+    return n;
+}
+
 int config_check(const struct config *cfg, enum config_source source, struct errbuf *err)
 {
     double percentiles[CONFIG_MAX_PERCENTILES];
     double first_layer = cfg->bf_expansion_factor == 0 ? cfg->bf_error_rate : cfg->bf_error_rate / 2;
+    struct slice patterns[CONFIG_MAX_PATTERNS];
     struct bloom_size size;
     struct errbuf reason = {{0}};
 
@@ -300,6 +314,13 @@ int config_check(const struct config *cfg, enum config_source source, struct err
         return refuse_together("latency-tracking-info-percentiles", source,
                                "latency-tracking-info-percentiles should contain only numbers between 0.0 and 100.0",
                                "must be numbers from 0 to 100, at most 32", err);
+    if (config_patterns(cfg->metrics_filters, patterns) < 0)
+        return refuse_together("metrics-filters", source, "metrics-filters must be at most 16 patterns of 256 bytes",
+                               "must be at most 16 patterns of 256 bytes", err);
+    if (cfg->metrics_port != 0 && cfg->metrics_port == cfg->port) {
+        errbuf_set(err, "'metrics-port' is the same as 'port'");
+        return CONFIG_REFUSED;
+    }
     if ((cfg->port == 0 || cfg->bind.count == 0) && cfg->unixsocket[0] == '\0') {
         errbuf_set(err, "nothing to listen on: 'port' or 'bind' says none, and 'unixsocket' is empty");
         return CONFIG_REFUSED;
@@ -330,7 +351,7 @@ int config_apply(struct config *cfg, struct config_merge *merge, struct slice na
     struct buf joined;
     int status;
 
-    if (row == NULL)
+    if (!row)
         return refuse_unknown(name, source, err);
     if (n == 0) {
         errbuf_set(err, "'%s' needs a value", row->name);

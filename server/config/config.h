@@ -4,12 +4,12 @@
  * the answers of CONFIG GET, the refusals of CONFIG SET, `bloomeryd --help` and conf/bloomery.conf all come from that
  * table.
  *
- * A struct config is a plain value. The server keeps an immutable one that readers use without a lock; to change
- * settings it clones that, changes the clone with config_set(), checks it as a whole with config_check() and puts it in
- * force. Nothing here has an effect of its own: no file is opened but the configuration file, nothing is logged.
+ * A struct config is a plain value. The server publishes an immutable one, which readers use without a lock. To change
+ * settings it clones that one, changes the clone with config_set(), checks it as a whole with config_check() and
+ * publishes it. No function here has another effect: none opens a file other than the configuration file, none logs.
  *
  * Lifetime: the caller's storage, config_init() or config_clone() to config_deinit(). Thread: any, on distinct objects;
- * an object that nobody changes may be read by any number of threads. */
+ * any number of threads may read an object that does not change. */
 #ifndef BLOOMERY_CONFIG_H
 #define BLOOMERY_CONFIG_H
 
@@ -22,13 +22,13 @@
 #include "errbuf.h"
 #include "resp_parse.h"
 
-/* Addresses as they were written, each with the '-' that makes it optional. */
+/* Addresses as written, each with the '-' that makes it optional. */
 struct config_list {
     char **items;
     size_t count;
 };
 
-/* Save after `seconds` if there were at least `changes` changes. */
+/* Save after `seconds` with at least `changes` changes. */
 struct config_rule {
     int64_t seconds;
     uint64_t changes;
@@ -40,8 +40,8 @@ struct config_rules {
 };
 
 enum enable_policy { ENABLE_NO, ENABLE_LOCAL, ENABLE_YES };
-/* Most reply bytes that wait for a client of a class: more than `hard`, or more than `soft` for `soft_seconds`, and it is
- * disconnected. 0: no such limit. */
+/* Limits of the pending reply bytes of a client, by class: a client with more than `hard`, or with more than `soft` for
+ * `soft_seconds`, is disconnected. 0: no such limit. */
 struct config_output_limit {
     uint64_t hard, soft;
     int64_t soft_seconds;
@@ -54,20 +54,21 @@ struct config_output_limits {
 };
 
 enum quarantine_policy { QUARANTINE_ERROR, QUARANTINE_MAYBE };
+enum bf_layout { BF_LAYOUT_NA, BF_LAYOUT_REDISBLOOM };
 
 /* The C type of a field is that of its setting's type. Strings are NUL-terminated and never NULL. */
 struct config {
-#define SETTING_BOOL(field, ...)      bool field;
-#define SETTING_INTEGER(field, ...)   int64_t field;
-#define SETTING_BYTES(field, ...)     uint64_t field;
-#define SETTING_RATE(field, ...)      double field;
-#define SETTING_WORD(field, ...)      int field; /* index into the setting's words */
-#define SETTING_STRING(field, ...)    char *field;
-#define SETTING_ADDRESSES(field, ...) struct config_list field;
-#define SETTING_RULES(field, ...)     struct config_rules field;
-#define SETTING_EVENTS(field, ...)    unsigned field; /* enum notify_flags, ored */
+#define SETTING_BOOL(field, ...)          bool field;
+#define SETTING_INTEGER(field, ...)       int64_t field;
+#define SETTING_BYTES(field, ...)         uint64_t field;
+#define SETTING_RATE(field, ...)          double field;
+#define SETTING_WORD(field, ...)          int field; /* index into the setting's words */
+#define SETTING_STRING(field, ...)        char *field;
+#define SETTING_ADDRESSES(field, ...)     struct config_list field;
+#define SETTING_RULES(field, ...)         struct config_rules field;
+#define SETTING_EVENTS(field, ...)        unsigned field; /* enum notify_flags, ored */
 #define SETTING_OUTPUT_LIMITS(field, ...) struct config_output_limits field;
-#define SETTING_CPUS(field, ...)      char *field; /* for config_cpus() */
+#define SETTING_CPUS(field, ...)          char *field; /* for config_cpus() */
 #include "config.def"
 };
 
@@ -80,30 +81,35 @@ enum config_type {
     CONFIG_RATE,      /* a number between min and max, both excluded */
     CONFIG_WORD,      /* one of `words` */
     CONFIG_STRING,    /* no NUL byte */
-    CONFIG_ADDRESSES, /* numeric IP addresses, "*" or "::*", each with or without '-' in front, separated by spaces */
+    CONFIG_ADDRESSES, /* numeric IP addresses, "*" or "::*", separated by spaces, each with an optional '-' in front */
     CONFIG_RULES,     /* "<seconds> <changes> <seconds> <changes> ...", or nothing */
     CONFIG_EVENTS,    /* letters, as in notify_flags.h */
-    CONFIG_OUTPUT_LIMITS, /* "<class> <hard bytes> <soft bytes> <soft seconds> ..."; classes not named stay as they are */
-    CONFIG_CPUS,      /* a list of processors as taskset takes it, or nothing */
+    CONFIG_OUTPUT_LIMITS, /* "<class> <hard bytes> <soft bytes> <soft seconds> ..."; classes not named stay as they are
+                           */
+    CONFIG_CPUS,          /* a list of processors in taskset's form, or nothing */
 };
+
+/* Bytes of a password. An unauthenticated client may send arguments of proto-max-bulk-len-unauthenticated bytes, which
+ * is never less: a longer password would lock all clients out. */
+#define CONFIG_MAX_SECRET 1024
 
 enum {
     CONFIG_START_ONLY = 1 << 0, /* fixed once the daemon runs: config_set() refuses it with CONFIG_RUNTIME */
-    CONFIG_SECRET = 1 << 1,     /* no message ever repeats its value */
-    CONFIG_OCTAL = 1 << 2,      /* an integer that is written in base 8 */
-    CONFIG_OR_MINUS_1 = 1 << 3, /* an integer that may be -1 as well, below its range: none at all */
+    CONFIG_SECRET = 1 << 1,     /* no message repeats its value; at most CONFIG_MAX_SECRET bytes */
+    CONFIG_OCTAL = 1 << 2,      /* an integer written in base 8 */
+    CONFIG_OR_MINUS_1 = 1 << 3, /* an integer that may also be -1, below its range: "none" */
 };
 
 struct config_row {
-    const char *name; /* "tcp-backlog" */
+    const char *name;  /* "tcp-backlog" */
     const char *alias; /* another name for it, or NULL */
     enum config_type type;
     unsigned flags;
     size_t offset;            /* of the field in struct config */
-    const char *default_text; /* as it would be written in a file, without quotes */
+    const char *default_text; /* as in a file, without quotes */
     uint64_t min, max;        /* CONFIG_INTEGER, CONFIG_BYTES */
     const char *const *words; /* CONFIG_WORD: NULL-terminated */
-    const char *unit;         /* what the number counts, or "" */
+    const char *unit;         /* unit of the number, or "" */
     const char *doc;          /* whole sentences */
 };
 
@@ -123,8 +129,7 @@ int config_clone(const struct config *cfg, struct config *copy_out) __attribute_
 
 void config_deinit(struct config *cfg); /* idempotent */
 
-/* Where a value comes from: it decides the wording of the refusal, and whether CONFIG_START_ONLY settings may change.
- */
+/* The source of a value. It decides the wording of a refusal, and whether CONFIG_START_ONLY settings may change. */
 enum config_source {
     CONFIG_FILE,     /* "'threads' must be an integer from 0 to 1024, not 'x'" */
     CONFIG_ARGUMENT, /* the same */
@@ -137,54 +142,61 @@ enum config_status {
     CONFIG_REFUSED = 2, /* the errbuf says why */
 };
 
-/* Sets one setting. CONFIG_OK, CONFIG_UNKNOWN, CONFIG_REFUSED or -ENOMEM (text in `err` as well); except after
- * CONFIG_OK `cfg` is as before. `err` may be NULL. */
+/* Sets one setting. CONFIG_OK; or CONFIG_UNKNOWN, CONFIG_REFUSED or -ENOMEM with the reason in `err` and `cfg`
+ * unchanged. `err` may be NULL. */
 int config_set(struct config *cfg, struct slice name, struct slice value, enum config_source source, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* Checks what concerns several settings at once. CONFIG_OK or CONFIG_REFUSED. To be called after a set of changes. */
+/* Checks the rules that concern several settings at once. CONFIG_OK or CONFIG_REFUSED. Called after a set of
+ * changes. */
 int config_check(const struct config *cfg, enum config_source source, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* Reads the percentiles of the setting latency-tracking-info-percentiles. How many, CONFIG_MAX_PERCENTILES at most, or -1 if
- * the text is no such list. */
+/* Reads the percentiles of the setting latency-tracking-info-percentiles. Returns their number, at most
+ * CONFIG_MAX_PERCENTILES, or -1 if the text is no such list. */
 #define CONFIG_MAX_PERCENTILES 32
 int config_percentiles(const char *text, double percentiles_out[CONFIG_MAX_PERCENTILES]);
 
-/* Reads the value of a setting of type CONFIG_CPUS: "<n>", "<first>-<last>", "<first>-<last>:<step>", with commas between.
- * Numbers are below CPU_SETSIZE, as no set of the C library has more. false if the text is no such list; `set_out` may have
- * been changed. Of an empty text the set is empty. */
+/* Cuts the setting metrics-filters into its patterns, slices of the text. Returns their number, or -1 if they are more
+ * than CONFIG_MAX_PATTERNS or one is longer than CONFIG_MAX_PATTERN bytes. */
+#define CONFIG_MAX_PATTERNS 16
+#define CONFIG_MAX_PATTERN  256
+int config_patterns(const char *text, struct slice patterns_out[CONFIG_MAX_PATTERNS]);
+
+/* Reads the value of a setting of type CONFIG_CPUS: "<n>", "<first>-<last>", "<first>-<last>:<step>", with commas
+ * between. Numbers are below CPU_SETSIZE, the size of the C library's sets. An empty text is an empty set. False if the
+ * text is no such list; `set_out` may have changed then. */
 bool config_cpus(struct slice text, cpu_set_t *set_out);
 
-/* Appends the value as CONFIG GET shows it: bytes in full, lists and rules separated by spaces, secrets as they are. A
- * failure is noted in `out`. */
+/* Appends the value as CONFIG GET shows it: bytes in full, lists and rules separated by spaces, secrets in clear. `out`
+ * remembers a failure. */
 void config_get(const struct config *cfg, const struct config_row *row, struct buf *out);
 
 /* ---- files and arguments (config_file.c, config_args.c) ---- */
 
 /* Applies a file in redis.conf's form: one `name value ...` a line, '#' comments, values in "..." (with \n \r \t \b \a
- * \xHH \" \\) or '...' (with \'), `include <path>` (relative to the file that has it). A setting that comes twice has
- * its last value; several `save` lines of one file and what it includes are one list, `save ""` empties it.
+ * \xHH \" \\) or '...' (with \'), `include <path>` (relative to the including file). The last value of a setting
+ * counts. Several `save` lines of one file and its includes form one list; `save ""` empties it.
  *
  * `path` "-" is the standard input. CONFIG_OK, CONFIG_REFUSED (`err` begins with the file and line at fault), or a
- * negative errno when a file cannot be read (`err` names it). `cfg` may have been changed in part after an error. */
+ * negative errno when a file cannot be read (`err` names it). After an error some settings of `cfg` may have
+ * changed. */
 int config_load_file(struct config *cfg, const char *path, struct errbuf *err) __attribute__((warn_unused_result));
 
-/* The same for text in memory; `name` stands for the file in messages and for includes. The text may have NUL bytes
- * (they are refused). */
+/* The same for text in memory; messages and includes use `name` as its path. NUL bytes in the text are refused. */
 int config_load_text(struct config *cfg, const char *name, struct slice text, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* Makes the file `path` hold the settings of `cfg`: lines whose settings have other values now are replaced, what is set
- * nowhere is added at the end, everything else (comments, order, includes, lines that are right) stays as it is. The file
- * is replaced at one moment, with the same mode; a symbolic link stays and its target is replaced. CONFIG_OK,
- * CONFIG_REFUSED (the file as it is now cannot be read as settings) or a negative errno, with the reason in `err`; the file
- * is unchanged then. Reads and writes files, syncs: not on a loop. */
+/* Makes the file `path` hold the settings of `cfg`. Lines whose settings have other values now are replaced, settings
+ * that are not in the file are added at the end, and all other text (comments, order, includes, correct lines) stays.
+ * The file is replaced atomically, with the same mode; a symbolic link stays and its target is replaced. CONFIG_OK; or
+ * CONFIG_REFUSED (the present file cannot be read as settings) or a negative errno, with the reason in `err` and the
+ * file unchanged. Reads, writes and syncs files: not on a loop. */
 int config_rewrite(const struct config *cfg, const char *path, struct errbuf *err) __attribute__((warn_unused_result));
 
-/* What config_rewrite() would write for a file with this text. */
-int config_rewrite_text(const struct config *cfg, const char *name, struct slice text, struct buf *out, struct errbuf *err)
-    __attribute__((warn_unused_result));
+/* The text that config_rewrite() would write for a file with this text. */
+int config_rewrite_text(const struct config *cfg, const char *name, struct slice text, struct buf *out,
+                        struct errbuf *err) __attribute__((warn_unused_result));
 
 enum config_action {
     CONFIG_RUN,          /* start the daemon */
@@ -198,9 +210,9 @@ struct config_start {
     const char *file; /* the configuration file among the arguments (points into argv), "-" for stdin, NULL for none */
 };
 
-/* Applies `bloomeryd [FILE|-] [--name value ...] ...` to `cfg`: the file first, then the arguments, which win.
- * `--name=value` is accepted too and is the way to give a value that begins with "--". argv[0] is skipped. `start_out`
- * is set when CONFIG_OK is returned. Statuses as config_load_file(), or the file's. Ends with config_check(). */
+/* Applies `bloomeryd [FILE|-] [--name value ...] ...` to `cfg`: the file first, then the arguments, which override it.
+ * `--name=value` works too, also for a value that begins with "--". argv[0] is skipped. Ends with config_check().
+ * Statuses as config_load_file(); `start_out` is set with CONFIG_OK only. */
 int config_load_args(struct config *cfg, int argc, char *const *argv, struct config_start *start_out,
                      struct errbuf *err) __attribute__((warn_unused_result));
 
@@ -208,7 +220,7 @@ int config_load_args(struct config *cfg, int argc, char *const *argv, struct con
  * text for the defaults. Secrets are written out: the text is a configuration file. */
 void config_print(const struct config *cfg, struct buf *out);
 
-/* What --help says. */
+/* The text of --help. */
 void config_help(struct buf *out);
 
 #endif

@@ -29,16 +29,16 @@ static bool read_action(const char *arg, enum config_action *action_out)
     return true;
 }
 
-/* Applies `--name value ...` at argv[*i], or `--name=value`; leaves *i behind it. `values` has room for all of argv. */
+/* Applies `--name value ...` at argv[*i], or `--name=value`; moves *i behind it. `values` has room for all of argv. */
 static int read_option(struct config *cfg, struct config_merge *merge, int argc, char *const *argv, int *i,
                        struct slice *values, struct errbuf *err)
 {
     const char *name = argv[*i] + 2, *equals = strchr(name, '=');
-    size_t n = 0, len = equals == NULL ? strlen(name) : (size_t)(equals - name);
+    size_t n = 0, len = equals ? (size_t)(equals - name) : strlen(name);
     int status;
 
     ++*i;
-    if (equals != NULL)
+    if (equals)
         values[n++] = config_slice(equals + 1);
     else
         while (*i < argc && !is_option(argv[*i]))
@@ -56,7 +56,7 @@ static int read_options(struct config *cfg, int argc, char *const *argv, int fir
     struct slice *values = calloc((size_t)argc + 1, sizeof(*values));
     int status = CONFIG_OK;
 
-    if (values == NULL) {
+    if (!values) {
         errbuf_set(err, "out of memory");
         return -ENOMEM;
     }
@@ -97,29 +97,29 @@ int config_load_args(struct config *cfg, int argc, char *const *argv, struct con
 
 /* ---- printouts ---- */
 
-/* The order of the file with its headings: a line is either. */
+/* The order of the file: each line is a heading or a setting. */
 struct outline {
     const char *section;
     const char *name;
 };
 
 static const struct outline outline[] = {
-#define SECTION(title)                      {title, NULL},
-#define SETTING_BOOL(field, name, ...)      {NULL, name},
-#define SETTING_INTEGER(field, name, ...)   {NULL, name},
-#define SETTING_BYTES(field, name, ...)     {NULL, name},
-#define SETTING_RATE(field, name, ...)      {NULL, name},
-#define SETTING_WORD(field, name, ...)      {NULL, name},
-#define SETTING_STRING(field, name, ...)    {NULL, name},
-#define SETTING_ADDRESSES(field, name, ...) {NULL, name},
-#define SETTING_RULES(field, name, ...)     {NULL, name},
-#define SETTING_EVENTS(field, name, ...)    {NULL, name},
+#define SECTION(title)                          {title, NULL},
+#define SETTING_BOOL(field, name, ...)          {NULL, name},
+#define SETTING_INTEGER(field, name, ...)       {NULL, name},
+#define SETTING_BYTES(field, name, ...)         {NULL, name},
+#define SETTING_RATE(field, name, ...)          {NULL, name},
+#define SETTING_WORD(field, name, ...)          {NULL, name},
+#define SETTING_STRING(field, name, ...)        {NULL, name},
+#define SETTING_ADDRESSES(field, name, ...)     {NULL, name},
+#define SETTING_RULES(field, name, ...)         {NULL, name},
+#define SETTING_EVENTS(field, name, ...)        {NULL, name},
 #define SETTING_OUTPUT_LIMITS(field, name, ...) {NULL, name},
-#define SETTING_CPUS(field, name, ...)      {NULL, name},
+#define SETTING_CPUS(field, name, ...)          {NULL, name},
 #include "config.def"
 };
 
-/* A text as a comment, broken between words. */
+/* Prints a text as a comment, broken between words. */
 static void print_comment(const char *text, struct buf *out)
 {
     while (*text != '\0') {
@@ -140,7 +140,7 @@ static void print_comment(const char *text, struct buf *out)
     }
 }
 
-/* What a value may be, if the type does not say it all. */
+/* Prints the permitted values, unless the type says all. */
 static void print_range(const struct config_row *row, struct buf *out)
 {
     switch (row->type) {
@@ -148,7 +148,7 @@ static void print_range(const struct config_row *row, struct buf *out)
         config_append(out, "yes or no; ");
         break;
     case CONFIG_WORD:
-        for (size_t i = 0; row->words[i] != NULL; i++)
+        for (size_t i = 0; row->words[i]; i++)
             buf_appendf(out, "%s%s", i > 0 ? ", " : "", row->words[i]);
         config_append(out, "; ");
         break;
@@ -183,7 +183,7 @@ static void print_range(const struct config_row *row, struct buf *out)
     }
 }
 
-/* Range, default, and when it may be changed: in brackets, as one comment. */
+/* Prints range, default, and when the setting may change: in brackets, as one comment. */
 static void print_facts(const struct config_row *row, struct buf *out)
 {
     struct buf facts;
@@ -201,13 +201,13 @@ static void print_facts(const struct config_row *row, struct buf *out)
     buf_deinit(&facts);
 }
 
-/* A word of a file: in quotes, with escapes, if it would not be read back as it is. */
+/* Prints a word of a file, quoted and escaped if it would not be read back as it is. */
 static void print_word(struct slice word, struct buf *out)
 {
     bool plain = word.len > 0;
 
     for (size_t i = 0; i < word.len; i++)
-        if (word.ptr[i] <= ' ' || word.ptr[i] > '~' || strchr("\"'\\#", word.ptr[i]) != NULL)
+        if (word.ptr[i] <= ' ' || word.ptr[i] > '~' || strchr("\"'\\#", word.ptr[i]))
             plain = false;
     if (plain) {
         buf_append(out, word.ptr, word.len);
@@ -261,7 +261,7 @@ void config_print(const struct config *cfg, struct buf *out)
     for (size_t i = 0; i < sizeof(outline) / sizeof(outline[0]); i++) {
         const struct config_row *row;
 
-        if (outline[i].section != NULL) {
+        if (outline[i].section) {
             buf_appendf(out, "\n# ---- %s ----\n", outline[i].section);
             continue;
         }
@@ -289,7 +289,7 @@ void config_help(struct buf *out)
     for (size_t i = 0; i < sizeof(outline) / sizeof(outline[0]); i++) {
         const struct config_row *row;
 
-        if (outline[i].section != NULL)
+        if (outline[i].section)
             continue;
         row = config_find(config_slice(outline[i].name));
         buf_appendf(out, "  --%-26s %s\n", row->name, row->default_text[0] != '\0' ? row->default_text : "\"\"");

@@ -1,7 +1,7 @@
 /* Values of the type CONFIG_CPUS: processors as taskset lists them. */
 #include "config.h"
 
-/* Digits off the front of the text, for a number of a processor at most. */
+/* Takes the digits of a processor's number off the front of the text. */
 static bool take_number(struct slice *text, unsigned *number_out)
 {
     unsigned number = 0;

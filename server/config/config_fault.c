@@ -1,4 +1,4 @@
-/* Why a value is refused: as Redis words it, and as our own messages do. */
+/* The reasons why a value is refused, in Redis's words and in those of our own messages. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@ static void join_words(const struct config_row *row, char *text_out, size_t size
     size_t len = 0;
 
     text_out[0] = '\0';
-    for (size_t i = 0; row->words[i] != NULL && len < size; i++)
+    for (size_t i = 0; row->words[i] && len < size; i++)
         len += (size_t)snprintf(text_out + len, size - len, "%s%s", i > 0 ? ", " : "", row->words[i]);
 }
 
@@ -64,7 +64,7 @@ void config_fault_redis(const struct config_row *row, enum config_fault fault, c
         snprintf(text_out, size, "Invalid client class specified in buffer limit configuration.");
     else if (fault == FAULT_RANGE && row->type == CONFIG_OUTPUT_LIMITS)
         snprintf(text_out, size, "Error in hard, soft or soft_seconds setting in buffer limit configuration.");
-    else if (fault == FAULT_FORM || row->type == CONFIG_RATE)
+    else if (fault == FAULT_FORM || row->type == CONFIG_RATE || row->type == CONFIG_STRING)
         redis_form_fault(row, text_out, size);
     else if (row->flags & CONFIG_OCTAL)
         snprintf(text_out, size, "argument must be between %" PRIo64 " and %" PRIo64 " inclusive", row->min, row->max);
@@ -120,10 +120,13 @@ void config_fault_text(const struct config_row *row, char *text_out, size_t size
         break;
     case CONFIG_WORD:
         join_words(row, words, sizeof(words));
-        snprintf(text_out, size, row->words[1] == NULL ? "must be %s" : "must be one of %s", words);
+        snprintf(text_out, size, row->words[1] ? "must be one of %s" : "must be %s", words);
         break;
     case CONFIG_STRING:
-        snprintf(text_out, size, "must not contain a NUL byte");
+        if (row->flags & CONFIG_SECRET)
+            snprintf(text_out, size, "must have at most %d bytes and no NUL byte", CONFIG_MAX_SECRET);
+        else
+            snprintf(text_out, size, "must not contain a NUL byte");
         break;
     case CONFIG_ADDRESSES:
         snprintf(text_out, size, "must be at most %d numeric IP addresses, * or ::*", CONFIG_MAX_ADDRESSES);

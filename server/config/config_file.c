@@ -1,5 +1,5 @@
-/* Reading the configuration file. A line is cut into words in one pass; words are unescaped into a buffer of the line's
- * own length, as unescaping never makes a text longer. */
+/* Reads the configuration file. A line is cut into words in one pass. Words are unescaped into a buffer of the line's
+ * length, because unescaping never makes a text longer. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -12,10 +12,10 @@
 #include "config_internal.h"
 #include "quoted.h"
 
-#define FILE_SIZE_MAX     (4 * 1024 * 1024) /* a file of settings is small: this one was meant for something else */
+#define FILE_SIZE_MAX     (4 * 1024 * 1024) /* a file of settings is small: a larger one is a mistake */
 #define INCLUDE_DEPTH_MAX 16
 
-/* One file being read; the chain of those that include it ends the recursion. */
+/* A file being read; the chain of its includers ends the recursion. */
 struct source {
     const char *name;
     const struct source *parent;
@@ -40,7 +40,7 @@ int config_line_split(struct slice in, struct config_line *line_out, struct errb
     line_out->nwords = 0;
     line_out->text = malloc(in.len + 1);
     line_out->words = calloc(in.len / 2 + 1, sizeof(*line_out->words));
-    if (line_out->text == NULL || line_out->words == NULL) {
+    if (!line_out->text || !line_out->words) {
         errbuf_set(err, "out of memory");
         return -ENOMEM;
     }
@@ -82,7 +82,7 @@ static int read_stream(FILE *file, struct buf *out, struct errbuf *err)
         char *room = buf_reserve(out, 4096);
         size_t n;
 
-        if (room == NULL) {
+        if (!room) {
             if (buf_len(out) > FILE_SIZE_MAX) {
                 errbuf_set(err, "longer than %d bytes: not a configuration file", FILE_SIZE_MAX);
                 return -EFBIG;
@@ -121,8 +121,8 @@ static int load_include(struct config *cfg, struct config_merge *merge, const st
         return CONFIG_REFUSED;
     }
     target = line->words[1];
-    dir = target.ptr[0] == '/' || slash == NULL ? 0 : (size_t)(slash - source->name) + 1;
-    if (dir + target.len >= sizeof(path) || memchr(target.ptr, '\0', target.len) != NULL) {
+    dir = target.ptr[0] == '/' || !slash ? 0 : (size_t)(slash - source->name) + 1;
+    if (dir + target.len >= sizeof(path) || memchr(target.ptr, '\0', target.len)) {
         errbuf_set(err, "'include': not a usable path");
         return CONFIG_REFUSED;
     }
@@ -143,7 +143,7 @@ static bool next_line(struct slice *text, struct slice *line_out)
     if (text->len == 0)
         return false;
     const char *end = memchr(text->ptr, '\n', text->len);
-    size_t len = end == NULL ? text->len : (size_t)(end - text->ptr), taken = len + (end != NULL);
+    size_t len = end ? (size_t)(end - text->ptr) : text->len, taken = len + (end != NULL);
 
     *line_out = (struct slice){text->ptr, len > 0 && text->ptr[len - 1] == '\r' ? len - 1 : len};
     *text = (struct slice){text->ptr + taken, text->len - taken};
@@ -162,15 +162,34 @@ static void add_unknown_ones(struct slice text, struct errbuf *err)
         struct config_line line;
 
         if (config_line_split(next, &line, NULL) == CONFIG_OK && line.nwords > 0 && !is_include(line.words[0]) &&
-            config_find(line.words[0]) == NULL)
+            !config_find(line.words[0]))
             len += (size_t)snprintf(names + len, sizeof(names) - len, "%s'%.*s'", len > 0 ? ", " : "",
                                     line.words[0].len < 64 ? (int)line.words[0].len : 64, line.words[0].ptr);
         config_line_deinit(&line);
     }
-    if (len == 0 || err == NULL)
+    if (len == 0 || !err)
         return;
     memcpy(first, err->text, sizeof(first));
     errbuf_set(err, "%s; likewise %s", first, names);
+}
+
+/* Whether something behind the name begins as a comment does. */
+static bool has_comment(const struct config_line *line)
+{
+    for (size_t i = 1; i < line->nwords; i++)
+        if (line->words[i].len > 0 && line->words[i].ptr[0] == '#')
+            return true;
+    return false;
+}
+
+static void add_hint(const char *hint, struct errbuf *err)
+{
+    char text[ERRBUF_SIZE];
+
+    if (!err)
+        return;
+    memcpy(text, err->text, sizeof(text));
+    errbuf_set(err, "%s; %s", text, hint);
 }
 
 static int load_line(struct config *cfg, struct config_merge *merge, const struct source *source, struct slice text,
@@ -184,6 +203,8 @@ static int load_line(struct config *cfg, struct config_merge *merge, const struc
             status = load_include(cfg, merge, source, &line, err);
         else
             status = config_apply(cfg, merge, line.words[0], line.words + 1, line.nwords - 1, CONFIG_FILE, err);
+        if (status == CONFIG_REFUSED && has_comment(&line))
+            add_hint("a comment stands on a line of its own, not behind a value", err);
     }
     config_line_deinit(&line);
     return status;
@@ -212,7 +233,7 @@ static int load_lines(struct config *cfg, struct config_merge *merge, const stru
 /* Whether this file is being read already, further up the chain. */
 static bool is_cycle(const struct source *source)
 {
-    for (const struct source *s = source->parent; s != NULL; s = s->parent)
+    for (const struct source *s = source->parent; s; s = s->parent)
         if (s->is_file && source->is_file && s->dev == source->dev && s->ino == source->ino)
             return true;
     return false;
@@ -247,7 +268,7 @@ static int load_stream(struct config *cfg, struct config_merge *merge, struct so
 static int load_source(struct config *cfg, struct config_merge *merge, const struct source *parent, const char *path,
                        struct errbuf *err)
 {
-    struct source source = {.name = path, .parent = parent, .depth = parent == NULL ? 0 : parent->depth + 1};
+    struct source source = {.name = path, .parent = parent, .depth = parent ? parent->depth + 1 : 0};
     FILE *file;
     int status;
 
@@ -256,7 +277,7 @@ static int load_source(struct config *cfg, struct config_merge *merge, const str
         return CONFIG_REFUSED;
     }
     file = fopen(path, "re");
-    if (file == NULL) {
+    if (!file) {
         status = -errno;
         errbuf_set(err, "%s: %s", path, strerror(errno));
         return status;

@@ -1,16 +1,16 @@
-/* config_internal: what the files of the configuration share among themselves; nobody else includes it. */
+/* config_internal: shared by the files of the configuration only. */
 #ifndef BLOOMERY_CONFIG_INTERNAL_H
 #define BLOOMERY_CONFIG_INTERNAL_H
 
 #include "config.h"
 
-/* What has to be remembered between the lines of one source (a file with what it includes, or the arguments). */
+/* State between the lines of one source (a file with its includes, or the arguments). */
 struct config_merge {
     bool save_seen; /* a `save` line has replaced the rules; further ones add to them */
-    bool located;   /* the error names file and line already: the files that include that one add nothing */
+    bool located;   /* the error names file and line already: including files add nothing */
 };
 
-/* Applies `name value ...`, the values being words already. Statuses as config_set(). */
+/* Applies `name value ...`, whose values are words already. Statuses as config_set(). */
 int config_apply(struct config *cfg, struct config_merge *merge, struct slice name, const struct slice *values,
                  size_t n, enum config_source source, struct errbuf *err);
 
@@ -25,10 +25,10 @@ struct config_line {
 int config_line_split(struct slice in, struct config_line *line_out, struct errbuf *err);
 void config_line_deinit(struct config_line *line);
 
-/* Appends `name value`, as a file has it, with the line's end. */
+/* Appends the line `name value` of a file, with its end. */
 void config_print_setting(const struct config *cfg, const struct config_row *row, struct buf *out);
 
-/* Whether the words of a value may be written without quotes around them. */
+/* Whether a value's words may be written without quotes. */
 static inline bool config_takes_words(const struct config_row *row)
 {
     return row->type == CONFIG_ADDRESSES || row->type == CONFIG_RULES || row->type == CONFIG_OUTPUT_LIMITS;

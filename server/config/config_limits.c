@@ -6,7 +6,7 @@
 #include "config_internal.h"
 #include "config_value.h"
 
-/* "slave" is what Redis still answers to CONFIG GET; both words are accepted. */
+/* CONFIG GET of Redis still says "slave"; both words are accepted. */
 static const char *const class_names[CONFIG_CLIENT_CLASSES] = {"normal", "slave", "pubsub"};
 
 static bool parse_class(struct slice word, enum config_client_class *class_out)

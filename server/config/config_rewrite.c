@@ -1,6 +1,6 @@
-/* CONFIG REWRITE. The text is made from two readings of the file: one for what its settings are now, includes included, and
- * one line by line. What differs from the settings in force is written over the last line that sets it, or at the end. In
- * the end the new text is read as a start would read it: if it does not give the settings in force it is not written. */
+/* CONFIG REWRITE. It reads the file twice: once for its settings, with its includes, and once line by line. A setting
+ * that differs from the one in force replaces the last line that sets it, or is added at the end. Then the new text is
+ * read as a start would read it; it is not written unless it gives the settings in force. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -17,17 +17,17 @@
 #define TEXT_MAX    (8 * 1024 * 1024) /* twice the largest file that is read */
 #define REWRITE_END "# Added by CONFIG REWRITE"
 
-/* ---- the text -------------------------------------------------------------------------------------------------------- */
+/* ---- the text ---- */
 
 struct rewrite {
     const struct config *cfg;
-    struct config before;    /* what the file says */
+    struct config before; /* the settings of the file */
     const struct config_row *rows;
     size_t nrows;
-    bool *changed;           /* by row: differs from what the file says, and is not written yet */
-    size_t *last_line;       /* by row: the number of the last line that sets it, 0 for none */
-    size_t last_include;     /* the number of the last line that is an `include`, 0 for none */
-    bool marked;             /* REWRITE_END is there */
+    bool *changed;       /* by row: differs from the file, and is not written yet */
+    size_t *last_line;   /* by row: the number of the last line that sets it, 0 for none */
+    size_t last_include; /* the number of the last line that is an `include`, 0 for none */
+    bool marked;         /* REWRITE_END is there */
     struct buf *out;
 };
 
@@ -40,17 +40,18 @@ static bool values_equal(const struct config *a, const struct config *b, const s
     config_get(a, row, &x);
     config_get(b, row, &y);
     *failed |= buf_failed(&x) || buf_failed(&y);
-    bool equal = buf_len(&x) == buf_len(&y) && (buf_len(&x) == 0 || memcmp(buf_head(&x), buf_head(&y), buf_len(&x)) == 0);
+    bool equal =
+        buf_len(&x) == buf_len(&y) && (buf_len(&x) == 0 || memcmp(buf_head(&x), buf_head(&y), buf_len(&x)) == 0);
     buf_deinit(&x);
     buf_deinit(&y);
     return equal;
 }
 
-/* The next line of the text, without its end, which is cut off its front. */
+/* Cuts the next line off the front of the text and returns it without its end. */
 static struct slice next_line(struct slice *text, bool *ended_out)
 {
     const char *end = memchr(text->ptr, '\n', text->len);
-    struct slice line = {text->ptr, end == NULL ? text->len : (size_t)(end - text->ptr)};
+    struct slice line = {text->ptr, end ? (size_t)(end - text->ptr) : text->len};
 
     *ended_out = end != NULL;
     text->ptr += line.len + (end != NULL);
@@ -58,7 +59,7 @@ static struct slice next_line(struct slice *text, bool *ended_out)
     return line;
 }
 
-/* The row that a line sets, or NULL. The line has been read before, so it is well-formed. */
+/* The row that a line sets, or NULL. An earlier reading found the line well-formed. */
 static const struct config_row *line_row(struct slice text, bool *include_out, bool *failed)
 {
     struct config_line line;
@@ -71,7 +72,7 @@ static const struct config_row *line_row(struct slice text, bool *include_out, b
         *failed = true;
     else if (line.nwords > 0)
         row = config_find(line.words[0]);
-    if (row == NULL && !*failed && line.nwords > 0)
+    if (!row && !*failed && line.nwords > 0)
         *include_out = line.words[0].len == 7 && strncasecmp(line.words[0].ptr, "include", 7) == 0;
     config_line_deinit(&line);
     return row;
@@ -84,7 +85,7 @@ static bool find_last_lines(struct rewrite *rw, struct slice text)
     for (size_t number = 1; text.len > 0; number++) {
         struct slice line = next_line(&text, &ended);
         const struct config_row *row = line_row(line, &include, &failed);
-        if (row != NULL)
+        if (row)
             rw->last_line[row - rw->rows] = number;
         if (include)
             rw->last_include = number;
@@ -93,7 +94,7 @@ static bool find_last_lines(struct rewrite *rw, struct slice text)
     return !failed;
 }
 
-/* `save` adds up over all files, so what others have said must be taken back first. */
+/* `save` lines add up over all files, so an empty one must cancel those of other files first. */
 static void write_setting(struct rewrite *rw, size_t i)
 {
     const struct config_row *row = &rw->rows[i];
@@ -110,12 +111,12 @@ static bool write_lines(struct rewrite *rw, struct slice text)
     for (size_t number = 1; text.len > 0; number++) {
         struct slice line = next_line(&text, &ended);
         const struct config_row *row = line_row(line, &include, &failed);
-        if (row != NULL && rw->changed[row - rw->rows]) {
+        if (row && rw->changed[row - rw->rows]) {
             if (rw->last_line[row - rw->rows] == number && number > rw->last_include) {
                 write_setting(rw, (size_t)(row - rw->rows));
                 rw->last_line[row - rw->rows] = SIZE_MAX; /* written */
             }
-            continue; /* an earlier line of a setting that has several, or one with an include behind it, which would win */
+            continue; /* a setting's last line is elsewhere, or an include behind this line could override it */
         }
         buf_append(rw->out, line.ptr, line.len);
         if (ended)
@@ -168,7 +169,8 @@ static int make_text(struct rewrite *rw, const char *name, struct slice text, st
     return verify(rw, name, err);
 }
 
-int config_rewrite_text(const struct config *cfg, const char *name, struct slice text, struct buf *out, struct errbuf *err)
+int config_rewrite_text(const struct config *cfg, const char *name, struct slice text, struct buf *out,
+                        struct errbuf *err)
 {
     struct rewrite rw = {.cfg = cfg, .out = out};
     int status = config_init(&rw.before);
@@ -177,7 +179,7 @@ int config_rewrite_text(const struct config *cfg, const char *name, struct slice
         rw.rows = config_table(&rw.nrows);
         rw.changed = calloc(rw.nrows, sizeof(*rw.changed));
         rw.last_line = calloc(rw.nrows, sizeof(*rw.last_line));
-        status = rw.changed == NULL || rw.last_line == NULL ? -ENOMEM : make_text(&rw, name, text, err);
+        status = !rw.changed || !rw.last_line ? -ENOMEM : make_text(&rw, name, text, err);
         free(rw.changed);
         free(rw.last_line);
         config_deinit(&rw.before);
@@ -187,7 +189,7 @@ int config_rewrite_text(const struct config *cfg, const char *name, struct slice
     return status;
 }
 
-/* ---- the file -------------------------------------------------------------------------------------------------------- */
+/* ---- the file ---- */
 
 static int failed_errno(const char *what, const char *path, struct errbuf *err)
 {
@@ -201,7 +203,7 @@ static int read_all(int fd, const char *path, struct buf *out, struct errbuf *er
 {
     for (;;) {
         char *room = buf_reserve(out, 4096);
-        if (room == NULL) {
+        if (!room) {
             errno = buf_len(out) + 4096 > TEXT_MAX ? EFBIG : ENOMEM;
             return failed_errno("cannot read", path, err);
         }
@@ -241,7 +243,7 @@ static int write_all(int fd, const char *data, size_t len)
     return 0;
 }
 
-/* The owner is kept where that is allowed; the mode always. */
+/* Keeps the mode, and the owner where that is permitted. */
 static int write_file(const char *path, const struct buf *text, const struct stat *old, struct errbuf *err)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -264,7 +266,7 @@ static int sync_directory_of(const char *path, struct errbuf *err)
 {
     char dir[PATH_MAX];
     const char *slash = strrchr(path, '/');
-    size_t len = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
+    size_t len = !slash ? 0 : slash == path ? 1 : (size_t)(slash - path);
 
     memcpy(dir, len == 0 ? "." : path, len == 0 ? 1 : len);
     dir[len == 0 ? 1 : len] = '\0';
@@ -284,7 +286,7 @@ static int replace_file(const char *path, const struct buf *text, const struct s
         errno = ENAMETOOLONG;
         return failed_errno("cannot write", path, err);
     }
-    unlink(temporary); /* of a process with this number that was killed in between */
+    unlink(temporary); /* left by a killed process of the same number */
     int status = write_file(temporary, text, old, err);
     if (status != 0)
         return status;
@@ -302,7 +304,7 @@ int config_rewrite(const struct config *cfg, const char *path, struct errbuf *er
     struct stat old;
     struct buf text, rewritten;
 
-    if (realpath(path, real) == NULL)
+    if (!realpath(path, real))
         return failed_errno("cannot open", path, err);
     buf_init(&text, TEXT_MAX);
     buf_init(&rewritten, TEXT_MAX);

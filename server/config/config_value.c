@@ -12,7 +12,7 @@
 
 /* ---- numbers ---- */
 
-/* Digits of the base, at least one, no more than fit 64 bits. */
+/* Reads digits of the base: at least one, at most 64 bits. */
 static bool parse_digits(struct slice text, unsigned base, uint64_t *value_out)
 {
     uint64_t value = 0;
@@ -30,8 +30,8 @@ static bool parse_digits(struct slice text, unsigned base, uint64_t *value_out)
     return true;
 }
 
-/* Decimal numbers have no needless zero in front, as Redis reads them (those of bytes may, there and here). The only
- * negative one that a setting may take is -1; others are out of range, not malformed. */
+/* As in Redis, decimal numbers have no leading zero (sizes in bytes may). The only negative number that a setting may
+ * take is -1; others are out of range, not malformed. */
 static enum config_fault parse_integer(const struct config_row *row, struct slice text, int64_t *value_out)
 {
     unsigned base = row->flags & CONFIG_OCTAL ? 8 : 10;
@@ -88,7 +88,7 @@ static enum config_fault parse_rate(const struct config_row *row, struct slice t
     if (text.len == 0 || text.len >= sizeof(copy))
         return FAULT_FORM;
     for (size_t i = 0; i < text.len; i++) /* strtod() would also take spaces, hexadecimal, "inf" and "nan" */
-        if (text.ptr[i] == '\0' || strchr("0123456789+-.eE", text.ptr[i]) == NULL)
+        if (text.ptr[i] == '\0' || !strchr("0123456789+-.eE", text.ptr[i]))
             return FAULT_FORM;
     memcpy(copy, text.ptr, text.len);
     copy[text.len] = '\0';
@@ -116,7 +116,7 @@ static enum config_fault parse_bool(struct slice text, bool *value_out)
 
 static enum config_fault parse_word(const struct config_row *row, struct slice text, int *value_out)
 {
-    for (int i = 0; row->words[i] != NULL; i++) {
+    for (int i = 0; row->words[i]; i++) {
         if (strlen(row->words[i]) == text.len && strncasecmp(row->words[i], text.ptr, text.len) == 0) {
             *value_out = i;
             return FAULT_NONE;
@@ -129,7 +129,7 @@ static char *copy_text(struct slice text)
 {
     char *copy = malloc(text.len + 1);
 
-    if (copy != NULL) {
+    if (copy) {
         if (text.len > 0)
             memcpy(copy, text.ptr, text.len);
         copy[text.len] = '\0';
@@ -141,10 +141,10 @@ static enum config_fault parse_string(struct slice text, char **value_out)
 {
     char *copy;
 
-    if (text.len > 0 && memchr(text.ptr, '\0', text.len) != NULL)
+    if (text.len > 0 && memchr(text.ptr, '\0', text.len))
         return FAULT_FORM;
     copy = copy_text(text);
-    if (copy == NULL)
+    if (!copy)
         return FAULT_NO_MEMORY;
     *value_out = copy;
     return FAULT_NONE;
@@ -177,7 +177,7 @@ static size_t count_words(struct slice text)
 
 /* ---- lists ---- */
 
-/* Numeric only: a name would make the start depend on a resolver. A zone ("fe80::1%eth0") is left to the kernel. */
+/* Numeric only: a name would make the start depend on a resolver. The kernel checks a zone ("fe80::1%eth0"). */
 static bool is_address(struct slice text)
 {
     char copy[INET6_ADDRSTRLEN], parsed[sizeof(struct in6_addr)];
@@ -187,10 +187,10 @@ static bool is_address(struct slice text)
         text = (struct slice){text.ptr + 1, text.len - 1};
     if ((text.len == 1 && text.ptr[0] == '*') || (text.len == 3 && memcmp(text.ptr, "::*", 3) == 0))
         return true;
-    if (text.len == 0 || memchr(text.ptr, '\0', text.len) != NULL)
+    if (text.len == 0 || memchr(text.ptr, '\0', text.len))
         return false;
     zone = memchr(text.ptr, '%', text.len);
-    if (zone != NULL) {
+    if (zone) {
         if (zone + 1 == text.ptr + text.len)
             return false;
         text.len = (size_t)(zone - text.ptr);
@@ -199,7 +199,7 @@ static bool is_address(struct slice text)
         return false;
     memcpy(copy, text.ptr, text.len);
     copy[text.len] = '\0';
-    return inet_pton(AF_INET6, copy, parsed) == 1 || (zone == NULL && inet_pton(AF_INET, copy, parsed) == 1);
+    return inet_pton(AF_INET6, copy, parsed) == 1 || (!zone && inet_pton(AF_INET, copy, parsed) == 1);
 }
 
 static void free_list(struct config_list *list)
@@ -219,12 +219,12 @@ static enum config_fault parse_addresses(struct slice text, struct config_list *
     if (n > CONFIG_MAX_ADDRESSES)
         return FAULT_FORM;
     list.items = calloc(n == 0 ? 1 : n, sizeof(*list.items));
-    if (list.items == NULL)
+    if (!list.items)
         return FAULT_NO_MEMORY;
     while (config_next_word(&text, &word)) {
         char *copy = is_address(word) ? copy_text(word) : NULL;
 
-        if (copy == NULL) {
+        if (!copy) {
             free_list(&list);
             return is_address(word) ? FAULT_NO_MEMORY : FAULT_FORM;
         }
@@ -243,11 +243,12 @@ static enum config_fault parse_rules(struct slice text, struct config_rules *val
     if (n % 2 != 0)
         return FAULT_FORM;
     rules.items = calloc(n == 0 ? 1 : n / 2, sizeof(*rules.items));
-    if (rules.items == NULL)
+    if (!rules.items)
         return FAULT_NO_MEMORY;
     for (; rules.count < n / 2; rules.count++) {
         uint64_t seconds = 0, changes = 0;
-        bool good = config_next_word(&text, &word) && parse_digits(word, 10, &seconds) && seconds >= 1 && seconds <= INT32_MAX;
+        bool good =
+            config_next_word(&text, &word) && parse_digits(word, 10, &seconds) && seconds >= 1 && seconds <= INT32_MAX;
 
         good = config_next_word(&text, &word) && parse_digits(word, 10, &changes) && good;
         if (!good) {
@@ -276,7 +277,7 @@ enum config_fault config_value_parse(const struct config_row *row, struct slice 
     case CONFIG_WORD:
         return parse_word(row, text, value_out);
     case CONFIG_STRING:
-        return parse_string(text, value_out);
+        return row->flags & CONFIG_SECRET && text.len > CONFIG_MAX_SECRET ? FAULT_RANGE : parse_string(text, value_out);
     case CONFIG_ADDRESSES:
         return parse_addresses(text, value_out);
     case CONFIG_RULES:
@@ -294,7 +295,7 @@ enum config_fault config_value_parse(const struct config_row *row, struct slice 
     return FAULT_FORM;
 }
 
-/* With as few digits as give the same number again. */
+/* Writes the fewest digits that read back as the same number. */
 static void format_rate(double rate, struct buf *out)
 {
     char text[40];
@@ -371,11 +372,11 @@ static bool copy_list(const struct config_list *list, struct config_list *copy_o
 {
     struct config_list copy = {calloc(list->count == 0 ? 1 : list->count, sizeof(*copy.items)), 0};
 
-    if (copy.items == NULL)
+    if (!copy.items)
         return false;
     for (; copy.count < list->count; copy.count++) {
         copy.items[copy.count] = copy_text(config_slice(list->items[copy.count]));
-        if (copy.items[copy.count] == NULL) {
+        if (!copy.items[copy.count]) {
             free_list(&copy);
             return false;
         }
@@ -389,7 +390,7 @@ bool config_value_copy(const struct config_row *row, const void *value, void *co
     if (is_text(row)) {
         char *copy = copy_text(config_slice(*(char *const *)value));
 
-        if (copy != NULL)
+        if (copy)
             *(char **)copy_out = copy;
         return copy != NULL;
     }
@@ -399,7 +400,7 @@ bool config_value_copy(const struct config_row *row, const void *value, void *co
         const struct config_rules *rules = value;
         struct config_rule *items = calloc(rules->count == 0 ? 1 : rules->count, sizeof(*items));
 
-        if (items == NULL)
+        if (!items)
             return false;
         memcpy(items, rules->items, rules->count * sizeof(*items));
         *(struct config_rules *)copy_out = (struct config_rules){items, rules->count};

@@ -1,5 +1,5 @@
-/* config_value: the value of one setting, by the type in its row: parse, format, copy, free, and the two wordings of a
- * refusal. Internal to the configuration.
+/* config_value: operations on the value of one setting, by the type in its row: parse, format, copy, free, and the two
+ * wordings of a refusal. Internal to the configuration.
  *
  * A value is passed by a pointer to the field that holds it (or to a union config_value). Thread: any. */
 #ifndef BLOOMERY_CONFIG_VALUE_H
@@ -31,11 +31,11 @@ enum config_fault {
     FAULT_NO_MEMORY,
 };
 
-/* Writes the value on FAULT_NONE only; what it overwrites is not freed. Of CONFIG_OUTPUT_LIMITS the classes that the text does
- * not name stay as they are. Never gives FAULT_START_ONLY. */
+/* Writes the value on FAULT_NONE only and does not free the old one. CONFIG_OUTPUT_LIMITS keeps the classes that the
+ * text does not name. Never returns FAULT_START_ONLY. */
 enum config_fault config_value_parse(const struct config_row *row, struct slice text, void *value_out);
 
-/* The next word of a text, which is cut off its front; false when there is none. */
+/* Cuts the next word off the front of the text; false when there is none. */
 bool config_next_word(struct slice *text, struct slice *word_out);
 
 /* For CONFIG_OUTPUT_LIMITS (config_limits.c). */
@@ -52,7 +52,7 @@ size_t config_value_size(const struct config_row *row);
 /* The fault as Redis words it: "argument must be a memory value". */
 void config_fault_redis(const struct config_row *row, enum config_fault fault, char *text_out, size_t size);
 
-/* What would be right, as our messages say it: "must be 'yes' or 'no'". */
+/* The rule in the words of our own messages: "must be 'yes' or 'no'". */
 void config_fault_text(const struct config_row *row, char *text_out, size_t size);
 
 #endif

@@ -7,14 +7,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "clock.h"
+#include "log_text.h"
 
 static const char *const level_words[] = {"debug", "verbose", "notice", "warning"};
 
-/* 0640: messages hold addresses and names of filters, which are not everybody's business. */
+/* 0640: messages hold addresses and names of filters, which other users must not read. */
 static int open_file(const char *path, struct errbuf *err)
 {
     int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0640);
@@ -31,9 +34,9 @@ int log_init(struct log *log, const char *path, enum log_level level, struct err
     char *copy = NULL;
     int fd = STDERR_FILENO;
 
-    if (path != NULL && path[0] != '\0') {
+    if (path && path[0] != '\0') {
         copy = strdup(path);
-        if (copy == NULL) {
+        if (!copy) {
             errbuf_set(err, "log file '%s': out of memory", path);
             return -ENOMEM;
         }
@@ -45,6 +48,7 @@ int log_init(struct log *log, const char *path, enum log_level level, struct err
     }
     log->path = copy;
     log->fd = fd;
+    log->journal = !copy && log_stderr_is_journal();
     atomic_init(&log->level, (int)level);
     atomic_init(&log->lost, 0);
     return 0;
@@ -52,7 +56,7 @@ int log_init(struct log *log, const char *path, enum log_level level, struct err
 
 void log_deinit(struct log *log)
 {
-    if (log->path != NULL)
+    if (log->path)
         close(log->fd);
     free(log->path);
     log->path = NULL;
@@ -73,12 +77,12 @@ int log_reopen(struct log *log, struct errbuf *err)
 {
     int fd, status = 0;
 
-    if (log->path == NULL)
+    if (!log->path)
         return 0;
     fd = open_file(log->path, err);
     if (fd < 0)
         return fd;
-    /* One step for every thread that is writing: the number stays, the file behind it changes. */
+    /* Atomic for threads that are writing: the descriptor stays, the file behind it changes. */
     if (dup3(fd, log->fd, O_CLOEXEC) < 0) {
         status = -errno;
         errbuf_set(err, "log file '%s': %s", log->path, strerror(-status));
@@ -87,23 +91,35 @@ int log_reopen(struct log *log, struct errbuf *err)
     return status;
 }
 
-/* "2026-11-21T08:15:30.123Z 4711 notice " */
-static size_t write_head(char *line, size_t size, enum log_level level)
+bool log_stderr_is_journal(void)
 {
-    struct timespec now;
+    const char *stream = getenv("JOURNAL_STREAM"); /* device:inode of the stream that systemd has connected */
+    unsigned long long device, inode;
+    struct stat st;
+
+    return stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 && fstat(STDERR_FILENO, &st) == 0 &&
+           st.st_dev == device && st.st_ino == inode;
+}
+
+/* "2026-11-21T08:15:30.123Z 4711 notice ", or "<5>" */
+static size_t write_head(const struct log *log, char *line, size_t size, enum log_level level)
+{
+    static const int priorities[] = {7, 6, 5, 4}; /* of syslog: debug, info, notice, warning */
     struct tm tm;
     int len;
 
-    clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &tm);
+    if (log->journal)
+        return (size_t)snprintf(line, size, "<%d>", priorities[level]);
+    int64_t now_ms = clock_unix_ms();
+    gmtime_r(&(time_t){now_ms / 1000}, &tm);
     len = snprintf(line, size, "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ %ld %s ", tm.tm_year + 1900, tm.tm_mon + 1,
-                   tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, now.tv_nsec / 1000000, (long)getpid(),
+                   tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, (long)(now_ms % 1000), (long)getpid(),
                    level_words[level]);
     CHECK(len > 0 && (size_t)len < size);
     return (size_t)len;
 }
 
-/* Appends the text, escaped; what does not fit before `end` is cut, "..." showing it. Returns the new end. */
+/* Appends the escaped text, cut with "..." where it would pass `end`. Returns the new end. */
 static char *write_text(char *out, char *end, const char *text, bool cut)
 {
     static const char hex[] = "0123456789abcdef";
@@ -134,7 +150,7 @@ static char *write_text(char *out, char *end, const char *text, bool cut)
 
 static void write_line(struct log *log, enum log_level level, uint64_t left_out, const char *fmt, va_list ap)
 {
-    char message[LOG_LINE_MAX], line[LOG_LINE_MAX], tail[80] = "", *out;
+    char message[LOG_LINE_MAX], line[LOG_LINE_MAX], tail[96] = "", *out;
     int saved = errno;
     int len = vsnprintf(message, sizeof(message), fmt, ap);
     ssize_t n;
@@ -142,8 +158,8 @@ static void write_line(struct log *log, enum log_level level, uint64_t left_out,
     if (len < 0)
         snprintf(message, sizeof(message), "(a message that cannot be formatted: %s)", fmt);
     if (left_out > 0)
-        snprintf(tail, sizeof(tail), " (left out before: %" PRIu64 " similar messages)", left_out);
-    out = line + write_head(line, sizeof(line), level);
+        snprintf(tail, sizeof(tail), " (left out before: %s)", log_count(left_out, "similar message").text);
+    out = line + write_head(log, line, sizeof(line), level);
     out = write_text(out, line + sizeof(line) - strlen(tail) - 1, message, len >= (int)sizeof(message));
     memcpy(out, tail, strlen(tail));
     out += strlen(tail);
@@ -168,17 +184,16 @@ void log_write(struct log *log, enum log_level level, const char *fmt, ...)
     va_end(ap);
 }
 
-/* Takes one of the second's places. A second that has passed for another thread is not begun again by one whose clock
- * reading is older. */
-static bool take_place(struct log_limit *limit, int64_t now_ms)
+/* Takes one of the window's lines. A thread with an older clock reading does not start a past window again. */
+static bool take_line(struct log_limit *limit, int64_t now_ms)
 {
-    uint64_t window = atomic_load_explicit(&limit->window, memory_order_relaxed), second = (uint64_t)now_ms / 1000,
-             next;
+    uint64_t window = atomic_load_explicit(&limit->window, memory_order_relaxed),
+             stretch = (uint64_t)now_ms / 1000 / limit->seconds, next;
 
     do {
-        if (second > window >> 16)
-            next = second << 16 | 1;
-        else if ((window & 0xffff) < limit->per_second)
+        if (stretch > window >> 16)
+            next = stretch << 16 | 1;
+        else if ((window & 0xffff) < limit->lines)
             next = window + 1;
         else
             return false;
@@ -194,7 +209,7 @@ void log_limited(struct log *log, struct log_limit *limit, int64_t now_ms, enum 
     CHECK(level < LOG_LEVEL_NOTHING);
     if (!log_enabled(log, level))
         return;
-    if (!take_place(limit, now_ms)) {
+    if (!take_line(limit, now_ms)) {
         atomic_fetch_add_explicit(&limit->left_out, 1, memory_order_relaxed);
         return;
     }

@@ -2,13 +2,16 @@
  *
  *   2026-11-21T08:15:30.123Z 4711 notice ready: listening on 127.0.0.1:6379
  *
- * Time in UTC with milliseconds, process id, level, message. A line is written by one write(2) to a descriptor in
- * append mode, so that lines of several threads never mix; it is at most LOG_LINE_MAX bytes long and is cut with "..."
- * beyond. Whatever the arguments hold, a message stays one line of text: bytes outside 0x20..0x7e are written as \xHH.
- * (A message never holds a secret; who logs sees to that.)
+ * Time in UTC with milliseconds, process id, level, message. Where the standard error is systemd's journal, which notes
+ * the time and the process itself, a line is "<4>message": the number is syslog's for the level, by which journalctl -p
+ * finds it.
  *
- * What clients can cause again and again goes through log_limited(), which bounds the lines per second and says how
- * many it left out. A line that cannot be written (disk full) is counted and lost: the daemon serves on.
+ * One write(2) to a descriptor in append mode writes a line, so that lines of several threads never mix. A line longer
+ * than LOG_LINE_MAX bytes is cut and ends with "...". A message stays one line of text whatever its arguments: bytes
+ * outside 0x20..0x7e become \xHH. (The caller makes sure that a message holds no secret.)
+ *
+ * Messages that clients can cause repeatedly go through log_limited(), which bounds the lines in a window of time and
+ * reports the number left out. A line that cannot be written (disk full) is counted and lost; the daemon goes on.
  *
  * Lifetime: the caller's storage, log_init() to log_deinit(). Thread: log_write(), log_limited(), log_reopen() and the
  * level: any; init and deinit: alone. */
@@ -35,8 +38,9 @@ enum log_level {
 struct log {
     /* internal */
     _Atomic int level;
-    int fd;     /* the same number for life: log_reopen() puts another file behind it */
+    int fd;     /* never changes: log_reopen() puts another file behind it */
     char *path; /* NULL for the standard error */
+    bool journal;
     _Atomic uint64_t lost;
 };
 
@@ -46,6 +50,9 @@ int log_init(struct log *log, const char *path, enum log_level level, struct err
     __attribute__((warn_unused_result));
 void log_deinit(struct log *log); /* closes the file */
 
+/* Whether the standard error is systemd's journal, as JOURNAL_STREAM says. */
+bool log_stderr_is_journal(void);
+
 void log_set_level(struct log *log, enum log_level level);
 
 static inline bool log_enabled(const struct log *log, enum log_level level)
@@ -53,8 +60,8 @@ static inline bool log_enabled(const struct log *log, enum log_level level)
     return (int)level >= atomic_load_explicit(&log->level, memory_order_relaxed);
 }
 
-/* Opens the file of that path again (it may have been renamed away) and goes on there. 0, or -errno with the text in
- * `err`; then the old file stays in use. Nothing to do for the standard error. */
+/* Opens the file of the path again, because it may have been renamed away, and writes to it from now on. 0, or -errno
+ * with the text in `err`; then the old file stays in use. Does nothing for the standard error. */
 int log_reopen(struct log *log, struct errbuf *err) __attribute__((warn_unused_result));
 
 /* Writes a message of a level below LOG_LEVEL_NOTHING if that level is enabled. errno is preserved. */
@@ -68,11 +75,12 @@ void log_write(struct log *log, enum log_level level, const char *fmt, ...) __at
 /* Lines that could not be written since log_init(). */
 uint64_t log_lost(const struct log *log);
 
-/* The state of one bounded kind of message, shared by all threads that write it: at most `per_second` lines in each
- * second of the clock given. Zero-initialise but for `per_second`. */
+/* The state of one bounded kind of message, shared by the threads that write it: at most `lines` in each window of
+ * `seconds`. Zero-initialise all but these two. */
 struct log_limit {
-    unsigned per_second;       /* 1..65535 */
-    _Atomic uint64_t window;   /* internal: the second counted in << 16 | messages written in it */
+    unsigned lines;            /* 1..65535 */
+    unsigned seconds;          /* 1 and more */
+    _Atomic uint64_t window;   /* internal: number of the window << 16 | messages written in it */
     _Atomic uint64_t left_out; /* internal: messages not written since the last line */
 };
 

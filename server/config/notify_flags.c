@@ -33,7 +33,7 @@ void notify_flags_format(unsigned flags, char text_out[NOTIFY_FLAGS_TEXT])
     unsigned shown = 0;
     char *out = text_out;
 
-    /* 'A' comes first and stands for its classes. */
+    /* 'A' comes first and replaces the letters of its classes. */
     for (size_t j = 0; j < NLETTERS; j++) {
         if ((flags & letters[j].flags) == letters[j].flags && (letters[j].flags & ~shown) != 0) {
             *out++ = letters[j].letter;

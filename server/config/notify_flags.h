@@ -6,8 +6,8 @@
 
 #include "resp_parse.h"
 
-/* One letter each. Classes of what there is nothing of here (strings, lists ...) are accepted and kept, as clients and
- * operators set them as a matter of course. */
+/* One letter each. Classes of types that do not exist here (strings, lists ...) are accepted and kept, because clients
+ * and operators set them routinely. */
 enum notify_flags {
     NOTIFY_KEYSPACE = 1 << 0,  /* K: channel __keyspace@0__:<name>, message <event> */
     NOTIFY_KEYEVENT = 1 << 1,  /* E: channel __keyevent@0__:<event>, message <name> */
@@ -21,7 +21,8 @@ enum notify_flags {
     NOTIFY_EVICTED = 1 << 9,   /* e: nothing is ever evicted */
     NOTIFY_STREAM = 1 << 10,   /* t */
     NOTIFY_MODULE = 1 << 11,   /* d: bloom.reserve, bloom.grow, bloom.full, bloom.load, bloom.clear, bloom.merge */
-    NOTIFY_KEY_MISS = 1 << 12, /* m: accepted, never sent: a query of a missing filter must not cost more than others */
+    NOTIFY_KEY_MISS = 1 << 12, /* m: accepted, never sent: a query of a missing filter must not cost more than
+                                * another */
     NOTIFY_NEW = 1 << 13,      /* n: new */
 };
 
@@ -32,10 +33,10 @@ enum notify_flags {
 
 #define NOTIFY_FLAGS_TEXT 20 /* room for the text of all flags and a NUL */
 
-/* False when there is a letter that is none. */
+/* False when a letter is unknown. */
 bool notify_flags_parse(struct slice text, unsigned *flags_out);
 
-/* In Redis's order: what it answers to CONFIG GET. */
+/* In Redis's order, for CONFIG GET. */
 void notify_flags_format(unsigned flags, char text_out[NOTIFY_FLAGS_TEXT]);
 
 #endif

@@ -1,22 +1,25 @@
-/* journal: the add log in the server: what is added on the workers' loops and what happens in the registry goes to the disk
- * by a thread of its own.
+/* journal: the log in the server. It takes adds from the workers and changes from the registry, and writes them to the
+ * disk in a thread of its own.
  *
- * Adds are noted in a ring of the worker's own (journal_ring.h) before their bits are set, changes of the registry and
- * growth in one queue, in their true order, before anybody can see them. The log thread works in rounds. A round takes what
- * is in the queue and the rings as one frame, in such an order that the frame never has an add without the control records
- * that came before it:
+ * A worker records an add in its ring (journal_ring.h) before it sets the bits. Changes of the registry and growth go
+ * into one queue (journal_controls.h), in their true order, before anybody can see them. Rings and queue lie in a
+ * mapped file (log_pending.h), so a process that is killed loses no record.
  *
- *     the round's number is made public; the rings' ends are noted; the registry's mutex is taken and given back, so that
- *     changes whose effect somebody has seen are in the queue; the queue is taken; then the records up to the noted ends
+ * The log thread works in rounds. A round writes the records of the queue and the rings as one frame. No frame has an
+ * add without the control records that came before it, because a round goes in this order:
  *
- * What the log cannot have (it was switched off, there was no memory) is made up for by a save, and marked by a LOG_BREAK:
- * what follows one is of no use without a save that began later.
+ *     it publishes the round's number; it notes the ends of the rings; it takes the registry's mutex and releases it,
+ * so that the queue has all changes whose effect anybody has seen; it takes the queue; it takes the rings' records up
+ * to the noted ends
  *
- * Whoever wants to know that something is on the disk takes a ticket: the number of the next round to begin. All that the
- * thread itself has done before, and all that it has seen of others, is in that round or an earlier one.
+ * A save makes up for changes that the log lacks, because it was switched off or because there was no memory. LOG_BREAK
+ * marks the place: the control records behind it are valid only with a save that began later.
  *
- * When the disk fails, nothing is thrown away: the thread tries again each second, with a new segment, and meanwhile
- * journal_refuses() is true, tickets are not honoured, and writes are to be refused.
+ * A caller that waits for the disk takes a ticket: the number of the next round to begin. That round, or an earlier
+ * one, has all changes that the calling thread has made or seen.
+ *
+ * When the disk fails, the thread keeps all records and tries again each second with a new segment. Until it succeeds
+ * journal_refuses() is true, no ticket is announced, and the callers refuse writes.
  *
  * Thread: any, except where noted. */
 #ifndef BLOOMERY_JOURNAL_H
@@ -36,60 +39,59 @@ struct log_reader;
 
 enum journal_policy { JOURNAL_ALWAYS, JOURNAL_EVERYSEC, JOURNAL_NO }; /* `appendfsync` */
 
-/* Records of one worker that may wait for the log thread, 6 to 10 MB: what arrives in a tenth of a second. Beyond it writers
- * wait. */
+/* Records of one worker that may wait for the log thread: 6 to 10 MB, the adds of a tenth of a second. Beyond that
+ * number writers wait. */
 #define JOURNAL_RING_LIMIT (256 * 1024)
 
-/* The same for control records, of all together: bytes. */
+/* The same for the control records of all threads, in bytes. */
 #define JOURNAL_CONTROL_LIMIT (8 * 1024 * 1024)
 
 struct journal_start {
     const struct fsops *fs; /* NULL: the real one */
     const char *dir;        /* the data directory; copied */
-    uint64_t next_segment;  /* as log_reader_open() found them */
+    uint64_t next_segment;  /* this and the next three: as log_reader_open() found them */
     uint64_t last_segment;
     uint64_t next_sequence;
     uint64_t next_control;
-    uint64_t oldest_segment; /* of those that are needed; 0: there are none */
-    uint64_t log_bytes;     /* of the frames in these */
-    struct log_reader *log; /* the one that found them, until journal_create() returns: its tail is written again; may be NULL */
-    uint64_t tail;          /* as in struct log_reader_summary, all three */
-    uint64_t tail_start;
-    uint64_t tail_generation;
-    uint64_t salt;          /* random */
-    uint64_t generation;    /* as in log_writer.h */
-    unsigned nrings;        /* one per worker */
+    uint64_t oldest_segment; /* the oldest that is still needed; 0: none */
+    uint64_t log_bytes;      /* of the frames from that segment on */
+    struct log_reader *log;  /* whose tail is written again; used until journal_create() returns; may be NULL */
+    uint64_t tail;           /* as in struct log_reader_summary */
+    uint64_t salt;           /* random */
+    uint64_t generation;     /* as in log_writer.h */
+    unsigned nrings;         /* one per worker */
 
     /* Called by the log thread. Each must be quick and must not call the journal, but for journal_reason(). */
-    void (*barrier)(void *ctx);                                     /* takes the registry's mutex and gives it back */
-    void (*announce)(void *ctx, unsigned worker, uint64_t ticket);  /* this ticket is on the disk */
-    void (*has_room)(void *ctx, unsigned worker);                   /* the worker's ring was full, and is not any more */
-    void (*state)(void *ctx, bool failed, const char *text);        /* the log has failed, or works again: for the operator */
+    void (*barrier)(void *ctx);                                    /* takes the registry's mutex and gives it back */
+    void (*announce)(void *ctx, unsigned worker, uint64_t ticket); /* the ticket's round is on the disk */
+    void (*has_room)(void *ctx, unsigned worker);                  /* the worker's ring is no longer full */
+    void (*state)(void *ctx, bool failed, const char *text); /* the log has failed, or works again: for the operator */
+    int (*still_ours)(void *ctx); /* as in log_writer.h; may wait for the disk; NULL: no check */
     void *ctx;
 };
 
-/* Starts the thread; nothing is recorded yet. 0, -errno, or what log_reader_tail() says of `log`: LOG_DAMAGED when its files
- * are no longer what they were. */
+/* Starts the thread; nothing is recorded yet. 0, -errno, or LOG_DAMAGED of log_reader_tail(): the files of `log` have
+ * changed since they were read. */
 int journal_create(struct journal **journal_out, const struct journal_start *start, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* Writes and syncs what there is, and ends the thread. The producers must have ended. NULL is fine. */
+/* Writes and syncs all records, and ends the thread. The threads that record must have ended. NULL is fine. */
 void journal_destroy(struct journal *journal);
 
-/* ---- what is recorded ----------------------------------------------------------------------------------------------- */
+/* ---- what is recorded ---- */
 
-/* Whether things are to be recorded from the start on: the log goes on from what was found. */
+/* Switches recording on or off at the start: the log goes on behind the records that were found. */
 void journal_record(struct journal *journal, bool on);
 bool journal_records(const struct journal *journal);
 
-/* The same at run time. Either way the log needs a save that begins after this. Switched on, what is recorded is of no use
- * without: a start does not look at it until that save has been committed. */
+/* The same at run time. Either way the log needs a save that begins after this call. After switching on, a start passes
+ * over the new control records unless that save has been committed. */
 void journal_switch(struct journal *journal, bool on);
 
-/* Something went by the log that it should have: the same is needed, though it records on. Where the change is made. */
+/* A change was not recorded although the log is on: it needs such a save, too. Called at the place of the change. */
 void journal_missed(struct journal *journal);
 
-/* Whether what is on the disk is all that should be: no save is needed for what the log has not got. */
+/* Whether the log and the last save together have every change; otherwise a save is needed. */
 bool journal_is_whole(const struct journal *journal);
 
 void journal_set_policy(struct journal *journal, enum journal_policy policy);
@@ -99,56 +101,58 @@ struct journal_ring *journal_ring(struct journal *journal, unsigned worker);
 /* The operations of a struct bloom_journal whose ctx is the adding worker's ring, and whose id is the entry's. */
 extern const struct bloom_journal_ops journal_ops;
 
-/* Whether something as large as a small filter may be noted: not while control records wait up to their limit, as in a long
- * transaction, which nothing else holds up. */
+/* Whether there is room for the contents of a small filter. Not while the waiting control records have reached their
+ * limit, as they can in a long transaction, which does not wait for room. */
 bool journal_has_room(const struct journal *journal);
 
-/* Notes a change, in the order of the calls. Called where the change is made, under its lock; takes a leaf lock. Without
- * memory the log is incomplete from then on: until a save has made up for it writes are refused, tickets are not honoured, and
- * a start does not look at what is noted. */
+/* Memory of the records that are not written and synced yet. Thread: any; takes no lock. */
+uint64_t journal_memory(const struct journal *journal);
+
+/* Records a change, in the order of the calls. Called at the place of the change, under its lock; takes a leaf lock.
+ * Without memory the log becomes incomplete: until a save has been committed writes are refused, no ticket is
+ * announced, and a start passes over the control records that follow. */
 void journal_note(struct journal *journal, const struct log_control *control);
 
-/* ---- tickets -------------------------------------------------------------------------------------------------------- */
+/* ---- tickets ---- */
 
-/* For the loop of worker i, at the end of an iteration in which it may have recorded something: sees to it that the log
- * thread takes it in time. */
+/* Called by the loop of worker i at the end of each iteration: wakes the log thread if it has to take new records. */
 void journal_poke(struct journal *journal, unsigned worker);
 
-/* For the loop of worker i under `always`: the ticket that `replies` replies of this moment have to wait for. It will be
- * announced by announce(). 0: they need not wait. */
+/* Called by the loop of worker i: the ticket for which `replies` replies have to wait under `always`. announce()
+ * follows. 0: they need not wait. */
 uint64_t journal_ticket(struct journal *journal, unsigned worker, size_t replies);
 
-/* The same under any policy, for somebody who asks for it: the log thread does not wait for anything but the disk. */
+/* A ticket under any policy, for WAITAOF: its round begins without delay. */
 uint64_t journal_ask(struct journal *journal, unsigned worker);
 
 /* Waits until everything recorded before the call is on the disk. 0, or -errno with the reason when the log has failed.
  * Blocks: not on a loop, offline. */
 int journal_sync(struct journal *journal, struct errbuf *err) __attribute__((warn_unused_result));
 
-/* The number of a frame that is on the disk with all before it; 0: there are none. What journal_sync() has waited for is in
- * these. */
+/* The number of the last frame that is on the disk with all frames before it; 0: none. After journal_sync() these
+ * frames have all records from before that call. */
 uint64_t journal_synced_frame(struct journal *journal);
 
-/* Whether writes are to be refused, and why: the text goes behind "-MISCONF Errors writing to the AOF file: ". The first is
- * a load, for once per iteration. */
+/* Whether writes are refused, and the reason, which follows "-MISCONF Errors writing to the AOF file: ". The first
+ * costs one load, for a call per iteration. */
 bool journal_refuses(const struct journal *journal);
 void journal_reason(struct journal *journal, struct errbuf *reason_out);
 
-/* Whether so much of worker i's, or so many control records, are waiting that writers should too. If so, has_room()
- * follows. */
+/* Whether the waiting records of worker i, or the waiting control records, have reached their limit, so that writers
+ * have to wait. has_room() follows. */
 bool journal_is_full(struct journal *journal, unsigned worker);
 
-/* A transaction: between the two the log thread takes nothing, so that all of it is in one frame. Short: nothing that
- * blocks. */
-void journal_hold(struct journal *journal);
+/* Between the two calls the log thread takes no records, so that all records of this time are in one frame. With the
+ * ring of the calling worker they are a transaction: a kill before journal_release() leaves none of them. Nothing may
+ * block in between. */
+void journal_hold(struct journal *journal, const struct journal_ring *ring);
 void journal_release(struct journal *journal);
-bool journal_held(void); /* whether the calling thread is between the two: it must not wait for the log thread then */
 
-/* ---- saves ---------------------------------------------------------------------------------------------------------- */
+/* ---- saves ---- */
 
-/* Between the two, contents are written outside of the log (store_write()) to which adds are already being recorded, and are
- * published: a save that is made meanwhile keeps the segments from the first call on, also when it ends after the second one,
- * as it may have looked at what there is before this was. The storage is the caller's. */
+/* Between the two calls a filter is written by store_write() and published while adds to it are already recorded. A
+ * save that runs during this time keeps the segments from the first call on, even if it ends after the second call,
+ * because it may have walked the registry before the filter was there. The storage is the caller's. */
 struct journal_keep {
     struct journal_keep *next; /* internal */
     uint64_t segment;
@@ -156,15 +160,17 @@ struct journal_keep {
 void journal_keep_begin(struct journal *journal, struct journal_keep *keep);
 void journal_keep_end(struct journal *journal, struct journal_keep *keep);
 
-/* A save begins, and nothing of it has been looked at. Returns what journal_made_up() is to be told. */
+/* Called before a save reads its first filter. Returns the argument for journal_save_committed(). */
 uint64_t journal_save_begins(struct journal *journal);
 
-/* Changes up to the number returned are in the save that has begun, if it has all up to now. Under the registry's mutex. */
+/* The number of the last control record whose change is in the save that has begun, provided that the save has all
+ * changes made so far. Called under the registry's mutex. */
 uint64_t journal_saved_controls(struct journal *journal);
 
 /* Begins a new segment, for a save that starts now. 0 with its number (0: there is no log and never was), or -errno.
  * Blocks. */
-int journal_rotate(struct journal *journal, uint64_t *segment_out, struct errbuf *err) __attribute__((warn_unused_result));
+int journal_rotate(struct journal *journal, uint64_t *segment_out, struct errbuf *err)
+    __attribute__((warn_unused_result));
 
 /* The first segment that has to stay with the save that began with `segment`. */
 uint64_t journal_first_needed(struct journal *journal, uint64_t segment);
@@ -172,23 +178,24 @@ uint64_t journal_first_needed(struct journal *journal, uint64_t segment);
 /* A save that keeps the segments from `segment` on has been committed: the others are deleted. Blocks. */
 void journal_cut(struct journal *journal, uint64_t segment);
 
-/* The save for which journal_save_begins() has returned `begun` has been committed: what was not noted until then is in it. */
-void journal_made_up(struct journal *journal, uint64_t begun);
+/* The save for which journal_save_begins() returned `begun` has been committed: it has the changes that went unrecorded
+ * before it began. */
+void journal_save_committed(struct journal *journal, uint64_t begun);
 
-/* ---- what is known -------------------------------------------------------------------------------------------------- */
+/* ---- what is known ---- */
 
 struct journal_info {
     bool records;
-    bool failed;                  /* refuses writes */
-    bool incomplete;              /* something could not be noted: a save is needed */
-    bool awaits_save;             /* so it is because of journal_switch(); nothing is refused meanwhile */
+    bool failed;      /* refuses writes */
+    bool incomplete;  /* something could not be noted: a save is needed */
+    bool awaits_save; /* so it is because of journal_switch(); nothing is refused meanwhile */
     struct errbuf reason;
-    uint64_t current_bytes;       /* of the log now, as far as it is needed */
-    uint64_t base_bytes;          /* of it when the last save was committed or at the start */
-    uint64_t pending_bytes;       /* written, not synced */
+    uint64_t current_bytes;                   /* of the log now, as far as it is needed */
+    uint64_t base_bytes;                      /* of it when the last save was committed or at the start */
+    uint64_t pending_bytes;                   /* written, not synced */
     uint64_t frames, syncs, written, delayed; /* since the start; delayed: times a worker's ring was full */
-    uint64_t queued;              /* records in the rings */
-    int64_t last_sync_us;         /* how long the last sync took */
+    uint64_t queued;                          /* records in the rings */
+    int64_t last_sync_us;                     /* how long the last sync took */
 };
 void journal_info(struct journal *journal, struct journal_info *info_out);
 

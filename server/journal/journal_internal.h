@@ -5,9 +5,10 @@
 #include <pthread.h>
 
 #include "journal.h"
+#include "journal_controls.h"
 #include "log_writer.h"
 
-/* Of one worker; what it and the log thread tell each other. */
+/* Shared by one worker and the log thread. */
 struct journal_slot {
     alignas(64) _Atomic uint64_t wanted; /* the highest ticket that the worker has taken */
     _Atomic uint64_t replies;            /* for which it has taken tickets, ever */
@@ -17,81 +18,120 @@ struct journal_slot {
     struct journal_ring *ring;
 };
 
-/* How the log thread sleeps: until somebody wakes it; for a moment, unless somebody is in a hurry; for a moment, unless
- * all have come back whom the last round has served. */
-enum journal_sleep { JOURNAL_AWAKE, JOURNAL_IDLE, JOURNAL_GATHERS, JOURNAL_MEETS };
+/* The log thread: at work; asleep until somebody wakes it; asleep for a moment to gather records, unless somebody is in
+ * a hurry; asleep for a moment until the clients whom the last round has served have come back. */
+enum journal_sleep { JOURNAL_AWAKE, JOURNAL_IDLE, JOURNAL_GATHERS, JOURNAL_EXPECTS };
+
+/* Rounds and who waits for them. */
+struct journal_rounds {
+    _Atomic uint64_t started;          /* rounds begun */
+    _Atomic uint64_t done;             /* all up to this round is on the disk */
+    uint64_t asked;                    /* the highest ticket of journal_sync(); under journal.lock */
+    _Atomic int sleep;                 /* enum journal_sleep */
+    _Atomic uint64_t returned_replies; /* the clients are back when so many replies have been asked for */
+};
+
+/* Changes of filters on their way to the log. */
+struct journal_changes {
+    pthread_mutex_t lock; /* of all of it; the atomic ones are also read without */
+    struct journal_controls queue;
+    _Atomic size_t bytes; /* queue.bytes.len */
+    _Atomic bool incomplete;
+    _Atomic bool awaits_save;
+    uint64_t breaks;      /* number of gaps: changes went unrecorded */
+    uint64_t first_break; /* number of the first LOG_BREAK since the last save began; 0: none */
+    bool break_missing;   /* there was no memory even for a LOG_BREAK: it becomes the next record */
+};
+
+/* The following three are under journal.lock. */
+struct journal_rotation {
+    bool wanted;
+    uint64_t ended; /* rotations so far, failed ones included; the next three: of the last one */
+    int status;
+    uint64_t segment;
+    uint64_t written; /* info.written then */
+};
+
+struct journal_trouble {
+    bool failed;
+    int status;
+    struct errbuf reason;
+};
+
+/* The part of the log that is still needed. */
+struct journal_extent {
+    uint64_t oldest; /* segment; 0: there is none */
+    uint64_t current;
+    uint64_t cut_written; /* info.written at the beginning of the log as it is now */
+    uint64_t base_bytes;
+    uint64_t start_bytes; /* of segments of earlier processes that are still there */
+};
+
+struct journal_saves {
+    struct journal_keep *keeps;
+    uint64_t kept; /* the first segment of keeps that ended since the last save began; UINT64_MAX: none */
+};
+
+/* The round that is being made; the log thread's own. */
+struct journal_work {
+    struct ring_mark *marks;   /* one per ring */
+    struct log_bytes controls; /* control records on their way into a frame */
+    uint64_t first_control;
+    uint64_t next_control;
+    struct pending_place controls_end; /* of these, in the file of pending records */
+    struct pending_place *places;      /* how far the frame takes that file: the rings, then the control records */
+    uint64_t placed_next;              /* the number of the control record that follows the frame */
+    bool payload_controls;             /* the writer's next payload has control records */
+    bool pending_of_others;            /* files of pending records of earlier processes are to be deleted */
+};
+
+/* When the next round is due; the log thread's own. */
+struct journal_pace {
+    int64_t synced_at_us;
+    int64_t usual_sync_us;   /* the shorter of the last two */
+    int64_t gather_until_us; /* 0: nothing to gather */
+    int64_t retry_us;
+    uint64_t served; /* replies whose rounds are done */
+    int64_t returns_until_us;
+};
 
 struct journal {
     struct journal_start start;
     struct log_writer *writer;
+    struct log_pending *pending;
     char *dir;
     pthread_t thread;
     struct journal_slot *slots;
     unsigned nslots;
-
     _Atomic bool records;
     _Atomic bool refuses;
     _Atomic int policy;
-    _Atomic uint64_t started;    /* rounds begun */
-    _Atomic uint64_t done;       /* all up to this round is on the disk */
-    _Atomic int sleep;           /* enum journal_sleep */
-    _Atomic uint64_t meet_replies; /* the next round begins when so many have been asked for, or at meet_until_us */
+    _Atomic uint64_t delayed;
+    _Atomic uint64_t kept; /* info.kept, for readers without the lock */
+    pthread_mutex_t hold;  /* held by a transaction, and by the log thread while it notes the ends of the queues */
 
-    pthread_mutex_t hold;        /* of transactions, and of the log thread while it looks where things end */
+    struct journal_changes changes;
+    struct journal_rounds rounds;
+    struct journal_work work;
+    struct journal_pace pace;
 
-    pthread_mutex_t control_lock;
-    struct log_bytes controls;   /* encoded, not taken yet */
-    uint64_t next_control;       /* the number of the next one */
-    _Atomic size_t control_bytes; /* controls.len, for whoever does not take the lock */
-    _Atomic bool incomplete;     /* these five: under control_lock, the two also read without */
-    _Atomic bool awaits_save;
-    uint64_t breaks;             /* times that something went unrecorded */
-    uint64_t first_break;        /* number of the first LOG_BREAK since the last save began; 0: none */
-    bool owes_break;             /* there was no memory even for a LOG_BREAK: it comes before anything else */
-
-    pthread_mutex_t lock;        /* of what follows */
-    pthread_cond_t wake;         /* of the log thread */
-    pthread_cond_t changed;      /* for whoever waits: `done`, `failed`, `rotated` */
+    pthread_mutex_t lock;   /* of what follows */
+    pthread_cond_t wake;    /* of the log thread */
+    pthread_cond_t changed; /* signals changes of rounds.done, trouble and rotation */
     bool stop;
-    bool urgent;                 /* a ring is filling up */
-    bool wants_rotation;
-    uint64_t wanted;             /* the highest ticket of journal_sync() */
-    uint64_t rotations;          /* that have ended, well or not */
-    int rotate_status;
-    uint64_t rotated_segment;
-    uint64_t rotated_written;    /* info.written then */
-    bool failed;
-    int failure;
-    uint64_t failures;           /* changes whenever `failed` is set anew */
-    struct errbuf reason;
-    struct journal_keep *keeps;
-    uint64_t kept_for_save;      /* as if a keep that ended since the last save began went on; UINT64_MAX: there was none */
-    uint64_t oldest_segment;     /* 0: there is none */
-    uint64_t current_segment;
-    uint64_t cut_written;        /* info.written at the beginning of the log as it is now */
-    uint64_t base_bytes;
-    uint64_t start_bytes;        /* of segments of earlier processes that are still there */
+    bool urgent;      /* a ring is filling up */
+    bool all_written; /* at the end: no record is pending */
+    struct journal_rotation rotation;
+    struct journal_trouble trouble;
+    struct journal_extent extent;
+    struct journal_saves saves;
     struct log_writer_info info; /* as of the last round */
     uint64_t syncs;
-    _Atomic uint64_t delayed;
-    uint64_t first_sequence;     /* frames before this process */
+    uint64_t first_sequence; /* frames before this process */
     int64_t last_sync_us;
-
-    /* the log thread's own */
-    struct ring_mark *marks;     /* of the round, one per ring */
-    struct log_bytes taken;      /* control records on their way into a frame */
-    uint64_t taken_first;
-    uint64_t taken_next;
-    bool payload_controls;       /* the writer's next payload has control records */
-    int64_t synced_at_us;
-    int64_t usual_sync_us;       /* the less of the last two */
-    int64_t gather_until_us;     /* 0: nothing to gather */
-    int64_t retry_us;
-    uint64_t served;             /* replies whose rounds are done */
-    int64_t meet_until_us;
 };
 
-/* For which tickets have been taken, by all workers. Any thread, this and the next. */
+/* Replies for which tickets have been taken, by all workers. Any thread, this and the next. */
 static inline uint64_t journal_replies(const struct journal *j)
 {
     uint64_t asked = 0;
@@ -100,12 +140,17 @@ static inline uint64_t journal_replies(const struct journal *j)
     return asked;
 }
 
-/* Whether all have come back. */
-static inline bool journal_has_met(const struct journal *j)
+/* Whether the clients whom the last round has served have all asked again. */
+static inline bool journal_all_returned(const struct journal *j)
 {
-    return journal_replies(j) >= atomic_load_explicit(&j->meet_replies, memory_order_relaxed);
+    return journal_replies(j) >= atomic_load_explicit(&j->rounds.returned_replies, memory_order_relaxed);
 }
 
 void *journal_main(void *arg);
+
+/* Why the log has failed: its status, and the text in `err`. Under the lock. */
+int journal_failure(const struct journal *journal, struct errbuf *err);
+
+void journal_wake(struct journal *journal, bool urgent);
 
 #endif

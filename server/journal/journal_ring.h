@@ -1,15 +1,16 @@
-/* journal_ring: what one thread has added and the log thread has not yet taken: a queue of records with one producer and
- * one consumer, without a lock. Adds to one layer that follow each other are a run: they share a head, and lie as the log's
- * encoder reads them (log_payload_adds()), since every byte here goes from one processor's cache to another's.
+/* journal_ring: the queue of adds from one worker to the log thread: one producer, one consumer, no lock. Consecutive
+ * adds to one layer are a run: they share a head. Records have the form that the log's encoder reads
+ * (log_payload_tagged_adds()), because each byte here moves from one processor's cache to another's.
  *
- * It is made of chunks that are handed back and forth, so that a daemon that adds little touches little memory. It has no
- * fixed end, because an add that has begun cannot wait: the producer makes sure of room beforehand (ring_reserve()).
+ * The queue is made of chunks of the file of pending records (log_pending.h), so a record is in that file before its
+ * add takes effect. It has no fixed end, because an add that has begun cannot wait: the producer reserves room
+ * beforehand (ring_reserve()). A chunk is freed when its records are in the log (ring_release()).
  *
- * Thread: ring_reserve(), ring_add(): the producer. ring_snapshot(), ring_peek(), ring_done(): the consumer. ring_queued(): any. */
+ * Thread: ring_reserve(), ring_add(), ring_end(): the producer. ring_snapshot(), ring_peek(), ring_done(),
+ * ring_taken(), ring_release(): the consumer. ring_queued(): any. */
 #ifndef BLOOMERY_JOURNAL_RING_H
 #define BLOOMERY_JOURNAL_RING_H
 
-#include <pthread.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -18,72 +19,58 @@
 
 #include "bloom_filter.h"
 #include "check.h"
-
-#define RING_ADD_WORDS   3
-#define RING_HEAD_WORDS  2
-#define RING_MOST_WORDS  (RING_HEAD_WORDS + RING_ADD_WORDS) /* of one add: the first of a run */
-#define RING_CHUNK_WORDS 8190
-
-struct ring_head {
-    uint64_t id;
-    uint32_t layer;
-    _Atomic uint32_t end; /* in words; 0: the run goes on */
-};
-
-_Static_assert(sizeof(struct bloom_replay_item) == RING_ADD_WORDS * sizeof(uint64_t), "an add's size in words");
-_Static_assert(sizeof(struct ring_head) == RING_HEAD_WORDS * sizeof(uint64_t), "a head's size in words");
-
-struct ring_chunk {
-    struct ring_chunk *_Atomic next;
-    _Atomic uint32_t used; /* words: whole adds; the last ones once there is a next chunk */
-    uint64_t words[];      /* runs: a struct ring_head, then struct bloom_replay_item */
-};
+#include "log_pending.h"
 
 struct journal_ring {
-    void *journal; /* whose it is */
+    void *journal; /* its owner */
+    struct log_pending *pending;
+    unsigned stream;
 
     /* the producer's */
-    alignas(64) struct ring_chunk *tail;
-    uint64_t id;                 /* of the run that goes on; 0: none does */
+    alignas(64) struct pending_chunk *tail; /* NULL: there has been no add */
+    uint64_t id;                            /* of the current run; 0: none */
     uint32_t layer;
-    uint32_t tail_used;
+    uint32_t tail_used; /* words; all of it while there is no chunk */
+    uint64_t run_seed;
     _Atomic uint64_t added;
-    struct ring_head *run;
-    struct ring_chunk *spare;    /* linked by next */
+    struct pending_head *run;
+    uint64_t chunk_seed;
+    struct pending_chunk *spare; /* linked by next */
     size_t nspare;
 
     /* the consumer's */
-    alignas(64) struct ring_chunk *head;
-    uint32_t head_used;          /* words of `head` that have been taken */
-    const struct ring_head *head_run; /* where head_used is in; NULL: at the beginning of one */
+    alignas(64) struct pending_chunk *_Atomic first; /* set by the producer, once */
+    struct pending_chunk *head;                      /* NULL: nothing has been read */
+    struct pending_chunk *oldest;                    /* the first chunk that is not freed */
+    uint32_t head_used;                              /* words of `head` that have been taken */
+    const struct pending_head *head_run;             /* the run at head_used; NULL: a run begins there */
     _Atomic uint64_t taken;
-
-    alignas(64) pthread_mutex_t lock; /* of what follows: chunks on their way back */
-    struct ring_chunk *free;
-    size_t nfree;
 };
 
-int ring_create(struct journal_ring **ring_out); /* 0 or -ENOMEM */
-void ring_destroy(struct journal_ring *ring);    /* NULL is fine */
+/* The ring uses chunks of `pending`, which is borrowed, as this stream. It takes none yet. */
+int ring_create(struct journal_ring **ring_out, struct log_pending *pending, unsigned stream); /* 0 or -ENOMEM */
+void ring_destroy(struct journal_ring *ring);                                                  /* NULL is fine */
 
-int ring_get_chunks(struct journal_ring *ring, size_t n); /* internal */
+int ring_get_chunks(struct journal_ring *ring, size_t n);                    /* internal */
 void ring_begin_run(struct journal_ring *ring, uint64_t id, unsigned layer); /* internal */
 
-/* Makes sure that n records can be added. 0 or -ENOMEM. */
+/* Reserves room for n records. 0, -ENOMEM, or another -errno: the file cannot grow. */
 static inline int ring_reserve(struct journal_ring *ring, size_t n)
 {
-    return RING_CHUNK_WORDS - ring->tail_used >= n * RING_MOST_WORDS ? 0 : ring_get_chunks(ring, n);
+    return PENDING_CHUNK_WORDS - ring->tail_used >= n * PENDING_MOST_WORDS ? 0 : ring_get_chunks(ring, n);
 }
 
-/* Adds a record, which the consumer can see when this returns. Room should have been made:
- * without it, and without memory, the process ends. */
-static inline void ring_add(struct journal_ring *ring, uint64_t id, struct bloom_hash hash, unsigned layer, uint64_t ordinal)
+/* Adds a record; the consumer can see it when this returns. Without reserved room and without memory the process ends.
+ */
+static inline void ring_add(struct journal_ring *ring, uint64_t id, struct bloom_hash hash, unsigned layer,
+                            uint64_t ordinal)
 {
-    if (id != ring->id || layer != ring->layer || RING_CHUNK_WORDS - ring->tail_used < RING_ADD_WORDS)
+    if (id != ring->id || layer != ring->layer || PENDING_CHUNK_WORDS - ring->tail_used < PENDING_ADD_WORDS)
         ring_begin_run(ring, id, layer);
-    struct ring_chunk *chunk = ring->tail;
-    *(struct bloom_replay_item *)(chunk->words + ring->tail_used) = (struct bloom_replay_item){hash, ordinal};
-    ring->tail_used += RING_ADD_WORDS;
+    struct pending_chunk *chunk = ring->tail;
+    *(struct bloom_replay_item *)(chunk->words + ring->tail_used) =
+        (struct bloom_replay_item){hash, pending_ordinal(ring->run_seed, ring->tail_used, hash, ordinal)};
+    ring->tail_used += PENDING_ADD_WORDS;
     atomic_store_explicit(&chunk->used, ring->tail_used, memory_order_release);
     atomic_store_explicit(&ring->added, atomic_load_explicit(&ring->added, memory_order_relaxed) + 1,
                           memory_order_release);
@@ -95,15 +82,15 @@ static inline size_t ring_queued(const struct journal_ring *ring)
     return (size_t)(atomic_load_explicit(&ring->added, memory_order_acquire) - taken);
 }
 
-/* How far the ring is filled now: everything that was added before the call. */
+/* The end of the ring: behind all records that were added before the call. */
 struct ring_mark {
-    const struct ring_chunk *chunk;
+    const struct pending_chunk *chunk; /* NULL: there has been no add */
     uint32_t used;
 };
 struct ring_mark ring_snapshot(const struct journal_ring *ring);
 
-/* The next records up to the mark, all of one layer. n is 0 at the mark. They are valid until ring_done(), which takes the
- * first n of them away. */
+/* The next records up to the mark, all of one layer. n is 0 at the mark. They are valid until ring_done(), which takes
+ * the first n of them away. Their ordinals have the checks of the file in the upper bits. */
 struct ring_run {
     uint64_t id;
     unsigned layer;
@@ -112,5 +99,12 @@ struct ring_run {
 };
 struct ring_run ring_peek(struct journal_ring *ring, const struct ring_mark *mark);
 void ring_done(struct journal_ring *ring, size_t n);
+
+/* The place behind the last record taken; and, for the producer, behind the last one added. */
+struct pending_place ring_taken(const struct journal_ring *ring);
+struct pending_place ring_end(const struct journal_ring *ring);
+
+/* Frees the chunks of records that have been taken: they are in the log. */
+void ring_release(struct journal_ring *ring);
 
 #endif

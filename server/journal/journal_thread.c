@@ -1,51 +1,47 @@
-/* The log thread. It sleeps until there is something, gathers for a moment unless somebody waits, and then makes a round. */
+/* The log thread. It sleeps until there is something, gathers for a moment unless somebody waits, and then makes a
+ * round. */
 #include "journal_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <time.h>
 
+#include "clock.h"
 #include "thread.h"
 
-#define GATHER_US      20000   /* what comes within this time shares a frame, when nobody waits for it */
-#define SYNC_US        900000  /* everysec: with the gathering and the sync itself at most a second is lost */
+#define GATHER_US      20000  /* what comes within this time shares a frame, when nobody waits for it */
+#define SYNC_US        900000 /* everysec: with the gathering and the sync itself at most a second is lost */
 #define RETRY_US       1000000
-#define MEET_SHARE     4    /* of the time of a sync that those whom the last one has served may take to come back, */
-#define MEET_FAST_US   100  /* or this, but no longer than a sync; */
-#define MEET_MIN_US    20   /* less is not worth a sleep */
-#define TIMER_SLACK_NS 5000 /* so that a sleep of that length is none of twice the length */
+#define MARK_US        200000 /* so long after a sync without a record the log is marked as synced up to its end */
+#define RETURN_SHARE   4      /* of the time of a sync that those whom the last one has served may take to come back, */
+#define RETURN_FAST_US 100    /* or this, but no longer than a sync; */
+#define RETURN_MIN_US  20     /* less is not worth a sleep */
+#define TIMER_SLACK_NS 5000   /* so that a sleep of that length is none of twice the length */
 #define FRAME_MAX      (64u << 20) /* a round of more is several frames */
 #define ROOM_AGAIN     (JOURNAL_RING_LIMIT / 2)
 
-static int64_t now_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
+/* ---- what a round takes ---- */
 
-/* ---- what a round takes ---------------------------------------------------------------------------------------------- */
-
-/* A new layer or filter is in the queue before anybody can add to it, so the queue is taken after the rings' ends have been
- * noted; and what a registry change shows to others before it is in the queue is waited for by the barrier. */
+/* A new layer or filter is in the queue before anybody can add to it, so the queue is taken after the rings' ends have
+ * been noted; and what a registry change shows to others before it is in the queue is waited for by the barrier. */
 static void note_ends(struct journal *j)
 {
     pthread_mutex_lock(&j->hold);
-    atomic_fetch_add(&j->started, 1);
+    atomic_fetch_add(&j->rounds.started, 1);
     atomic_thread_fence(memory_order_seq_cst);
     for (unsigned i = 0; i < j->nslots; i++)
-        j->marks[i] = ring_snapshot(j->slots[i].ring);
+        j->work.marks[i] = ring_snapshot(j->slots[i].ring);
     j->start.barrier(j->start.ctx);
-    pthread_mutex_lock(&j->control_lock);
-    struct log_bytes empty = j->taken;
-    j->taken = j->controls;
-    j->controls = empty;
-    j->taken_first = j->taken_next;
-    j->taken_next = j->next_control;
-    atomic_store(&j->control_bytes, 0);
-    pthread_mutex_unlock(&j->control_lock);
+    pthread_mutex_lock(&j->changes.lock);
+    struct log_bytes empty = j->work.controls;
+    j->work.controls = j->changes.queue.bytes;
+    j->changes.queue.bytes = empty;
+    j->work.first_control = j->work.next_control;
+    j->work.next_control = j->changes.queue.next;
+    j->work.controls_end = controls_end(&j->changes.queue);
+    atomic_store(&j->changes.bytes, 0);
+    pthread_mutex_unlock(&j->changes.lock);
     pthread_mutex_unlock(&j->hold);
 }
 
@@ -53,7 +49,7 @@ static void note_ends(struct journal *j)
 static int take_run(struct journal *j, struct journal_ring *ring, const struct ring_run *run)
 {
     struct log_bytes *payload = log_writer_payload(j->writer);
-    int status = payload ? log_payload_adds(payload, run->id, run->layer, run->items, run->n) : -ENOMEM;
+    int status = payload ? log_payload_tagged_adds(payload, run->id, run->layer, run->items, run->n) : -ENOMEM;
     if (status == 0)
         ring_done(ring, run->n);
     return status;
@@ -63,22 +59,41 @@ static int append_payload(struct journal *j, struct errbuf *err)
 {
     if (log_writer_payload_len(j->writer) == 0)
         return 0;
-    bool controls = j->payload_controls;
-    j->payload_controls = false;
+    struct log_writer_info info;
+    log_writer_info(j->writer, &info);
+    for (unsigned i = 0; i < j->nslots; i++)
+        j->work.places[i] = ring_taken(j->slots[i].ring);
+    log_pending_frame(j->pending, info.sequence + 1, j->work.placed_next, j->work.places);
+    bool controls = j->work.payload_controls;
+    j->work.payload_controls = false;
     return log_writer_append(j->writer, controls, err); /* it has it, even if the disk has not */
+}
+
+/* All frames are in a segment: what they have is not pending any more. */
+static void release_written(struct journal *j)
+{
+    for (unsigned i = 0; i < j->nslots; i++)
+        ring_release(j->slots[i].ring);
+    pthread_mutex_lock(&j->changes.lock);
+    controls_release(&j->changes.queue, j->work.places[j->nslots]);
+    pthread_mutex_unlock(&j->changes.lock);
+    if (j->work.pending_of_others)
+        j->work.pending_of_others = log_pending_delete_before(j->start.fs, j->dir, j->start.next_segment, NULL) != 0;
 }
 
 static int take_controls(struct journal *j, struct errbuf *err)
 {
-    if (j->taken.len == 0)
+    if (j->work.controls.len == 0)
         return 0;
     struct log_bytes *payload = log_writer_payload(j->writer);
-    if (!payload || log_payload_controls(payload, j->taken_first, &j->taken) != 0) {
+    if (!payload || log_payload_controls(payload, j->work.first_control, &j->work.controls) != 0) {
         errbuf_set(err, "%s", strerror(ENOMEM));
         return -ENOMEM;
     }
-    j->payload_controls = true;
-    j->taken.len = 0;
+    j->work.payload_controls = true;
+    j->work.places[j->nslots] = j->work.controls_end;
+    j->work.placed_next = j->work.next_control;
+    j->work.controls.len = 0;
     return 0;
 }
 
@@ -88,7 +103,7 @@ static int take_adds(struct journal *j, struct errbuf *err)
     for (unsigned i = 0; i < j->nslots; i++) {
         struct journal_ring *ring = j->slots[i].ring;
         struct ring_run run;
-        while (status == 0 && (run = ring_peek(ring, &j->marks[i])).n != 0) {
+        while (status == 0 && (run = ring_peek(ring, &j->work.marks[i])).n != 0) {
             if (take_run(j, ring, &run) != 0) {
                 errbuf_set(err, "%s", strerror(ENOMEM));
                 return -ENOMEM;
@@ -121,26 +136,27 @@ static int sync_now(struct journal *j, struct errbuf *err)
 {
     struct log_writer_info info;
     log_writer_info(j->writer, &info);
-    int64_t begun = now_us();
+    int64_t begun = clock_us();
     int status = log_writer_sync(j->writer, err);
-    j->synced_at_us = begun;
+    j->pace.synced_at_us = begun;
     if (info.synced != info.sequence) {
         pthread_mutex_lock(&j->lock);
         int64_t before = j->last_sync_us;
         j->syncs++;
-        j->last_sync_us = now_us() - begun;
-        j->usual_sync_us = before < j->last_sync_us ? before : j->last_sync_us;
+        j->last_sync_us = clock_us() - begun;
+        j->pace.usual_sync_us = before < j->last_sync_us ? before : j->last_sync_us;
         pthread_mutex_unlock(&j->lock);
     }
     return status;
 }
 
-/* ---- telling others -------------------------------------------------------------------------------------------------- */
+/* ---- telling others ---- */
 
 static void announce(struct journal *j)
 {
-    uint64_t done = atomic_load(&j->done);
-    bool honours = !atomic_load(&j->incomplete); /* after `done`: what could not be noted came before its ticket */
+    uint64_t done = atomic_load(&j->rounds.done);
+    bool honours =
+        !atomic_load(&j->changes.incomplete); /* after `done`: what could not be noted came before its ticket */
     /* Room has been made, then it is looked who waits for it; a writer says that it waits, then looks for room. */
     atomic_thread_fence(memory_order_seq_cst);
     for (unsigned i = 0; i < j->nslots; i++) {
@@ -151,8 +167,8 @@ static void announce(struct journal *j)
             j->start.announce(j->start.ctx, i, done);
         }
         /* While the disk fails they are not to wait either, but to learn of it. */
-        bool room = ring_queued(slot->ring) < ROOM_AGAIN && atomic_load(&j->control_bytes) < JOURNAL_CONTROL_LIMIT;
-        if (atomic_load(&slot->full) && (j->failed || room)) {
+        bool room = ring_queued(slot->ring) < ROOM_AGAIN && atomic_load(&j->changes.bytes) < JOURNAL_CONTROL_LIMIT;
+        if (atomic_load(&slot->full) && (j->trouble.failed || room)) {
             atomic_store(&slot->full, false);
             j->start.has_room(j->start.ctx, i);
         }
@@ -164,36 +180,40 @@ static void note_done(struct journal *j, uint64_t round, const struct log_writer
 {
     pthread_mutex_lock(&j->lock);
     j->info = *info;
-    atomic_store(&j->done, round);
+    atomic_store_explicit(&j->kept, info->kept, memory_order_relaxed);
+    atomic_store(&j->rounds.done, round);
     pthread_mutex_unlock(&j->lock);
 }
 
 static void note_state(struct journal *j, int status, const struct errbuf *err)
 {
-    bool was = j->failed;
+    bool was = j->trouble.failed;
     pthread_mutex_lock(&j->lock);
     log_writer_info(j->writer, &j->info);
+    atomic_store_explicit(&j->kept, j->info.kept, memory_order_relaxed);
     if (j->info.segment) {
-        j->current_segment = j->info.segment;
-        if (!j->oldest_segment)
-            j->oldest_segment = j->info.segment;
+        j->extent.current = j->info.segment;
+        if (!j->extent.oldest)
+            j->extent.oldest = j->info.segment;
     }
-    j->failed = status != 0;
-    j->failure = status;
+    j->trouble.failed = status != 0;
+    j->trouble.status = status;
     if (status)
-        j->reason = *err;
+        j->trouble.reason = *err;
     else
-        j->reason.text[0] = '\0';
-    atomic_store(&j->refuses, j->failed);
+        j->trouble.reason.text[0] = '\0';
+    atomic_store(&j->refuses, j->trouble.failed);
     pthread_cond_broadcast(&j->changed);
     pthread_mutex_unlock(&j->lock);
-    if (was != j->failed)
-        j->start.state(j->start.ctx, j->failed, err->text);
+    if (was != j->trouble.failed)
+        j->start.state(j->start.ctx, j->trouble.failed, err->text);
     if (status)
-        j->retry_us = now_us() + RETRY_US;
+        j->pace.retry_us = clock_us() + RETRY_US;
 }
 
-/* ---- the thread ------------------------------------------------------------------------------------------------------ */
+/* ---- the thread ---- */
+
+enum due { DUE_NOTHING, DUE_ROUND, DUE_SYNC, DUE_MARK };
 
 static void rotate(struct journal *j, int status, struct errbuf *err)
 {
@@ -204,11 +224,11 @@ static void rotate(struct journal *j, int status, struct errbuf *err)
     note_state(j, status, err);
     log_writer_info(j->writer, &info);
     pthread_mutex_lock(&j->lock);
-    j->wants_rotation = false;
-    j->rotations++;
-    j->rotate_status = status;
-    j->rotated_segment = segment;
-    j->rotated_written = info.written;
+    j->rotation.wanted = false;
+    j->rotation.ended++;
+    j->rotation.status = status;
+    j->rotation.segment = segment;
+    j->rotation.written = info.written;
     pthread_cond_broadcast(&j->changed);
     pthread_mutex_unlock(&j->lock);
 }
@@ -217,21 +237,22 @@ static void rotate(struct journal *j, int status, struct errbuf *err)
  * at once would have those that came during the last sync and not these, and everybody would wait for two syncs: so it
  * begins when as many have asked again as were served, or a small part of the time of a sync later. Where it is fast,
  * that is about the processors: a round of few replies takes as much of their time as one of many. */
-static void meet_the_served(struct journal *j, uint64_t asked_at_begin)
+static void expect_returns(struct journal *j, uint64_t asked_at_begin)
 {
-    int64_t sync_us = j->usual_sync_us, most_us = sync_us / MEET_SHARE;
-    int64_t fast_us = sync_us < MEET_FAST_US ? sync_us : MEET_FAST_US;
-    uint64_t served = asked_at_begin - j->served;
+    int64_t sync_us = j->pace.usual_sync_us, most_us = sync_us / RETURN_SHARE;
+    int64_t fast_us = sync_us < RETURN_FAST_US ? sync_us : RETURN_FAST_US;
+    uint64_t served = asked_at_begin - j->pace.served;
     if (most_us < fast_us)
         most_us = fast_us;
-    atomic_store_explicit(&j->meet_replies, journal_replies(j) + served, memory_order_relaxed);
-    j->served = asked_at_begin;
-    j->meet_until_us = served && most_us >= MEET_MIN_US ? now_us() + most_us : 0;
+    atomic_store_explicit(&j->rounds.returned_replies, journal_replies(j) + served, memory_order_relaxed);
+    j->pace.served = asked_at_begin;
+    j->pace.returns_until_us = served && most_us >= RETURN_MIN_US ? clock_us() + most_us : 0;
 }
 
-static void run_round(struct journal *j, bool sync, bool rotates)
+static void run_round(struct journal *j, enum due due, bool rotates)
 {
     struct errbuf err = {""};
+    bool sync = due == DUE_SYNC;
     uint64_t asked = journal_replies(j);
     int status = 0;
     if (log_writer_failed(j->writer)) {
@@ -240,14 +261,18 @@ static void run_round(struct journal *j, bool sync, bool rotates)
     }
     if (status == 0)
         status = make_round(j, &err);
-    uint64_t round = atomic_load(&j->started);
+    uint64_t round = atomic_load(&j->rounds.started);
+    if (status == 0)
+        release_written(j);
     if (status == 0 && sync)
         status = sync_now(j, &err);
+    if (status == 0 && due == DUE_MARK)
+        status = log_writer_mark(j->writer, &err);
     struct log_writer_info info;
     log_writer_info(j->writer, &info);
     if (status == 0 && info.synced == info.sequence) {
         note_done(j, round, &info);
-        meet_the_served(j, asked);
+        expect_returns(j, asked);
     }
     if (rotates)
         rotate(j, status, &err);
@@ -259,9 +284,9 @@ static void run_round(struct journal *j, bool sync, bool rotates)
 /* A ticket that is not on the disk yet, or is and can be announced. */
 static bool somebody_waits(const struct journal *j)
 {
-    uint64_t done = atomic_load(&j->done);
-    bool honours = !atomic_load(&j->incomplete);
-    if (j->wanted > done)
+    uint64_t done = atomic_load(&j->rounds.done);
+    bool honours = !atomic_load(&j->changes.incomplete);
+    if (j->rounds.asked > done)
         return true;
     for (unsigned i = 0; i < j->nslots; i++) {
         uint64_t wanted = atomic_load(&j->slots[i].wanted);
@@ -271,9 +296,10 @@ static bool somebody_waits(const struct journal *j)
     return false;
 }
 
-static bool still_meets(const struct journal *j, int64_t now)
+static bool still_expects_returns(const struct journal *j, int64_t now)
 {
-    return now < j->meet_until_us && !journal_has_met(j) && !j->urgent && j->wanted <= atomic_load(&j->done);
+    return now < j->pace.returns_until_us && !journal_all_returned(j) && !j->urgent &&
+           j->rounds.asked <= atomic_load(&j->rounds.done);
 }
 
 static bool has_records(struct journal *j)
@@ -281,53 +307,63 @@ static bool has_records(struct journal *j)
     for (unsigned i = 0; i < j->nslots; i++)
         if (ring_queued(j->slots[i].ring))
             return true;
-    pthread_mutex_lock(&j->control_lock);
-    bool any = j->controls.len != 0;
-    pthread_mutex_unlock(&j->control_lock);
-    return any || j->taken.len || log_writer_payload_len(j->writer);
+    pthread_mutex_lock(&j->changes.lock);
+    bool any = j->changes.queue.bytes.len != 0;
+    pthread_mutex_unlock(&j->changes.lock);
+    return any || j->work.controls.len || log_writer_payload_len(j->writer);
 }
 
-enum due { DUE_NOTHING, DUE_ROUND, DUE_SYNC };
+/* The log is idle, and all of it is synced. */
+static enum due mark_is_due(const struct journal *j, int64_t now, int64_t *until_out)
+{
+    int64_t at = j->pace.synced_at_us + MARK_US;
+    if (j->info.marked == j->info.synced)
+        return DUE_NOTHING;
+    if (now >= at)
+        return DUE_MARK;
+    *until_out = at;
+    return DUE_NOTHING;
+}
 
 /* What is to be done now; in `until_out` when to look again at the latest, 0 for never. Under the lock. */
 static enum due what_is_due(struct journal *j, int64_t now, int64_t *until_out)
 {
     int policy = atomic_load(&j->policy);
     *until_out = 0;
-    if (j->failed) {
-        *until_out = j->retry_us;
-        return j->wants_rotation || now >= j->retry_us ? DUE_SYNC : DUE_NOTHING;
+    if (j->trouble.failed) {
+        *until_out = j->pace.retry_us;
+        return j->rotation.wanted || now >= j->pace.retry_us ? DUE_SYNC : DUE_NOTHING;
     }
-    if (j->wants_rotation)
+    if (j->rotation.wanted)
         return DUE_SYNC;
     if (somebody_waits(j)) {
-        if (!still_meets(j, now))
+        if (!still_expects_returns(j, now))
             return DUE_SYNC;
-        *until_out = j->meet_until_us;
+        *until_out = j->pace.returns_until_us;
         return DUE_NOTHING;
     }
     bool unsynced = j->info.synced != j->info.sequence;
     if (policy != JOURNAL_NO && unsynced) {
-        int64_t at = policy == JOURNAL_ALWAYS ? now : j->synced_at_us + SYNC_US;
+        int64_t at = policy == JOURNAL_ALWAYS ? now : j->pace.synced_at_us + SYNC_US;
         if (now >= at)
             return DUE_SYNC;
         *until_out = at;
     }
     if (!has_records(j)) {
-        j->gather_until_us = 0;
-        return DUE_NOTHING;
+        j->pace.gather_until_us = 0;
+        return unsynced ? DUE_NOTHING : mark_is_due(j, now, until_out);
     }
-    if (!j->gather_until_us)
-        j->gather_until_us = now + GATHER_US;
-    if (j->urgent || now >= j->gather_until_us) {
-        j->gather_until_us = 0;
+    if (!j->pace.gather_until_us)
+        j->pace.gather_until_us = now + GATHER_US;
+    if (j->urgent || now >= j->pace.gather_until_us) {
+        j->pace.gather_until_us = 0;
         /* The time of a sync counts from the first frame after the one before. */
-        if (!unsynced && j->synced_at_us + SYNC_US < now)
-            j->synced_at_us = now;
+        if (!unsynced && j->pace.synced_at_us + SYNC_US < now)
+            j->pace.synced_at_us = now;
         return DUE_ROUND;
     }
-    if (!*until_out || j->gather_until_us < *until_out)
-        *until_out = j->gather_until_us;
+    if (!*until_out || j->pace.gather_until_us < *until_out)
+        *until_out = j->pace.gather_until_us;
     return DUE_NOTHING;
 }
 
@@ -340,28 +376,29 @@ static void wait_until(struct journal *j, int64_t until_us)
         pthread_cond_wait(&j->wake, &j->lock);
 }
 
-/* Under the lock. Says that it sleeps, and looks again before it does: whoever has something looks at that afterwards. */
+/* Under the lock. Says that it sleeps, and looks again before it does: whoever has something looks at that afterwards.
+ */
 static enum due sleep_until_due(struct journal *j)
 {
     for (;;) {
-        int64_t until, now = now_us();
-        bool meets = still_meets(j, now); /* whoever comes early need not wake it */
-        atomic_store(&j->sleep, meets ? JOURNAL_MEETS : JOURNAL_IDLE);
+        int64_t until, now = clock_us();
+        bool expects = still_expects_returns(j, now); /* whoever comes early need not wake it */
+        atomic_store(&j->rounds.sleep, expects ? JOURNAL_EXPECTS : JOURNAL_IDLE);
         atomic_thread_fence(memory_order_seq_cst);
         enum due due = what_is_due(j, now, &until);
         if (due != DUE_NOTHING || j->stop) {
-            atomic_store(&j->sleep, JOURNAL_AWAKE);
+            atomic_store(&j->rounds.sleep, JOURNAL_AWAKE);
             j->urgent = false;
             return due;
         }
-        if (meets) {
-            if (!until || j->meet_until_us < until)
-                until = j->meet_until_us;
-        } else if (j->gather_until_us || somebody_waits(j)) {
+        if (expects) {
+            if (!until || j->pace.returns_until_us < until)
+                until = j->pace.returns_until_us;
+        } else if (j->pace.gather_until_us || somebody_waits(j)) {
             /* It will look by itself; only who is in a hurry need wake it. */
-            atomic_store(&j->sleep, JOURNAL_GATHERS);
+            atomic_store(&j->rounds.sleep, JOURNAL_GATHERS);
             atomic_thread_fence(memory_order_seq_cst);
-            if (what_is_due(j, now_us(), &until) != DUE_NOTHING)
+            if (what_is_due(j, clock_us(), &until) != DUE_NOTHING)
                 continue;
         }
         wait_until(j, until);
@@ -376,9 +413,11 @@ void *journal_main(void *arg)
     pthread_mutex_lock(&j->lock);
     for (;;) {
         enum due due = sleep_until_due(j);
-        bool stop = j->stop, rotates = j->wants_rotation;
+        bool stop = j->stop, rotates = j->rotation.wanted;
         pthread_mutex_unlock(&j->lock);
-        run_round(j, due == DUE_SYNC || stop, rotates);
+        run_round(j, stop ? DUE_SYNC : due, rotates);
+        if (stop)
+            run_round(j, DUE_MARK, false);
         pthread_mutex_lock(&j->lock);
         if (stop)
             break;

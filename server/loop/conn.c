@@ -5,21 +5,51 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "command.h"
-#include "dispatch.h"
+#include "dispatch_errors.h"
 #include "log.h"
+#include "tracking.h"
 #include "transaction.h"
 #include "push.h"
+#include "subscriptions.h"
 #include "worker.h"
 
-/* ---- what is polled for ------------------------------------------------------------------------------------------ */
+/* ---- its life ---- */
+
+enum event { END_OF_INPUT, DRAIN, CLOSE, SOCKET_CLOSED };
+#define NEVER (-1) /* the event does not come in this state */
+
+static void move(struct conn *conn, enum event event)
+{
+    static const int next[][4] = {
+        [CONN_OPEN] = {CONN_HALF_CLOSED, CONN_DRAINING, CONN_CLOSING, NEVER},
+        [CONN_HALF_CLOSED] = {NEVER, CONN_DRAINING, CONN_CLOSING, NEVER},
+        [CONN_DRAINING] = {NEVER, CONN_DRAINING, CONN_CLOSING, NEVER},
+        [CONN_CLOSING] = {NEVER, NEVER, NEVER, CONN_CLOSED},
+        [CONN_CLOSED] = {NEVER, NEVER, NEVER, NEVER},
+    };
+    int life = next[conn->life][event];
+    CHECK(life != NEVER);
+    conn->life = (enum conn_life)life;
+}
+
+static void free_if_over(struct conn *conn)
+{
+    if (conn->life != CONN_CLOSED || conn->waits)
+        return;
+    resp_parser_deinit(&conn->input.parser);
+    free(conn);
+}
+
+/* ---- polling ---- */
 
 static void poll_for(struct conn *conn, int events);
 
-/* Whether to be told of its end while nothing is read: of a broken connection one is told whatever is polled for. */
+/* The event that reports the client's end while nothing is read; a broken connection is always reported. */
 static int wants_end(const struct conn *conn)
 {
-    return conn->waits && !conn->eof && !conn->eof_seen_ms ? UV_DISCONNECT : 0;
+    return conn->waits && conn->life == CONN_OPEN && !conn->input.eof_seen_ms ? UV_DISCONNECT : 0;
 }
 
 static void on_poll(uv_poll_t *poll, int status, int events)
@@ -31,18 +61,18 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         return;
     }
     if (events & UV_WRITABLE) {
-        window_flush(conn->worker); /* its own replies may still be on their way there */
+        window_flush(conn->worker); /* its own replies may still be in the window */
         conn_flush(conn);
     }
-    if (conn->closing)
+    if (conn_is_closing(conn))
         return;
     if ((events & UV_DISCONNECT) && conn->waits) {
-        conn->eof_seen_ms = conn->worker->now_ms;
+        conn->input.eof_seen_ms = conn->worker->now_ms;
         conn_update(conn);
     }
     if (!(events & UV_READABLE))
         return;
-    if (!conn->held && !conn->eof && conn_may_run(conn))
+    if (!conn->input.held && conn->life == CONN_OPEN && conn_may_run(conn))
         conn_read(conn);
     else
         poll_for(conn, (conn->events & ~UV_READABLE) | wants_end(conn));
@@ -61,73 +91,97 @@ static void poll_for(struct conn *conn, int events)
 
 static bool over_high_water(const struct conn *conn)
 {
-    size_t pause = conn->out_pause > conn->worker->high_water ? conn->out_pause : conn->worker->high_water;
-    return buf_len(&conn->out) > pause;
+    size_t pause =
+        conn->output.pause > conn->worker->delivery.high_water ? conn->output.pause : conn->worker->delivery.high_water;
+    return buf_len(&conn->output.buf) > pause;
 }
 
 bool conn_may_run(const struct conn *conn)
 {
-    return !conn->waits && !conn->session.close_after_reply && !over_high_water(conn);
+    return !conn->waits && conn->life < CONN_DRAINING && !over_high_water(conn);
 }
 
-/* Who waits has mostly nothing to say until it has its reply, and leaving the poll set and coming back costs more than the
- * reply: it is polled on, and on_poll() ends that if it does say something. */
+/* A waiting client usually sends nothing before it has its reply, and leaving the poll set and coming back costs more
+ * than the reply: it stays polled, and on_poll() ends that if input comes. */
 static int wants_to_read(const struct conn *conn, bool may_run)
 {
     if (conn->waits)
         return conn->events & UV_READABLE ? UV_READABLE : wants_end(conn);
-    if (conn->held || conn->eof || conn->session.close_after_reply)
+    if (conn->input.held || conn->life != CONN_OPEN)
         return 0;
     return may_run ? UV_READABLE : 0;
 }
 
 void conn_update(struct conn *conn)
 {
-    if (conn->closing)
+    if (conn_is_closing(conn))
         return;
     bool may_run = conn_may_run(conn);
-    if (may_run && conn->held)
-        worker_give_turn(conn->worker, conn);
-    bool may_send = buf_len(&conn->out) && !(conn->waits & CONN_WAITS_DURABLE);
+    if (may_run && conn->input.held)
+        turns_give(conn->worker, conn);
+    bool may_send = buf_len(&conn->output.buf) && !(conn->waits & CONN_WAITS_DURABLE);
     poll_for(conn, wants_to_read(conn, may_run) | (may_send ? UV_WRITABLE : 0));
 }
 
-/* ---- waiting ----------------------------------------------------------------------------------------------------- */
+/* ---- waiting ---- */
 
-void conn_wait(struct conn *conn, enum conn_wait why)
+static struct conn_link *link_of(struct conn *conn, enum conn_wait why)
 {
-    conn->waits |= (unsigned)why;
-    conn_list_remove(&conn->turn);
-    conn_will_reply(conn); /* the end of the iteration looks at what is polled for */
+    return why == CONN_WAITS_DURABLE ? &conn->durable : &conn->waiter;
 }
 
-/* The flush at the end of the iteration sees to all that is due now: replies, a turn, an end that was put off. */
+void conn_wait(struct conn *conn, enum conn_wait why, struct conn_link *list)
+{
+    conn->waits |= (unsigned)why;
+    if (list) {
+        conn_list_remove(link_of(conn, why));
+        conn_list_append(list, link_of(conn, why));
+    }
+    conn_list_remove(&conn->turn);
+    conn_will_reply(conn); /* the end of the iteration updates the polling */
+}
+
+/* The flush at the end of the iteration does all that is due now: replies, a turn, a delayed close. */
 void conn_ready(struct conn *conn, enum conn_wait why)
 {
     if (!(conn->waits & (unsigned)why))
         return;
     conn->waits &= ~(unsigned)why;
+    if (why != CONN_WAITS_JOB && why != CONN_WAITS_LEAVE)
+        conn_list_remove(link_of(conn, why));
     if (conn->waits == 0)
-        conn->eof_seen_ms = 0; /* it will be read in its turn */
-    if (!conn->closing)
-        conn_will_reply(conn);
+        conn->input.eof_seen_ms = 0; /* the end will be read in the connection's turn */
+    conn_will_reply(conn);
+    free_if_over(conn);
 }
 
-/* ---- closing ----------------------------------------------------------------------------------------------------- */
-
-static void conn_free(struct conn *conn)
+void conn_all_ready(struct conn_link *list, enum conn_wait why)
 {
-    resp_parser_deinit(&conn->parser);
-    free(conn);
+    while (!conn_list_empty(list))
+        conn_ready(CONN_OF(list->next, waiter), why);
 }
+
+/* ---- closing ---- */
 
 static void on_closed(uv_handle_t *handle)
 {
     struct conn *conn = handle->data;
-    close(conn->fd); /* not earlier: until here libuv may name it to the kernel, and it could be another's by then */
-    conn->fd = -1;
-    if (!(conn->waits & CONN_WAITS_JOB))
-        conn_free(conn);
+    close(conn->fd); /* not earlier: libuv may still use the number, which could be another connection's by then */
+    move(conn, SOCKET_CLOSED);
+    free_if_over(conn);
+}
+
+void conn_leave(struct conn *conn)
+{
+    bool left = subscriptions_end(&conn->session);
+    while (!left && conn->worker->stopping)
+        left = subscriptions_end(&conn->session);
+    if (left) {
+        conn_ready(conn, CONN_WAITS_LEAVE);
+    } else {
+        conn_wait(conn, CONN_WAITS_LEAVE, NULL);
+        turns_give(conn->worker, conn);
+    }
 }
 
 static void unlink_conn(struct conn *conn)
@@ -144,28 +198,64 @@ static void unlink_conn(struct conn *conn)
     conn_list_remove(&conn->turn);
     conn_list_remove(&conn->durable);
     conn_list_remove(&conn->waiter);
+    conn->waits &= CONN_WAITS_JOB; /* whatever else it waited for was to run or send something */
+}
+
+static size_t memory_of(const struct conn *conn)
+{
+    const struct session *session = &conn->session;
+    return sizeof(*conn) + conn->input.size + conn->output.buf.size + conn->running.reply.size + session->text_bytes +
+           (conn->input.pending.spans ? conn->input.pending.argc * sizeof(*conn->input.pending.spans) : 0) +
+           (size_t)atomic_load_explicit(&session->multi_bytes, memory_order_relaxed) +
+           (size_t)atomic_load_explicit(&session->tracking_bytes, memory_order_relaxed);
+}
+
+/* The counter has one writer, this thread. */
+static void count_memory(struct conn *conn, size_t now)
+{
+    worker_count_memory(conn->worker, (int64_t)now - (int64_t)conn->counted);
+    conn->counted = now;
+}
+
+void conn_count_memory(struct conn *conn)
+{
+    count_memory(conn, memory_of(conn));
 }
 
 void conn_close(struct conn *conn)
 {
-    if (conn->closing)
+    if (conn_is_closing(conn))
         return;
     struct worker *worker = conn->worker;
     window_flush(worker); /* commands in the window point into this connection */
-    conn->closing = true;
+    move(conn, CLOSE);
     unlink_conn(conn);
-    push_leave(&conn->session);
+    conn_leave(conn);
+    tracking_stop(conn);
     sessions_remove(worker->server->sessions, &conn->session);
     conn_drop_input(conn);
-    transaction_end(conn);
-    buf_deinit(&conn->slice_out);
-    buf_deinit(&conn->out);
+    transaction_end(&conn->session);
+    buf_deinit(&conn->running.reply);
+    buf_deinit(&conn->output.buf);
+    count_memory(conn, 0);
     uv_close((uv_handle_t *)&conn->poll, on_closed);
+}
+
+void conn_end_of_input(struct conn *conn)
+{
+    move(conn, END_OF_INPUT);
+    conn_drop_input(conn); /* half a command is no command */
+    conn_will_reply(conn); /* the end of the iteration sends what there is and closes */
+}
+
+void conn_drain(struct conn *conn)
+{
+    move(conn, DRAIN);
 }
 
 void conn_close_after_reply(struct conn *conn)
 {
-    conn->session.close_after_reply = true;
+    conn_drain(conn);
     atomic_fetch_or_explicit(&conn->session.flags, SESSION_CLOSING, memory_order_relaxed);
     conn_drop_input(conn);
     conn_will_reply(conn);
@@ -178,7 +268,7 @@ void conn_warn_closed(const struct conn *conn, const char *why)
                 conn->session.addr, why);
 }
 
-/* ---- replies ----------------------------------------------------------------------------------------------------- */
+/* ---- replies ---- */
 
 static enum config_client_class conn_class(const struct conn *conn)
 {
@@ -188,32 +278,32 @@ static enum config_client_class conn_class(const struct conn *conn)
 void conn_will_reply(struct conn *conn)
 {
     struct worker *worker = conn->worker;
-    if (conn_link_used(&conn->with_replies) || conn->closing)
+    if (conn_link_used(&conn->with_replies) || conn_is_closing(conn))
         return;
-    conn_list_append(&worker->with_replies, &conn->with_replies);
-    conn->out.cap = worker->reply_limits[conn_class(conn)]; /* as it is set now */
-    if (!conn->out.data) {
-        conn->out.data = worker_buf_get(worker);
-        conn->out.size = conn->out.data ? WORKER_BUF_SIZE : 0;
+    conn_list_append(&worker->delivery.conns, &conn->with_replies);
+    conn->output.buf.cap = worker->delivery.limits[conn_class(conn)]; /* the present setting */
+    if (!conn->output.buf.data) {
+        conn->output.buf.data = delivery_buf_get(worker);
+        conn->output.buf.size = conn->output.buf.data ? DELIVERY_BUF_SIZE : 0;
     }
 }
 
 /* An idle connection keeps no buffer. */
 static void give_back_buf(struct conn *conn)
 {
-    if (conn->out.size == WORKER_BUF_SIZE) {
-        worker_buf_put(conn->worker, conn->out.data);
-        conn->out.data = NULL;
-        conn->out.size = 0;
+    if (conn->output.buf.size == DELIVERY_BUF_SIZE) {
+        delivery_buf_put(&conn->worker->delivery, conn->output.buf.data);
+        conn->output.buf.data = NULL;
+        conn->output.buf.size = 0;
     }
-    buf_deinit(&conn->out);
+    buf_deinit(&conn->output.buf);
 }
 
-/* Sends until the kernel takes no more. false: the connection is broken. */
+/* Sends until the kernel accepts no more. False: the connection is broken. */
 static bool send_some(struct conn *conn)
 {
-    while (buf_len(&conn->out)) {
-        ssize_t n = send(conn->fd, buf_head(&conn->out), buf_len(&conn->out), MSG_NOSIGNAL);
+    while (buf_len(&conn->output.buf)) {
+        ssize_t n = send(conn->fd, buf_head(&conn->output.buf), buf_len(&conn->output.buf), MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -221,23 +311,23 @@ static bool send_some(struct conn *conn)
         stats_add(&conn->worker->stats.net_output_bytes, (uint64_t)n);
         stats_add(&conn->worker->stats.writes_processed, 1);
         atomic_store_explicit(&conn->session.last_ms, conn->worker->now_ms, memory_order_relaxed);
-        buf_consume(&conn->out, (size_t)n);
+        buf_consume(&conn->output.buf, (size_t)n);
     }
     return true;
 }
 
-/* Whether the replies may leave: what they promise is on disk. `wrote` is looked at because a connection may become
- * writable once more in the iteration in which it has written, before that has its ticket. */
+/* Whether the replies may leave: the records that they rest on are on disk. `wrote` is checked because a connection may
+ * become writable again in the iteration in which it has run a write, before the write has its ticket. */
 static bool may_send(const struct conn *conn)
 {
-    return !(conn->waits & CONN_WAITS_DURABLE) && !conn->wrote;
+    return !(conn->waits & CONN_WAITS_DURABLE) && !conn->output.wrote;
 }
 
 void conn_flush(struct conn *conn)
 {
-    if (conn->closing)
+    if (conn_is_closing(conn))
         return;
-    if (buf_failed(&conn->out)) {
+    if (buf_failed(&conn->output.buf)) {
         stats_add(&conn->worker->stats.over_output_buffer, 1);
         conn_warn_closed(
             conn,
@@ -249,14 +339,15 @@ void conn_flush(struct conn *conn)
         conn_close(conn);
         return;
     }
-    atomic_store_explicit(&conn->session.output_bytes, buf_len(&conn->out), memory_order_relaxed);
-    if (buf_len(&conn->out) == 0) {
+    atomic_store_explicit(&conn->session.output_bytes, buf_len(&conn->output.buf), memory_order_relaxed);
+    if (buf_len(&conn->output.buf) == 0) {
         give_back_buf(conn);
-        if ((conn->session.close_after_reply || (conn->eof && !conn->in_len)) && !conn->waits) {
+        if ((conn->life == CONN_DRAINING || (conn->life == CONN_HALF_CLOSED && !conn->input.len)) && !conn->waits) {
             conn_close(conn);
             return;
         }
     }
+    conn_count_memory(conn);
     conn_update(conn);
 }
 
@@ -264,13 +355,13 @@ bool conn_over_soft_limit(struct conn *conn)
 {
     const struct config *config = server_config(conn->worker->server);
     const struct config_output_limit *limit = &config->client_output_buffer_limit.classes[conn_class(conn)];
-    if (limit->soft == 0 || buf_len(&conn->out) <= limit->soft) {
-        conn->over_soft_ms = 0;
+    if (limit->soft == 0 || buf_len(&conn->output.buf) <= limit->soft) {
+        conn->output.over_soft_ms = 0;
         return false;
     }
-    if (conn->over_soft_ms == 0)
-        conn->over_soft_ms = conn->worker->now_ms;
-    if (conn->worker->now_ms - conn->over_soft_ms < limit->soft_seconds * 1000)
+    if (conn->output.over_soft_ms == 0)
+        conn->output.over_soft_ms = conn->worker->now_ms;
+    if (conn->worker->now_ms - conn->output.over_soft_ms < limit->soft_seconds * 1000)
         return false;
     stats_add(&conn->worker->stats.over_output_buffer, 1);
     conn_warn_closed(conn, "its replies were over the soft client-output-buffer-limit for too long");
@@ -280,7 +371,7 @@ bool conn_over_soft_limit(struct conn *conn)
 
 bool conn_over_half_closed(struct conn *conn)
 {
-    if (conn->eof_seen_ms == 0 || conn->worker->now_ms - conn->eof_seen_ms <= CONN_HALF_CLOSED_MS)
+    if (conn->input.eof_seen_ms == 0 || conn->worker->now_ms - conn->input.eof_seen_ms <= CONN_HALF_CLOSED_MS)
         return false;
     conn_close(conn);
     return true;
@@ -288,31 +379,32 @@ bool conn_over_half_closed(struct conn *conn)
 
 void conn_unstick(struct conn *conn)
 {
-    size_t waiting = buf_len(&conn->out);
-    if (waiting <= conn->worker->high_water) {
-        conn->out_pause = conn->out_seen = 0;
+    size_t waiting = buf_len(&conn->output.buf);
+    if (waiting <= conn->worker->delivery.high_water) {
+        conn->output.pause = conn->output.seen = 0;
         return;
     }
-    bool stuck = waiting == conn->out_seen && over_high_water(conn) && !conn->waits;
-    conn->out_seen = waiting;
-    if (!stuck || conn->closing)
+    bool stuck = waiting == conn->output.seen && over_high_water(conn) && !conn->waits;
+    conn->output.seen = waiting;
+    if (!stuck || conn_is_closing(conn))
         return;
-    conn->out_pause = waiting * 2;
+    conn->output.pause = waiting * 2;
     conn_update(conn);
 }
 
 void conn_append_reply(struct conn *conn, struct buf *reply)
 {
     if (buf_failed(reply)) {
-        conn->out.failed = true;
-    } else if (buf_len(&conn->out) == 0 && buf_len(reply) > WORKER_BUF_SIZE && !buf_failed(&conn->out)) {
-        size_t cap = conn->out.cap;
+        conn->output.buf.failed = true;
+    } else if (buf_len(&conn->output.buf) == 0 && buf_len(reply) > DELIVERY_BUF_SIZE &&
+               !buf_failed(&conn->output.buf)) {
+        size_t cap = conn->output.buf.cap;
         give_back_buf(conn);
-        conn->out = *reply;
-        conn->out.cap = cap;
+        conn->output.buf = *reply;
+        conn->output.buf.cap = cap;
         buf_init(reply, reply->cap);
     } else {
-        buf_append(&conn->out, buf_head(reply), buf_len(reply));
+        buf_append(&conn->output.buf, buf_head(reply), buf_len(reply));
     }
     buf_deinit(reply);
 }
@@ -320,11 +412,9 @@ void conn_append_reply(struct conn *conn, struct buf *reply)
 void conn_deferred_done(struct conn *conn, struct buf *reply, const struct command *command, bool no_reply)
 {
     stats_add(&conn->worker->stats.calls[command_index(command)], 1);
-    if (conn->closing) {
-        conn->waits &= ~(unsigned)CONN_WAITS_JOB;
+    if (conn_is_closing(conn)) {
         buf_deinit(reply);
-        if (conn->fd < 0) /* its close callback has been: the last one frees */
-            conn_free(conn);
+        conn_ready(conn, CONN_WAITS_JOB);
         return;
     }
     conn_will_reply(conn);
@@ -333,6 +423,6 @@ void conn_deferred_done(struct conn *conn, struct buf *reply, const struct comma
         buf_deinit(reply);
     else
         conn_append_reply(conn, reply);
-    conn->wrote |= (command->flags & CMD_WRITE) != 0;
+    conn->output.wrote |= (command->flags & CMD_WRITE) != 0;
     conn_ready(conn, CONN_WAITS_JOB);
 }

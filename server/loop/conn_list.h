@@ -1,5 +1,5 @@
-/* conn_list: doubly linked lists of connections. A connection has one link for each list that it can be in, so that it
- * can be taken out of any of them at once, however long they are, when it is closed.
+/* conn_list: doubly linked lists of connections. A connection has one link for each list that it can be in, so that a
+ * close removes it from all of them in constant time.
  *
  * Thread: the owning worker's. */
 #ifndef BLOOMERY_CONN_LIST_H
@@ -28,7 +28,7 @@ static inline bool conn_link_used(const struct conn_link *link)
     return link->next != NULL;
 }
 
-/* Puts a link that is in no list at the end of one. */
+/* Appends a link that is in no list. */
 static inline void conn_list_append(struct conn_link *list, struct conn_link *link)
 {
     link->next = list;
@@ -37,7 +37,7 @@ static inline void conn_list_append(struct conn_link *list, struct conn_link *li
     list->prev = link;
 }
 
-/* Takes a link out of its list, if it is in any. */
+/* Removes a link from its list, if it is in one. */
 static inline void conn_list_remove(struct conn_link *link)
 {
     if (!link->next)
@@ -60,6 +60,6 @@ static inline void conn_list_move(struct conn_link *list, struct conn_link *from
 }
 
 /* The connection whose `member` the link is. */
-#define CONN_OF(link, member) ((struct conn *)(void *)((char *)(link) - offsetof(struct conn, member)))
+#define CONN_OF(link, member) ((struct conn *)(void *)((char *)(link)-offsetof(struct conn, member)))
 
 #endif

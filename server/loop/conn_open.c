@@ -1,4 +1,4 @@
-/* How a connection begins: its addresses, the options of its socket, and who is turned away. */
+/* The beginning of a connection: its addresses, the options of its socket, and refusals. */
 #include "conn_internal.h"
 
 #include <arpa/inet.h>
@@ -12,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "memory_reserve.h"
 #include "worker.h"
 
 static void format_addr(const struct sockaddr_storage *ss, char *text_out, size_t size, bool *local_out)
@@ -55,7 +56,8 @@ static void describe(struct conn *conn)
 static void set_socket_options(const struct conn *conn, const struct config *config)
 {
     int one = 1;
-    setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* fails on a Unix socket, which needs none */
+    setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* fails on a Unix socket, which does not need
+                                                                        * it */
     int interval = (int)config->tcp_keepalive;
     if (interval > 0 && setsockopt(conn->fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one)) == 0) {
         int step = interval / 3 > 0 ? interval / 3 : 1, probes = 3;
@@ -67,10 +69,11 @@ static void set_socket_options(const struct conn *conn, const struct config *con
 
 static const char protected_mode_text[] =
     "DENIED Bloomery is in protected mode: it has no password and takes connections from this machine only. To allow "
-    "others, set a password ('requirepass' in the configuration file, or CONFIG SET requirepass from this machine), or, if "
+    "others, set a password ('requirepass' in the configuration file, or CONFIG SET requirepass from this machine), "
+    "or, if "
     "the network itself is trusted, set 'protected-mode no'.";
 
-/* Clients that must not stay get a reason before they are closed. */
+/* A refused client gets a reason before it is closed. */
 static const char *refusal(const struct conn *conn, const struct config *config)
 {
     if (config->protected_mode && !config->requirepass[0] && !conn->session.local)
@@ -81,22 +84,34 @@ static const char *refusal(const struct conn *conn, const struct config *config)
     return NULL;
 }
 
+static int allocate(struct worker *worker, int fd, struct conn **conn_out)
+{
+    struct conn *conn = calloc(1, sizeof(*conn));
+    int err = conn ? uv_poll_init(&worker->loop, &conn->poll, fd) : -ENOMEM;
+    if (err)
+        free(conn);
+    else
+        *conn_out = conn;
+    return err;
+}
+
 int conn_open(struct worker *worker, int fd)
 {
     const struct config *config = server_config(worker->server);
-    struct conn *conn = calloc(1, sizeof(*conn));
-    int err = conn ? uv_poll_init(&worker->loop, &conn->poll, fd) : -ENOMEM;
+    struct conn *conn = NULL;
+    int err = allocate(worker, fd, &conn);
+    if (err == -ENOMEM && memory_reserve_spend(worker->server))
+        err = allocate(worker, fd, &conn);
     if (err) {
-        free(conn);
         close(fd);
         return err;
     }
     conn->poll.data = conn;
     conn->worker = worker;
     conn->fd = fd;
-    resp_parser_init(&conn->parser);
-    buf_init(&conn->out, (size_t)config->reply_buffer_limit);
-    conn->reply = (struct reply){.buf = &conn->out, .version = 2};
+    resp_parser_init(&conn->input.parser);
+    buf_init(&conn->output.buf, (size_t)config->reply_buffer_limit);
+    conn->output.reply = (struct reply){.buf = &conn->output.buf, .version = 2};
     conn->session.fd = fd;
     conn->session.worker = worker->index;
     conn->session.resp = 2;
@@ -115,12 +130,13 @@ int conn_open(struct worker *worker, int fd)
     const char *why_not = refusal(conn, config);
     if (why_not) {
         conn_will_reply(conn);
-        reply_error(&conn->reply, why_not);
-        conn->session.close_after_reply = true;
+        reply_error(&conn->output.reply, why_not);
+        conn_drain(conn);
         stats_add(&worker->stats.connections_rejected, 1);
     } else {
         stats_add(&worker->stats.connections_received, 1);
     }
+    conn_count_memory(conn);
     conn_update(conn);
     return 0;
 }

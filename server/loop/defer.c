@@ -1,26 +1,38 @@
-/* command_defer(), apart from the jobs themselves: tests of handlers put another in its place. */
+/* command_defer(), command_do_first() and command_keep_arguments(), in a file of their own, because tests of handlers
+ * replace them. */
 #include <stdlib.h>
 
 #include "conn.h"
+#include "host.h"
 #include "job.h"
-
-/* Inside a transaction nothing is deferred: the commands behind it would have to wait, and everybody else for them. */
-static void run_at_once(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data)
-{
-    struct command_job job = {.server = ctx->server, .reply = *ctx->reply, .data = data, .alone = true, .run = run};
-    do {
-        job.again = false;
-        run(&job);
-    } while (job.again);
-    free(data);
-}
 
 void command_defer(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data)
 {
-    if (conn_of_session(ctx->session)->in_exec) {
-        run_at_once(ctx, run, data);
+    if (ctx->session->in_exec) {
+        reply_errorf(ctx->reply, "ERR this call of '%s' may take long: it is not run in a transaction",
+                     ctx->command->full_name);
+        free(data);
     } else if (job_post(ctx, run, data) != 0) {
         reply_error(ctx->reply, "ERR out of memory");
         free(data);
     }
+}
+
+bool command_do_first(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data)
+{
+    if (ctx->session->in_exec)
+        reply_errorf(ctx->reply, "ERR '%s' has to read a file first: it is not run in a transaction",
+                     ctx->command->full_name);
+    else if (job_post_before(ctx, run, data) != 0)
+        reply_error(ctx->reply, "ERR out of memory");
+    else
+        return ctx->later = true;
+    free(data);
+    return false;
+}
+
+bool command_keep_arguments(struct command_ctx *ctx)
+{
+    ctx->keeps_arguments = conn_has_input(conn_of_session(ctx->session), ctx->args->base);
+    return ctx->keeps_arguments;
 }

@@ -1,43 +1,62 @@
 /* exclusive: sections in which one worker runs commands while all others stand still, for EXEC and CLIENT PAUSE.
  *
- * A connection that needs such a section asks for it and waits. All workers are called to a gate; when the last has
- * arrived, each in turn gives a turn to those of its connections that have asked, and then all go on: whoever asks
- * while the gate is gathering shares it. Ordinary commands pay nothing for this.
+ * A connection requests such a section and waits. All workers are called to a gate. When the last one has arrived, the
+ * workers one after another give a turn to their connections with requests, for some milliseconds in all, and then all
+ * go on. A request that comes while the gate gathers shares it; a connection without a turn gets one at the next gate.
+ * Ordinary commands pay nothing for this.
  *
  * Deferred commands that read or change filters run in threads of the pool and do not stand at the gate. They are
- * counted: the gate gathers when none is under way, and one that is deferred meanwhile starts after the gate. With one
- * worker and no such job under way no gate is needed.
+ * counted: the gate gathers when none is running, and one that is deferred meanwhile starts after the gate. With one
+ * worker and no such job running no gate is needed.
  *
- * Gates for other purposes (worker_post_gate()) must be posted to all workers under exclusive_order_lock(): every
- * worker then meets all gates in the same order, or two of them would wait for each other. */
+ * Gates for other purposes (worker_post_gate()) must be posted to all workers under exclusive_order_lock(): so every
+ * worker meets all gates in the same order; otherwise two workers could wait for each other. */
 #ifndef BLOOMERY_EXCLUSIVE_H
 #define BLOOMERY_EXCLUSIVE_H
 
 #include <stdbool.h>
 
+#include "conn_list.h"
+#include "mailbox.h"
+
 struct conn;
-struct conn_link;
 struct exclusive;
 struct server;
 struct worker;
 
+/* A worker's part. */
+struct section {
+    struct conn_link waiters;      /* wait queue: CONN_WAITS_EXCLUSIVE */
+    struct worker_message message; /* that calls it to the gate */
+    bool inside;                   /* all other workers stand still */
+};
+
+static inline void section_init(struct section *section)
+{
+    conn_list_init(&section->waiters);
+}
+
 int exclusive_create(struct exclusive **exclusive_out); /* 0 or -ENOMEM */
 void exclusive_destroy(struct exclusive *exclusive);    /* NULL is fine; no worker may be left */
 
-/* Whether the calling worker may do now what has to be isolated from all others. Stays so until the command ends.
- * Thread: loop. */
+/* Whether the calling worker is alone now, until the command ends. Thread: loop. */
 bool exclusive_now(const struct worker *worker);
 
-/* Makes the connection wait (CONN_WAITS_EXCLUSIVE) for a section, in which it is given a turn: the command that asked,
- * which must return DISPATCH_LATER, is dispatched again. Thread: loop. */
+/* Makes the connection wait (CONN_WAITS_EXCLUSIVE) for a section and a turn in it: the requesting command, which must
+ * return DISPATCH_LATER, is then dispatched again. Thread: loop. */
 void exclusive_request(struct conn *conn);
 
-/* To be called before a job of the pool that reads or changes filters starts. false: not now; the job is to be put into
- * worker->jobs_held and started by exclusive's call of job_start_held(). Thread: loop. */
+/* Called before a job of the pool that reads or changes filters starts. False: not now; the caller puts the job into
+ * worker->jobs_held, and exclusive starts it by job_start_held(). Thread: loop. */
 bool exclusive_job_begin(struct worker *worker);
 
 /* Such a job has ended. Thread: any. */
 void exclusive_job_end(struct server *server);
+
+/* Calls `run` on a worker's thread, in an RCU read section, while all workers stand still and no job that changes
+ * filters runs. It must be quick. False, with nothing called, when there was no such moment within some seconds: long
+ * jobs run, or the daemon ends. Thread: pool, offline, and not in a job that exclusive_job_begin() has counted. */
+bool exclusive_visit(struct server *server, void (*run)(void *ctx), void *ctx);
 
 void exclusive_order_lock(struct exclusive *exclusive);
 void exclusive_order_unlock(struct exclusive *exclusive);

@@ -2,6 +2,7 @@
 #include "job.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 
 #include "command.h"
@@ -9,29 +10,26 @@
 #include "exclusive.h"
 #include "push.h"
 #include "rcu.h"
-#include "thread.h"
-#include "timing.h"
+#include "command_timing.h"
 #include "worker.h"
 
 struct job {
     uv_work_t work;
-    struct job *next; /* in worker->jobs_held */
+    struct job *next; /* in worker->jobs_held.first */
     struct conn *conn;
     struct buf out;
     const struct command *row;
     struct timing_deferred timing;
-    bool on_filters;  /* a transaction must not run at the same time */
-    bool no_reply;    /* CLIENT REPLY OFF or SKIP was in force */
+    size_t data_bytes; /* counted in server->memory.of_clients while the job runs */
+    bool on_filters;   /* must not run during a transaction */
+    bool before;       /* the command runs again afterwards: no reply, no time of its own */
+    bool no_reply;     /* CLIENT REPLY OFF or SKIP was in force */
     struct command_job command;
 };
 
 static void job_run(uv_work_t *work)
 {
-    static _Thread_local bool begun;
     struct job *job = work->data;
-    if (!begun) /* libuv starts its threads from a worker, whose name they would bear */
-        thread_begin(THREAD_BACKGROUND, "pool");
-    begun = true;
     rcu_reader_begin();
     job->command.again = false;
     job->command.run(&job->command);
@@ -48,18 +46,29 @@ static void job_done(uv_work_t *work, int status)
     struct conn *conn = job->conn;
     (void)status;
     worker_enter(conn->worker);
-    if (job->command.again && !conn->closing) {
+    if (job->command.again && !conn_is_closing(conn)) {
         job_enqueue(conn->worker, job);
         return;
     }
-    timing_deferred_done(&job->timing, conn->worker);
+    if (!job->before)
+        timing_deferred_done(&job->timing, &conn->worker->timing);
     struct worker *worker = conn->worker; /* the connection may go now */
     if (job->command.slow_down)
         push_slow_down(worker, &conn->session);
-    conn_deferred_done(conn, &job->out, job->row, job->no_reply);
-    free(job->command.data);
+    if (job->before) {
+        buf_deinit(&job->out);
+        conn_ready(conn, CONN_WAITS_JOB);
+    } else {
+        conn_deferred_done(conn, &job->out, job->row, job->no_reply);
+    }
+    worker_count_memory(worker, -(int64_t)job->data_bytes);
+    if (job->command.discard)
+        job->command.discard(job->command.data);
+    else
+        free(job->command.data);
+    free(job->command.arguments);
     free(job);
-    if (worker->stopping) /* no end of an iteration does it any more, and other jobs may wait for all readers */
+    if (worker->stopping) /* no iteration ends any more to do it, and other jobs may wait for all readers */
         worker_pause_reading(worker);
 }
 
@@ -71,14 +80,14 @@ static void job_start(struct worker *worker, struct job *job)
 
 void job_start_held(struct worker *worker)
 {
-    while (worker->jobs_held) {
-        struct job *job = worker->jobs_held;
+    while (worker->jobs_held.first) {
+        struct job *job = worker->jobs_held.first;
         if (!exclusive_job_begin(worker))
-            return; /* another section: after that one */
-        worker->jobs_held = job->next;
+            return; /* another section has begun: after that one */
+        worker->jobs_held.first = job->next;
         job_start(worker, job);
     }
-    worker->jobs_held_end = &worker->jobs_held;
+    worker->jobs_held.end = &worker->jobs_held.first;
 }
 
 static void job_enqueue(struct worker *worker, struct job *job)
@@ -87,12 +96,12 @@ static void job_enqueue(struct worker *worker, struct job *job)
         job_start(worker, job);
     } else {
         job->next = NULL;
-        *worker->jobs_held_end = job;
-        worker->jobs_held_end = &job->next;
+        *worker->jobs_held.end = job;
+        worker->jobs_held.end = &job->next;
     }
 }
 
-int job_post(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data)
+static int post(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data, bool before)
 {
     struct conn *conn = conn_of_session(ctx->session);
     struct worker *worker = conn->worker;
@@ -102,17 +111,33 @@ int job_post(struct command_ctx *ctx, void (*run)(struct command_job *job), void
     job->work.data = job;
     job->conn = conn;
     job->row = ctx->command;
-    job->on_filters = ctx->command->flags & (CMD_WRITE | CMD_READONLY);
-    job->no_reply = conn->modes & CONN_NO_REPLY;
-    buf_init(&job->out, conn->out.cap);
+    void *arguments = ctx->keeps_arguments ? conn_give_input(conn) : NULL;
+    job->data_bytes = sizeof(*job) + malloc_usable_size(data) + malloc_usable_size(arguments);
+    worker_count_memory(worker, (int64_t)job->data_bytes);
+    job->on_filters = (ctx->command->flags & (CMD_WRITE | CMD_READONLY)) && !(ctx->command->flags & CMD_TALKS);
+    job->no_reply = conn->session.modes & MODE_NO_REPLY;
+    buf_init(&job->out, conn->output.buf.cap);
     job->command = (struct command_job){
         .server = ctx->server,
         .reply = {.buf = &job->out, .version = ctx->reply->version},
         .data = data,
+        .arguments = arguments,
         .run = run,
     };
-    timing_defer(&job->timing, worker, ctx->command, ctx->args, ctx->session);
-    conn_wait(conn, CONN_WAITS_JOB);
+    job->before = before;
+    if (!before)
+        timing_defer(&job->timing, &worker->timing, ctx->command, ctx->args, ctx->session);
+    conn_wait(conn, CONN_WAITS_JOB, NULL);
     job_enqueue(worker, job);
     return 0;
+}
+
+int job_post(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data)
+{
+    return post(ctx, run, data, false);
+}
+
+int job_post_before(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data)
+{
+    return post(ctx, run, data, true);
 }

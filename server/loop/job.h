@@ -1,4 +1,4 @@
-/* job: commands that go on in libuv's thread pool. Handlers use command_defer() (command.h).
+/* job: commands that run in libuv's thread pool. Handlers use command_defer() (command.h).
  *
  * Thread: loop. */
 #ifndef BLOOMERY_JOB_H
@@ -6,11 +6,24 @@
 
 #include "command.h"
 
+struct job;
 struct worker;
 
-/* Hands the call over; its connection waits until it comes back, with the reply. 0 or -ENOMEM (`data` is still the
- * caller's). */
+/* Jobs of a worker that start after the exclusive section. */
+struct held_jobs {
+    struct job *first, **end;
+};
+
+static inline void held_jobs_init(struct held_jobs *held)
+{
+    held->end = &held->first;
+}
+
+/* Starts the call in the pool; its connection waits for the reply. 0 or -ENOMEM (the caller still owns `data`). */
 int job_post(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data);
+
+/* The same without a reply: the command runs again when the call is done. */
+int job_post_before(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data);
 
 /* Starts the worker's jobs that had to wait for an exclusive section (exclusive.h). */
 void job_start_held(struct worker *worker);

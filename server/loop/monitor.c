@@ -2,20 +2,13 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <time.h>
 
+#include "clock.h"
 #include "command.h"
 #include "pubsub.h"
 #include "worker.h"
 
 #define PIECE ((size_t)64 * 1024) /* of lines that are published at once */
-
-static int64_t now_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
 
 static void append_text(struct buf *out, const char *text)
 {
@@ -102,7 +95,7 @@ void monitor_format(struct buf *out, int64_t unix_us, const char *addr, const st
 
 void monitor_look(struct worker *worker)
 {
-    worker->monitored = pubsub_has_listeners(worker->server->pubsub, PUBSUB_MONITOR);
+    worker->monitor.watched = pubsub_has_listeners(worker->server->pubsub, PUBSUB_MONITOR);
 }
 
 void monitor_feed(struct worker *worker, const struct session *session, const struct command *command,
@@ -110,16 +103,16 @@ void monitor_feed(struct worker *worker, const struct session *session, const st
 {
     if (command && command->flags & (CMD_SKIP_MONITOR | CMD_ADMIN))
         return;
-    append_text(&worker->monitor_lines, "+");
-    monitor_format(&worker->monitor_lines, now_us(), session->addr, command, cmd);
-    append_text(&worker->monitor_lines, "\r\n");
-    if (buf_len(&worker->monitor_lines) > PIECE || buf_failed(&worker->monitor_lines))
+    append_text(&worker->monitor.lines, "+");
+    monitor_format(&worker->monitor.lines, clock_unix_us(), session->addr, command, cmd);
+    append_text(&worker->monitor.lines, "\r\n");
+    if (buf_len(&worker->monitor.lines) > PIECE || buf_failed(&worker->monitor.lines))
         monitor_flush(worker);
 }
 
 void monitor_flush(struct worker *worker)
 {
-    struct buf *lines = &worker->monitor_lines;
+    struct buf *lines = &worker->monitor.lines;
     struct pubsub *hub = worker->server->pubsub;
     struct slice none = {"", 0}, text = {buf_head(lines), buf_len(lines)};
     struct pubsub_receipt receipt;
@@ -127,7 +120,7 @@ void monitor_flush(struct worker *worker)
         return;
     if (buf_failed(lines) || pubsub_publish(hub, PUBSUB_MONITOR, none, text, &receipt) != 0)
         pubsub_lose(hub, PUBSUB_MONITOR);
-    if (buf_failed(lines) || lines->size > 4 * PIECE || !worker->monitored)
+    if (buf_failed(lines) || lines->size > 4 * PIECE || !worker->monitor.watched)
         buf_deinit(lines);
     else
         buf_truncate(lines, 0);

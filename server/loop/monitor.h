@@ -1,31 +1,40 @@
-/* monitor: what clients in MONITOR are sent: a line for each command that is run, in Redis's form.
+/* monitor: the lines of MONITOR: one for each command that runs, in Redis's form.
  *
  * A worker collects the lines of an iteration and publishes them as one message before the replies of these commands
- * leave: whoever has seen a reply finds its command in front of all later ones. While nobody monitors, commands pay one
- * comparison. Thread: the worker's. */
+ * leave: so a command that was answered comes before all later ones. Without a monitor a command pays one comparison.
+ * Thread: the worker's. */
 #ifndef BLOOMERY_MONITOR_H
 #define BLOOMERY_MONITOR_H
 
+#include <stdbool.h>
+
+#include "buf.h"
 #include "resp_parse.h"
 #include "session.h"
 
 struct command;
 struct worker;
 
-/* Looks whether anybody monitors, for what is read next. One load. */
+/* A worker's part. */
+struct monitor {
+    struct buf lines; /* of this iteration */
+    bool watched;     /* there are monitors, as of the latest input */
+};
+
+/* Checks for monitors, for the next input. One load. */
 void monitor_look(struct worker *worker);
 
 /* Adds the line of a command that has been run, or taken into the window (command NULL). Only while
- * worker->monitored. */
+ * worker->monitor.watched. */
 void monitor_feed(struct worker *worker, const struct session *session, const struct command *command,
                   const struct resp_command *cmd);
 
 /* Publishes the lines collected. */
 void monitor_flush(struct worker *worker);
 
-/* Appends the line, without the line end: seconds.microseconds [0 address] "argument" ... Arguments that are secret by the
- * command's row (command_arg_is_secret(); NULL: none is) are replaced; a line is cut to about MONITOR_MAX_LINE bytes and says
- * by how much. */
+/* Appends the line, without the line end: seconds.microseconds [0 address] "argument" ... Arguments that are secret by
+ * the command's row (command_arg_is_secret(); NULL: none is) are replaced. A line longer than about MONITOR_MAX_LINE
+ * bytes is cut and says how much is missing. */
 #define MONITOR_MAX_LINE ((size_t)1024 * 1024)
 void monitor_format(struct buf *out, int64_t unix_us, const char *addr, const struct command *command,
                     const struct resp_command *cmd);

@@ -5,21 +5,23 @@
 #include "conn_internal.h"
 #include "worker.h"
 
-#define BYTES_PER_TURN ((size_t)4 * 1024 * 1024) /* delivered before other clients of the loop have their turn */
+#define BYTES_PER_TURN ((size_t)4 * 1024 * 1024) /* delivered before other clients of the loop get their turn */
 
 static struct pubsub *hub_of(const struct worker *worker)
 {
     return worker->server->pubsub;
 }
 
-/* ---- delivery ---------------------------------------------------------------------------------------------------- */
+/* ---- delivery ---- */
 
 static void deliver(void *owner, const struct pubsub_delivery *delivery)
 {
-    struct conn *conn = owner;
-    struct buf *out = &conn->out;
+    struct conn *conn = conn_of_session(owner);
+    struct buf *out = &conn->output.buf;
     struct reply reply = {.buf = out, .version = atomic_load_explicit(&conn->session.resp, memory_order_relaxed)};
 
+    if (conn_is_closing(conn)) /* it has not ended all subscriptions yet */
+        return;
     conn_will_reply(conn);
     switch (delivery->kind) {
     case PUBSUB_CHANNEL:
@@ -35,7 +37,7 @@ static void deliver(void *owner, const struct pubsub_delivery *delivery)
         reply_bulk_str(&reply, "pmessage");
         reply_bulk(&reply, delivery->pattern.ptr, delivery->pattern.len);
         break;
-    case PUBSUB_MONITOR: /* lines that are complete as they are */
+    case PUBSUB_MONITOR: /* complete lines */
     case PUBSUB_KINDS:
         buf_append(out, delivery->payload.ptr, delivery->payload.len);
         return;
@@ -43,7 +45,7 @@ static void deliver(void *owner, const struct pubsub_delivery *delivery)
     buf_append(out, delivery->tail.ptr, delivery->tail.len);
 }
 
-/* A client never misses a message without being told: it is disconnected, and may come back. */
+/* A client that has lost a message is disconnected, so that no loss is silent; it may reconnect. */
 static void close_who_lost(struct worker *worker, unsigned lost)
 {
     for (struct conn *conn = worker->conns, *next; conn; conn = next) {
@@ -66,7 +68,7 @@ static void run_mail(struct worker *worker, struct worker_message *message)
     (void)message;
     pubsub_woken(hub, worker->index);
     if (worker->stopping)
-        return; /* nobody is left to deliver to; the hub drops its messages in the end */
+        return; /* no clients are left; the hub drops its messages in the end */
     bool more = pubsub_deliver(hub, worker->index, BYTES_PER_TURN, deliver);
     let_publishers_go_on(worker->server);
     if (more) {
@@ -82,7 +84,7 @@ void push_wake(void *ctx, unsigned loop)
 {
     struct server *server = ctx;
     struct worker *worker = server->workers[loop];
-    worker_post_message(worker, &worker->push_mail);
+    worker_post_message(worker, &worker->push.message);
 }
 
 void push_deliver_now(struct worker *worker)
@@ -94,29 +96,25 @@ void push_deliver_now(struct worker *worker)
     }
 }
 
-/* ---- publishers that wait ---------------------------------------------------------------------------------------- */
+/* ---- publishers that wait ---- */
 
-/* Two sides meet here without a lock: a publisher notes that its worker has somebody who waits, then looks at the
- * inboxes again; a deliverer makes an inbox shorter, then looks at the notes. One of them sees the other. */
+/* Two sides synchronise here without a lock: a publisher notes that its worker has a waiting client, then checks the
+ * inboxes again; a delivering loop shortens an inbox, then checks the notes. At least one of them sees the other. */
 
 static void run_room(struct worker *worker, struct worker_message *message)
 {
     (void)message;
-    atomic_store(&worker->room_posted, false);
+    atomic_store(&worker->push.room_posted, false);
     if (worker->stopping)
         return;
-    atomic_store(&worker->publishers_wait, false);
-    while (!conn_list_empty(&worker->publishers)) {
-        struct conn *conn = CONN_OF(worker->publishers.next, waiter);
-        conn_list_remove(&conn->waiter);
-        conn_ready(conn, CONN_WAITS_PUBLISH);
-    }
+    atomic_store(&worker->push.publishers_wait, false);
+    conn_all_ready(&worker->push.publishers, CONN_WAITS_PUBLISH);
 }
 
 static void post_room(struct worker *worker)
 {
-    if (!atomic_exchange(&worker->room_posted, true))
-        worker_post_message(worker, &worker->room_mail);
+    if (!atomic_exchange(&worker->push.room_posted, true))
+        worker_post_message(worker, &worker->push.room_message);
 }
 
 static void let_publishers_go_on(struct server *server)
@@ -125,7 +123,7 @@ static void let_publishers_go_on(struct server *server)
         return;
     atomic_store(&server->publishers_wait, 0);
     for (unsigned i = 0; i < server->nworkers; i++) {
-        if (atomic_load(&server->workers[i]->publishers_wait))
+        if (atomic_load(&server->workers[i]->push.publishers_wait))
             post_room(server->workers[i]);
     }
 }
@@ -133,66 +131,20 @@ static void let_publishers_go_on(struct server *server)
 void push_slow_down(struct worker *worker, struct session *session)
 {
     struct conn *conn = conn_of_session(session);
-    if (conn->closing || conn_link_used(&conn->waiter))
+    if (conn_is_closing(conn) || conn_link_used(&conn->waiter))
         return;
-    conn_list_append(&worker->publishers, &conn->waiter);
-    conn_wait(conn, CONN_WAITS_PUBLISH);
-    atomic_store(&worker->publishers_wait, true);
+    conn_wait(conn, CONN_WAITS_PUBLISH, &worker->push.publishers);
+    atomic_store(&worker->push.publishers_wait, true);
     atomic_store(&worker->server->publishers_wait, 1);
     if (!pubsub_slow(hub_of(worker)))
         post_room(worker);
 }
 
-bool push_in_transaction(struct session *session)
-{
-    return conn_of_session(session)->in_exec;
-}
-
-/* ---- sessions ---------------------------------------------------------------------------------------------------- */
+/* ---- sessions ---- */
 
 void push_init(struct worker *worker)
 {
-    worker->push_mail.run = run_mail;
-    worker->room_mail.run = run_room;
-    conn_list_init(&worker->publishers);
-}
-
-struct pubsub_client *push_client(struct worker *worker, struct session *session)
-{
-    if (!session->pubsub &&
-        pubsub_client_create(&session->pubsub, hub_of(worker), worker->index, conn_of_session(session)) != 0)
-        return NULL;
-    return session->pubsub;
-}
-
-static uint32_t count(const struct session *session, enum pubsub_kind kind)
-{
-    return session->pubsub ? (uint32_t)pubsub_client_count(session->pubsub, kind) : 0;
-}
-
-void push_changed(struct session *session)
-{
-    uint32_t channels = count(session, PUBSUB_CHANNEL), patterns = count(session, PUBSUB_PATTERN);
-    uint32_t shards = count(session, PUBSUB_SHARD);
-    struct conn *conn = conn_of_session(session);
-    atomic_store_explicit(&session->sub, channels, memory_order_relaxed);
-    atomic_store_explicit(&session->psub, patterns, memory_order_relaxed);
-    atomic_store_explicit(&session->ssub, shards, memory_order_relaxed);
-    if (count(session, PUBSUB_MONITOR) > 0)
-        atomic_fetch_or_explicit(&session->flags, SESSION_MONITOR, memory_order_relaxed);
-    else
-        atomic_fetch_and_explicit(&session->flags, ~(unsigned)SESSION_MONITOR, memory_order_relaxed);
-    atomic_store_explicit(&session->pubsub_bytes, session->pubsub ? pubsub_client_bytes(session->pubsub) : 0,
-                          memory_order_relaxed);
-    session->subscribed = channels + patterns + shards > 0;
-    conn->modes = session->subscribed ? conn->modes | CONN_SUBSCRIBED : conn->modes & ~(unsigned)CONN_SUBSCRIBED;
-}
-
-void push_leave(struct session *session)
-{
-    if (!session->pubsub)
-        return;
-    pubsub_client_destroy(session->pubsub);
-    session->pubsub = NULL;
-    push_changed(session);
+    worker->push.message.run = run_mail;
+    worker->push.room_message.run = run_room;
+    conn_list_init(&worker->push.publishers);
 }

@@ -3,10 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "command.h"
 #include "conn.h"
 #include "journal.h"
-#include "timing.h"
+#include "command_timing.h"
 #include "worker.h"
 
 const char sleep_without_log[] = "-ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.\r\n";
@@ -18,19 +19,19 @@ struct sleeper {
     int64_t until_ms; /* monotonic */
     const char *reply;
     bool timed;
-    bool no_reply; /* CLIENT REPLY OFF or SKIP was in force */
-    uint64_t ticket; /* of the log, which is waited for; 0: none */
+    bool no_reply;   /* CLIENT REPLY OFF or SKIP was in force */
+    uint64_t ticket; /* ticket of the log to wait for; 0: none */
     bool there;      /* and has what it should */
     bool for_replicas;
     struct timing_deferred timing;
 };
 
-/* NULL without memory: that is what is answered. */
+/* NULL without memory, after the error reply. */
 static struct sleeper *go_to_sleep(struct command_ctx *ctx, struct sleeper **list, int64_t ms)
 {
     struct conn *conn = conn_of_session(ctx->session);
     struct sleeper *sleeper = calloc(1, sizeof(*sleeper));
-    int64_t now_ms = server_now_ms();
+    int64_t now_ms = clock_ms();
 
     if (sleeper == NULL) {
         reply_error(ctx->reply, "ERR out of memory");
@@ -41,31 +42,31 @@ static struct sleeper *go_to_sleep(struct command_ctx *ctx, struct sleeper **lis
         .conn = conn,
         .row = ctx->command,
         .until_ms = ms > INT64_MAX - now_ms ? INT64_MAX : now_ms + ms,
-        .no_reply = conn->modes & CONN_NO_REPLY,
+        .no_reply = conn->session.modes & MODE_NO_REPLY,
     };
     *list = sleeper;
-    atomic_fetch_add_explicit(&conn->worker->nsleepers, 1, memory_order_relaxed);
-    conn_wait(conn, CONN_WAITS_JOB);
+    atomic_fetch_add_explicit(&conn->worker->sleepers.n, 1, memory_order_relaxed);
+    conn_wait(conn, CONN_WAITS_JOB, NULL);
     return sleeper;
 }
 
 void command_sleep(struct command_ctx *ctx, int64_t ms, const char *reply, bool timed)
 {
     struct conn *conn = conn_of_session(ctx->session);
-    if (conn->in_exec) { /* everybody else would wait as well */
+    if (conn->session.in_exec) { /* all other clients would wait, too */
         buf_append(ctx->reply->buf, reply, strlen(reply));
         return;
     }
-    struct sleeper *sleeper = go_to_sleep(ctx, &conn->worker->sleepers, ms);
+    struct sleeper *sleeper = go_to_sleep(ctx, &conn->worker->sleepers.for_time, ms);
     if (sleeper == NULL)
         return;
     sleeper->reply = reply;
     sleeper->timed = timed;
     if (timed)
-        timing_defer(&sleeper->timing, conn->worker, ctx->command, ctx->args, ctx->session);
+        timing_defer(&sleeper->timing, &conn->worker->timing, ctx->command, ctx->args, ctx->session);
 }
 
-/* What this iteration has recorded is taken before the ticket: whoever asks in the same breath means that, too. */
+/* The records of this iteration come before the ticket, because the client means its own earlier writes, too. */
 void command_wait_for_log(struct command_ctx *ctx, int64_t ms, bool for_replicas)
 {
     struct worker *worker = conn_of_session(ctx->session)->worker;
@@ -74,14 +75,14 @@ void command_wait_for_log(struct command_ctx *ctx, int64_t ms, bool for_replicas
         buf_append(ctx->reply->buf, sleep_without_log, strlen(sleep_without_log));
         return;
     }
-    struct sleeper *sleeper = go_to_sleep(ctx, &worker->log_waits, ms);
+    struct sleeper *sleeper = go_to_sleep(ctx, &worker->sleepers.for_log, ms);
     if (sleeper == NULL)
         return;
     sleeper->for_replicas = for_replicas;
     sleeper->ticket = journal_ask(journal, worker->index);
 }
 
-/* What is to be answered now; NULL: it is waited on. */
+/* The reply to send now; NULL: the wait goes on. */
 static const char *answer(const struct worker *worker, struct sleeper *sleeper, bool over)
 {
     if (sleeper->ticket == 0)
@@ -89,7 +90,7 @@ static const char *answer(const struct worker *worker, struct sleeper *sleeper, 
     const struct journal *journal = server_journal(worker->server);
     if (journal == NULL || !journal_records(journal))
         return sleep_without_log;
-    if (atomic_load(&worker->durable) >= sleeper->ticket && journal_is_whole(journal))
+    if (atomic_load(&worker->log.durable) >= sleeper->ticket && journal_is_whole(journal))
         sleeper->there = true;
     if (sleeper->there && (over || !sleeper->for_replicas))
         return "*2\r\n:1\r\n:0\r\n";
@@ -100,9 +101,9 @@ static void wake(struct worker *worker, struct sleeper *sleeper, const char *tex
 {
     struct buf reply;
 
-    atomic_fetch_sub_explicit(&worker->nsleepers, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&worker->sleepers.n, 1, memory_order_relaxed);
     if (sleeper->timed)
-        timing_deferred_done(&sleeper->timing, worker);
+        timing_deferred_done(&sleeper->timing, &worker->timing);
     buf_init(&reply, SIZE_MAX);
     buf_append(&reply, text, strlen(text));
     conn_deferred_done(sleeper->conn, &reply, sleeper->row, sleeper->no_reply);
@@ -111,12 +112,13 @@ static void wake(struct worker *worker, struct sleeper *sleeper, const char *tex
 
 static void look_at(struct worker *worker, struct sleeper **list, bool all)
 {
-    int64_t now_ms = *list == NULL ? 0 : server_now_ms();
+    int64_t now_ms = *list == NULL ? 0 : clock_ms();
     struct sleeper **at = list;
 
     while (*at != NULL) {
         struct sleeper *sleeper = *at;
-        const char *text = answer(worker, sleeper, all || sleeper->conn->closing || sleeper->until_ms <= now_ms);
+        const char *text =
+            answer(worker, sleeper, all || conn_is_closing(sleeper->conn) || sleeper->until_ms <= now_ms);
         if (text != NULL) {
             *at = sleeper->next;
             wake(worker, sleeper, text);
@@ -126,13 +128,17 @@ static void look_at(struct worker *worker, struct sleeper **list, bool all)
     }
 }
 
-void sleepers_look_at_log(struct worker *worker)
+void sleepers_look_at_log(struct worker *worker, uint64_t durable)
 {
-    look_at(worker, &worker->log_waits, false);
+    if (!worker->sleepers.for_log || durable == worker->sleepers.log_seen)
+        return;
+    worker->sleepers.log_seen = durable;
+    worker_enter(worker);
+    look_at(worker, &worker->sleepers.for_log, false);
 }
 
 void sleepers_wake(struct worker *worker, bool all)
 {
-    look_at(worker, &worker->sleepers, all);
-    look_at(worker, &worker->log_waits, all);
+    look_at(worker, &worker->sleepers.for_time, all);
+    look_at(worker, &worker->sleepers.for_log, all);
 }

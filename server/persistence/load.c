@@ -7,9 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "effects.h"
 #include "expirer.h"
 #include "log_reader.h"
+#include "log_text.h"
 #include "persistence.h"
 #include "rcu.h"
 #include "replay.h"
@@ -44,14 +46,14 @@ static void progress(void *ctx, uint64_t bytes)
     atomic_fetch_add_explicit(&load->server->load.done_bytes, bytes, memory_order_relaxed);
 }
 
-/* ---- filters of the save --------------------------------------------------------------------------------------------- */
+/* ---- filters of the save ---- */
 
 /* What has expired while nobody was there is not loaded; the next save removes its files. */
 static enum store_fate on_resolve(void *ctx, struct store_filter *info)
 {
     struct load *load = ctx;
     enum store_fate fate = replay_resolve(load->replay, info);
-    if (fate != STORE_KEPT || info->expires_ms == 0 || info->expires_ms > server_unix_ms())
+    if (fate != STORE_KEPT || info->expires_ms == 0 || info->expires_ms > clock_unix_ms())
         return fate;
     atomic_fetch_add_explicit(&load->server->load_expired, 1, memory_order_relaxed);
     if (replay_expired(load->replay, info->id) != 0)
@@ -86,7 +88,7 @@ static void note_loaded(struct load *load, const struct store_filter *info, stru
 {
     int status = 0;
     if (load->log_summary.adds || load->log_summary.controls)
-        status = replay_loaded(load->replay, info->id, entry, log_reader_counted_before(load->log, info->generation));
+        status = replay_loaded(load->replay, info->id, entry, log_reader_counted_before(load->log, info->newest));
     if (status)
         atomic_store(&load->failed, status);
 }
@@ -151,7 +153,7 @@ static int load_files(struct load *load)
         .ctx = load,
     };
     struct store_load_summary summary;
-    int64_t start = server_now_ms();
+    int64_t start = clock_ms();
     int status = store_load(server->store, server->pool, load->nthreads, &loader, &summary, &load->err);
     if (status)
         return status;
@@ -162,27 +164,26 @@ static int load_files(struct load *load)
     registry_set_next_id(server->registry, store_next_id(server->store));
     registry_on_forget(server->registry, on_forget, server);
     log_notice(&server->log,
-               "loaded %" PRIu64 " filters, %" PRIu64 " layers, %" PRIu64 " bytes in %" PRId64 " ms; %" PRIu64
-               " quarantined, %zu had expired",
-               summary.filters, summary.layers, summary.bytes, server_now_ms() - start, summary.quarantined,
+               "loaded %s of the last save (%s, %s) in %" PRId64 " ms; %" PRIu64 " quarantined, %zu had expired",
+               log_count(summary.filters, "filter").text, log_count(summary.layers, "layer").text,
+               log_bytes(summary.bytes).text, clock_ms() - start, summary.quarantined,
                atomic_load_explicit(&server->load_expired, memory_order_relaxed));
     if (summary.leftovers)
-        log_notice(&server->log, "%" PRIu64 " files that an unfinished save had left have been removed",
-                   summary.leftovers);
+        log_notice(&server->log, "removed %s of an unfinished save", log_count(summary.leftovers, "file").text);
     return 0;
 }
 
-/* ---- the log --------------------------------------------------------------------------------------------------------- */
+/* ---- the log ---- */
 
 static int read_log(struct load *load)
 {
     struct server *server = load->server;
     struct log_reader_options options = {
-        .dir = server->data_dir,
+        .dir = server->process.data_dir,
         .from = load->checkpoint.log,
         .reached = load->checkpoint.frame,
         .accepted = load->checkpoint.accepted,
-        .accept_loss = load->accept_damage,
+        .on_damage = load->accept_damage ? LOG_ACCEPT : LOG_REFUSE,
         .report = load_report,
         .report_ctx = server,
         .progress = progress,
@@ -193,9 +194,9 @@ static int read_log(struct load *load)
     };
     int status = log_reader_open(&options, &load->log, &load->log_summary, &load->err);
     if (status == LOG_DAMAGED)
-        errbuf_prefix(&load->err, "what the log still has can be seen with 'bloomery check', and the daemon be started without "
-                                  "the rest with --aof-load-damaged yes; of a copy that was taken while a daemon ran, take "
-                                  "another one");
+        errbuf_prefix(&load->err,
+                      "'bloomery check' shows how much of the log is readable, and --aof-load-damaged yes starts the "
+                      "daemon without the rest; if the directory is a copy of one in use, copy again");
     return status;
 }
 
@@ -204,7 +205,10 @@ static int replay_log(struct load *load)
     struct server *server = load->server;
     const struct log_reader_summary *read = &load->log_summary;
     struct replay_summary *sum = &load->replay_summary;
-    int64_t start = server_now_ms();
+    int64_t start = clock_ms();
+    if (read->frames)
+        log_notice(&server->log, "replaying the log: %s, %s", log_count(read->segments, "segment").text,
+                   log_bytes(read->bytes).text);
     int status = replay_filters(load->replay, &load->err);
     if (status == 0)
         status = replay_adds(load->replay, load->log, load->nthreads, sum, &load->err);
@@ -212,21 +216,22 @@ static int replay_log(struct load *load)
         registry_set_next_id(server->registry, sum->highest_id + 1);
     if (status == 0 && read->frames)
         log_notice(&server->log,
-                   "log: %" PRIu64 " segments, %" PRIu64 " frames, %" PRIu64 " bytes; %" PRIu64 " filters created, %" PRIu64
-                   " adds brought back in %" PRId64 " ms, of which the save had not counted %" PRIu64 "; %" PRIu64
-                   " to filters that are gone, %" PRIu64 " to filters in quarantine",
-                   read->segments, read->frames, read->bytes, sum->created, sum->adds, server_now_ms() - start, sum->counted,
-                   sum->ignored, sum->quarantined);
+                   "replayed the log (%s): %s created, %s brought back in %" PRId64
+                   " ms, of which the save had not counted %" PRIu64 "; %" PRIu64 " to filters that are gone, %" PRIu64
+                   " to filters in quarantine",
+                   log_count(read->frames, "frame").text, log_count(sum->created, "filter").text,
+                   log_count(sum->adds, "add").text, clock_ms() - start, sum->counted, sum->ignored, sum->quarantined);
     if (status == 0 && sum->unjoined)
         log_notice(&server->log,
-                   "log: %" PRIu64 " changes of filters are left out: it had been switched on, or could not take something, and the "
-                   "save that it needed then was not made",
+                   "log: %" PRIu64
+                   " changes of filters are left out: they hold only with a save, and that save was not made (the log "
+                   "had been switched on at run time, or a change before them could not be recorded)",
                    sum->unjoined);
     return status;
 }
 
-/* 0: there has been no log, so that a save without one says so. One of which nothing is left is not that: the save that accepts
- * the loss has to begin a segment, or the next start misses the same ones again. */
+/* 0: there has been no log, so that a save without one says so. One of which nothing is left is not that: the save that
+ * accepts the loss has to begin a segment, or the next start misses the same ones again. */
 static uint64_t oldest_segment(const struct load *load)
 {
     const struct log_reader_summary *read = &load->log_summary;
@@ -239,37 +244,41 @@ static int start_log(struct load *load)
 {
     const struct log_reader_summary *read = &load->log_summary;
     struct journal_start start = {
-        .dir = load->server->data_dir,
+        .dir = load->server->process.data_dir,
         .next_segment = read->next_segment,
         .last_segment = read->last_segment,
         .next_sequence = read->next_sequence,
-        .next_control = read->next_control > load->checkpoint.control ? read->next_control : load->checkpoint.control + 1,
+        .next_control =
+            read->next_control > load->checkpoint.control ? read->next_control : load->checkpoint.control + 1,
         .oldest_segment = oldest_segment(load),
         .log_bytes = read->bytes,
         .log = load->log,
         .tail = read->tail,
-        .tail_start = read->tail_start,
-        .tail_generation = read->tail_generation,
-        .generation = store_generation(load->server->store),
+        .generation = store_number(load->server->store),
     };
+    struct errbuf err = {""};
+    if (log_reader_keep_cut(load->log, &err) != 0)
+        log_warning(&load->server->log, "cannot keep the bytes that are cut from the log: %s", err.text);
     int status = persistence_start(load->server, &start, &load->err);
     if (status) {
         errbuf_prefix(&load->err, "cannot start the log");
         return status;
     }
-    /* A save that has what could be read, and keeps the log all the same, says that the rest need not be asked for again. */
+    /* A save that has what could be read, and keeps the log all the same, says that the rest need not be asked for
+     * again. */
     bool loss = read->damages || load->replay_summary.left_out;
     load->server->log_accepted = loss ? read->next_segment : load->checkpoint.accepted;
     replay_note_expired(load->replay, server_journal(load->server));
     /* Whoever repairs a file that was damaged gets the adds back that came after it was saved. */
     if (load->replay_summary.quarantined) {
         journal_keep_begin(server_journal(load->server), &load->server->log_kept);
-        log_warning(&load->server->log, "the log has adds to filters in quarantine: it is not cut until the next start without");
+        log_warning(&load->server->log,
+                    "the log has adds to quarantined filters: it is kept until a start without such filters");
     }
     return 0;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------------------- */
+/* ---- the whole ---- */
 
 static int load_all(struct load *load)
 {
@@ -305,7 +314,8 @@ static int open_for_clients(struct load *load)
     bloom_pool_set_limits(server->pool, config->bf_max_filter_bytes, config->maxmemory);
     atomic_store_explicit(&server->load.active, false, memory_order_release);
     /* The damaged part must not be met by the next start; nor need what has expired be looked at again. */
-    if (load->log_summary.damages || load->replay_summary.left_out || (server_journal(server) && atomic_load(&server->load_expired)))
+    if (load->log_summary.damages || load->replay_summary.left_out ||
+        (server_journal(server) && atomic_load(&server->load_expired)))
         saver_start(server->saver, true);
     rcu_reader_end();
     return 0;
@@ -339,11 +349,12 @@ int load_start(struct server *server, void (*done)(struct server *server))
     load->done = done;
     load->accept_damage = config->aof_load_damaged;
     load->nthreads = config->load_threads ? (unsigned)config->load_threads : thread_processors(THREAD_SERVER);
-    if (log_bytes_on_disk(fsops_posix(), server->data_dir, store_checkpoint(server->store).log, &log_bytes) != 0)
+    if (log_bytes_on_disk(fsops_posix(), server->process.data_dir, store_checkpoint(server->store).log, &log_bytes) !=
+        0)
         log_bytes = 0; /* the estimate is without it; reading it will say what is wrong */
     atomic_store(&server->load.total_bytes, store_opened_bytes(server->store) + 2 * log_bytes); /* it is read twice */
-    server->load.started_ms = server_now_ms();
-    server->load.started_unix_ms = server_unix_ms();
+    server->load.started_ms = clock_ms();
+    server->load.started_unix_ms = clock_unix_ms();
     atomic_store(&server->load.active, true);
     int status = pthread_create(&load->thread, NULL, load_main, load);
     if (status) {

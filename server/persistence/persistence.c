@@ -5,12 +5,13 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "clock.h"
 #include "registry_effect.h"
 #include "saver.h"
+#include "store.h"
 #include "server.h"
-#include "worker.h"
 
-/* ---- what the log thread calls --------------------------------------------------------------------------------------- */
+/* ---- what the log thread calls ---- */
 
 static void on_barrier(void *ctx)
 {
@@ -21,13 +22,13 @@ static void on_barrier(void *ctx)
 static void on_announce(void *ctx, unsigned worker, uint64_t ticket)
 {
     struct server *server = ctx;
-    worker_post_durable(server->workers[worker], ticket);
+    server->calls.log_synced(server, worker, ticket);
 }
 
 static void on_room(void *ctx, unsigned worker)
 {
     struct server *server = ctx;
-    worker_post_room(server->workers[worker]);
+    server->calls.log_has_room(server, worker);
 }
 
 static void on_state(void *ctx, bool failed, const char *text)
@@ -39,7 +40,14 @@ static void on_state(void *ctx, bool failed, const char *text)
         log_notice(&server->log, "the log can be written again; nothing of it has been lost");
 }
 
-/* ---- start and stop -------------------------------------------------------------------------------------------------- */
+static int on_still_ours(void *ctx)
+{
+    struct server *server = ctx;
+    struct errbuf ignored;
+    return store_still_ours(server->store, &ignored);
+}
+
+/* ---- start and stop ---- */
 
 int persistence_start(struct server *server, const struct journal_start *from, struct errbuf *err)
 {
@@ -51,10 +59,11 @@ int persistence_start(struct server *server, const struct journal_start *from, s
     start.announce = on_announce;
     start.has_room = on_room;
     start.state = on_state;
+    start.still_ours = on_still_ours;
     start.ctx = server;
     start.nrings = server->nworkers;
     if (getrandom(&start.salt, sizeof(start.salt), 0) != (ssize_t)sizeof(start.salt))
-        start.salt = (uint64_t)server_unix_ms() * UINT64_C(0x9e3779b97f4a7c15);
+        start.salt = (uint64_t)clock_unix_ms() * UINT64_C(0x9e3779b97f4a7c15);
     int status = journal_create(&journal, &start, err);
     if (status)
         return status;
@@ -81,11 +90,12 @@ void persistence_apply(struct server *server, const struct config *old, const st
      * what changes from now on, so it goes with this save. */
     journal_switch(journal, now->appendonly); /* the save is tried again until it has succeeded */
     saver_start(server->saver, true);
-    log_notice(&server->log, now->appendonly ? "appendonly is switched on; it holds from the end of the save that begins now"
-                                             : "appendonly is switched off; the save that begins now replaces the log");
+    log_notice(&server->log,
+               now->appendonly ? "appendonly is switched on; the log is valid from the end of the save that begins now"
+                               : "appendonly is switched off; the save that begins now replaces the log");
 }
 
-/* ---- effects --------------------------------------------------------------------------------------------------------- */
+/* ---- effects ---- */
 
 static void note_creation(struct journal *journal, const struct registry_effect *effect)
 {
@@ -115,7 +125,8 @@ static void note_files(struct journal *journal, const struct registry_effect *ef
                               .record_len = contents->len,
                           });
     /* The record has the time that was asked for, not one that was kept from the filter before. */
-    journal_note(journal, &(struct log_control){.kind = LOG_EXPIRY, .id = effect->id, .expires_ms = effect->expires_ms});
+    journal_note(journal,
+                 &(struct log_control){.kind = LOG_EXPIRY, .id = effect->id, .expires_ms = effect->expires_ms});
 }
 
 static void note_contents(struct journal *journal, const struct registry_effect *effect)
@@ -168,7 +179,8 @@ void persistence_effect(struct server *server, const struct registry_effect *eff
                               });
         break;
     case REGISTRY_EXPIRY:
-        journal_note(journal, &(struct log_control){.kind = LOG_EXPIRY, .id = effect->id, .expires_ms = effect->expires_ms});
+        journal_note(journal,
+                     &(struct log_control){.kind = LOG_EXPIRY, .id = effect->id, .expires_ms = effect->expires_ms});
         break;
     case REGISTRY_CLEARED:
         journal_note(journal, &(struct log_control){.kind = LOG_CLEAR});
@@ -176,7 +188,7 @@ void persistence_effect(struct server *server, const struct registry_effect *eff
     }
 }
 
-/* ---- refusing writes ------------------------------------------------------------------------------------------------- */
+/* ---- refusing writes ---- */
 
 /* Without a log that works a failing save is the only thing between the filters and their loss. */
 static bool save_refuses(struct server *server)

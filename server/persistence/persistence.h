@@ -1,4 +1,4 @@
-/* persistence: what joins the registry, the loops and the saver to the journal, and decides when writes are refused.
+/* persistence: joins the registry, the loops and the saver to the journal, and decides when writes are refused.
  *
  * Thread: any, except where noted. */
 #ifndef BLOOMERY_PERSISTENCE_H
@@ -15,31 +15,30 @@ struct config;
 struct registry_effect;
 struct server;
 
-/* Starts the journal where the log that was read at the start ends, and records if the settings say so. All filters are in
- * the registry, none is served yet. The status of journal_create(). */
+/* Starts the journal where the log that was read at the start ends, and records if the settings say so. All filters are
+ * in the registry, none is served yet. The status of journal_create(). */
 int persistence_start(struct server *server, const struct journal_start *from, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* Ends it: what is recorded is on the disk. After the workers have ended. */
+/* Ends the journal, which syncs all records first. Called after the workers have ended. */
 void persistence_stop(struct server *server);
 
-/* New settings are in force. */
+/* Called when new settings are in force. */
 void persistence_apply(struct server *server, const struct config *old, const struct config *now);
 
-/* Where contents are that did not come from adds: in files, of which this is the record (store.h), or nowhere but here
- * (log_contents.h). */
+/* Contents that did not come from adds: the record of files (store.h), or the contents themselves (log_contents.h). */
 struct persistence_contents {
     bool in_files;
     const void *ptr;
     size_t len;
 };
 
-/* For every effect of the registry, under its mutex. The payload of REGISTRY_LOADED is a struct persistence_contents; NULL if
- * nothing is recorded. */
+/* Records an effect of the registry; called under its mutex. The payload of REGISTRY_LOADED is a struct
+ * persistence_contents; NULL if nothing is recorded. */
 void persistence_effect(struct server *server, const struct registry_effect *effect);
 
-/* Writes of this iteration: why they are refused, as the whole error with its code, in `text`; false if they are not. The
- * first asks only whether, and is cheap. */
+/* Whether the writes of this iteration are refused. The first is cheap; the second also writes the whole error, with
+ * its code, into `text`. */
 bool persistence_refuses(struct server *server);
 bool persistence_refusal(struct server *server, char *text, size_t size);
 

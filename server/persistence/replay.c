@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "clock.h"
 #include "id_map.h"
 #include "journal.h"
 #include "log_contents.h"
@@ -16,10 +17,10 @@
 
 /* A filter that adds can be brought back to. */
 struct target {
-    struct entry *entry;   /* NULL: in quarantine */
-    uint64_t since;        /* ordinals of segments before it have all been counted, and may have been given anew since */
-    unsigned nlayers;      /* that had been saved */
-    uint64_t counted[];    /* in these */
+    struct entry *entry; /* NULL: in quarantine */
+    uint64_t since;      /* ordinals of processes before it have all been counted, and may have been given anew since */
+    unsigned nlayers;    /* that had been saved */
+    uint64_t counted[];  /* in these */
 };
 
 struct replay {
@@ -27,7 +28,7 @@ struct replay {
     struct store *store;
     bool accept_loss;
     struct log_history *history;
-    pthread_mutex_t lock;  /* of targets, while filters are loaded */
+    pthread_mutex_t lock; /* of targets, while filters are loaded */
     struct id_map targets;
     struct id_map expired; /* no values; under the lock, too */
     struct replay_summary summary;
@@ -75,7 +76,7 @@ void replay_destroy(struct replay *replay)
     free(replay);
 }
 
-/* ---- what the log says of filters ------------------------------------------------------------------------------------ */
+/* ---- what the log says of filters ---- */
 
 int replay_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err)
 {
@@ -147,7 +148,7 @@ static int create(struct replay *replay, const struct log_filter *h, struct errb
     struct slice name = {h->name, h->name_len};
     struct bloom_class *class;
     struct entry *entry;
-    if (h->expires_ms && h->expires_ms <= server_unix_ms()) {
+    if (h->expires_ms && h->expires_ms <= clock_unix_ms()) {
         atomic_fetch_add_explicit(&replay->server->load_expired, 1, memory_order_relaxed);
         return replay_expired(replay, h->id);
     }
@@ -158,9 +159,12 @@ static int create(struct replay *replay, const struct log_filter *h, struct errb
     }
     if (status == REGISTRY_EXISTS) {
         /* Not from what we have written: something of the log or of the save is missing. */
-        errbuf_set(err, "there is another one with its name; the daemon can be started without it with --aof-load-damaged yes");
+        errbuf_set(
+            err,
+            "there is another one with its name; the daemon can be started without it with --aof-load-damaged yes");
         if (replay->accept_loss) {
-            log_warning(&replay->server->log, "filter %" PRIu64 " of the log is left out: there is another one with its name", h->id);
+            log_warning(&replay->server->log,
+                        "filter %" PRIu64 " of the log is left out: there is another one with its name", h->id);
             replay->summary.left_out++;
             return 0;
         }
@@ -184,11 +188,15 @@ static int create(struct replay *replay, const struct log_filter *h, struct errb
 static int refuse_layer(struct replay *replay, const struct log_filter *h, unsigned index, struct errbuf *err)
 {
     if (!replay->accept_loss && !log_history_growth_is_settled(replay->history, h)) {
-        errbuf_prefix(err, "filter %" PRIu64 " cannot grow by layer %u as the log says; the daemon can be started without it with "
-                           "--aof-load-damaged yes", h->id, index);
+        errbuf_prefix(err,
+                      "filter %" PRIu64
+                      " cannot grow by layer %u as the log says; the daemon can be started without it with "
+                      "--aof-load-damaged yes",
+                      h->id, index);
         return -EINVAL;
     }
-    log_warning(&replay->server->log, "layer %u of filter %" PRIu64 ", which the log has, is left out: %s", index, h->id, err->text);
+    log_warning(&replay->server->log, "layer %u of filter %" PRIu64 ", which the log has, is left out: %s", index,
+                h->id, err->text);
     replay->summary.left_out++;
     return 0;
 }
@@ -198,7 +206,7 @@ static int grow(struct replay *replay, const struct log_filter *h, struct entry 
     struct bloom_filter *filter = entry_filter(entry);
     unsigned index;
     int status = 0;
-    while (status == 0 && (index = bloom_filter_nlayers(filter)) < BLOOM_MAX_LAYERS && h->grown[index].nwords) {
+    while (status == 0 && (index = bloom_filter_nlayers(filter)) < h->ngrown && h->grown[index].nwords) {
         status = bloom_filter_append_layer(filter, &h->grown[index], err);
         entry_mark_dirty(entry);
     }
@@ -230,7 +238,7 @@ int replay_filters(struct replay *replay, struct errbuf *err)
     return status;
 }
 
-/* ---- adds ------------------------------------------------------------------------------------------------------------ */
+/* ---- adds ---- */
 
 static void note_id(struct replay_summary *summary, uint64_t id)
 {
@@ -242,7 +250,7 @@ struct adder {
     struct replay *replay;
     struct log_reader *reader;
     _Atomic size_t *next;
-    uint64_t segment;
+    uint64_t process; /* whose adds are being brought back */
     struct replay_summary summary;
     int status;
     struct errbuf err;
@@ -274,7 +282,7 @@ static int on_adds(void *ctx, uint64_t id, unsigned layer, const struct bloom_re
         return 0;
     }
     uint64_t counted = layer < target->nlayers ? target->counted[layer] : 0;
-    if (adder->segment < target->since)
+    if (adder->process < target->since)
         counted = UINT64_MAX;
     adder->summary.counted += bloom_filter_replay(filter, layer, counted, items, n);
     adder->summary.adds += n;
@@ -286,8 +294,8 @@ static void *adder_main(void *arg)
 {
     struct adder *adder = arg;
     size_t i;
-    while (adder->status == 0 && (i = atomic_fetch_add(adder->next, 1)) < log_reader_segments(adder->reader)) {
-        adder->segment = log_reader_number(adder->reader, i);
+    while (adder->status == 0 && (i = atomic_fetch_add(adder->next, 1)) < log_reader_parts(adder->reader)) {
+        adder->process = log_reader_process(adder->reader, i);
         adder->status = log_reader_adds(adder->reader, i, on_adds, adder, &adder->err);
     }
     return NULL;
@@ -306,8 +314,8 @@ int replay_adds(struct replay *replay, struct log_reader *reader, unsigned nthre
                 struct errbuf *err)
 {
     _Atomic size_t next = 0;
-    if (nthreads > log_reader_segments(reader))
-        nthreads = (unsigned)log_reader_segments(reader);
+    if (nthreads > log_reader_parts(reader))
+        nthreads = (unsigned)log_reader_parts(reader);
     struct adder *adders = calloc(nthreads + 1u, sizeof(*adders));
     unsigned started = 1;
     int status = 0;

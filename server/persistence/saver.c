@@ -7,7 +7,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "clock.h"
 #include "journal.h"
+#include "log_text.h"
 #include "rcu.h"
 #include "registry_walk.h"
 #include "server.h"
@@ -24,19 +26,19 @@ struct saver {
     pthread_cond_t wake;     /* something is requested, or stop */
     pthread_cond_t finished; /* a save has ended */
     bool stop;
-    bool requested;          /* a save is to begin */
-    bool again;              /* and another one after it */
+    bool requested; /* a save is to begin */
+    bool again;     /* and another one after it */
     bool running;
-    uint64_t ended;          /* saves that have ended, good or not */
+    uint64_t ended; /* saves that have ended, good or not */
     uint64_t good;
     int64_t running_since_ms;
-    int64_t last_end_ms;     /* monotonic; of the last good save, or of the start */
+    int64_t last_end_ms; /* monotonic; of the last good save, or of the start */
     int64_t last_try_ms;
     int64_t last_save_unix;
     int64_t last_duration_ms;
-    uint64_t saved_changes;  /* server_changes() when the last good save began */
+    uint64_t saved_changes; /* counters_changes() when the last good save began */
     _Atomic bool last_ok;
-    bool for_log;            /* the save that runs, or is requested, was asked for because of the log */
+    bool for_log; /* the save that runs, or is requested, was asked for because of the log */
     uint64_t rewrites;
     uint64_t failures;
 
@@ -52,7 +54,7 @@ struct saver {
     struct errbuf last_error;
 };
 
-/* ---- one save -------------------------------------------------------------------------------------------------------- */
+/* ---- one save ---- */
 
 static int source_next(void *ctx, struct store_item *item_out)
 {
@@ -117,7 +119,7 @@ static void source_wrote(void *ctx, uint64_t bytes)
     saver->paced_bytes += bytes;
     while (!atomic_load(&saver->hurry)) {
         uint64_t rate = rate_limit(saver->server);
-        int64_t now = server_now_ms();
+        int64_t now = clock_ms();
         if (rate != saver->paced_rate) {
             saver->paced_rate = rate;
             saver->paced_since_ms = now;
@@ -136,15 +138,16 @@ static void on_freeze(void *ctx)
     saver->control = saver->journal ? journal_saved_controls(saver->journal) : 0;
 }
 
-/* The files have been written. A count in them may include an item whose record is only on its way to the log: it must not
- * be there if the record is not. */
+/* The files have been written. A count in them may include an item whose record is only on its way to the log: it must
+ * not be there if the record is not. */
 static int source_checkpoint(void *ctx, struct store_checkpoint *checkpoint_out, struct errbuf *err)
 {
     struct saver *saver = ctx;
     int status = 0;
     *checkpoint_out = (struct store_checkpoint){.log = 0, .control = saver->control};
-    if (saver->segment || (saver->journal && journal_records(saver->journal))) { /* it may have been switched on meanwhile */
-        rcu_wait_for_readers(); /* who has taken a place has noted it */
+    if (saver->segment ||
+        (saver->journal && journal_records(saver->journal))) { /* it may have been switched on meanwhile */
+        rcu_wait_for_readers();                                /* who has taken a place has noted it */
         status = journal_sync(saver->journal, err);
         checkpoint_out->frame = journal_synced_frame(saver->journal);
         checkpoint_out->log = journal_first_needed(saver->journal, saver->segment);
@@ -194,26 +197,29 @@ static int save_once(struct saver *saver, struct errbuf *err)
 {
     struct server *server = saver->server;
     struct store_save_summary summary;
-    int64_t start = server_now_ms();
+    int64_t start = clock_ms();
     memset(&summary, 0, sizeof(summary));
     if (save_files(saver, &summary, err) != 0) {
         log_warning(&server->log, "saving failed: %s", err->text);
         return -EIO;
     }
     if (saver->journal)
-        journal_made_up(saver->journal, saver->begun);
+        journal_save_committed(saver->journal, saver->begun);
     if (saver->segment)
         journal_cut(saver->journal, saver->segment);
-    log_notice(&server->log, "saved %" PRIu64 " filters (%" PRIu64 " layers and %" PRIu64 " bytes written) in %" PRId64 " ms",
-               summary.filters, summary.layers_written, summary.bytes, server_now_ms() - start);
+    /* The end saves twice, the second time nothing as a rule: that needs no line. */
+    log_write(&server->log,
+              atomic_load(&saver->hurry) && !summary.layers_written ? LOG_LEVEL_VERBOSE : LOG_LEVEL_NOTICE,
+              "saved %s (%s, %s written) in %" PRId64 " ms", log_count(summary.filters, "filter").text,
+              log_count(summary.layers_written, "layer").text, log_bytes(summary.bytes).text, clock_ms() - start);
     return 0;
 }
 
-/* ---- the thread ------------------------------------------------------------------------------------------------------ */
+/* ---- the thread ---- */
 
 static void note_end(struct saver *saver, int status, const struct errbuf *err, uint64_t changes)
 {
-    int64_t now = server_now_ms();
+    int64_t now = clock_ms();
     saver->running = false;
     saver->ended++;
     saver->last_try_ms = now;
@@ -225,7 +231,7 @@ static void note_end(struct saver *saver, int status, const struct errbuf *err, 
         saver->good++;
         saver->rewrites += saver->for_log;
         saver->last_end_ms = now;
-        saver->last_save_unix = server_unix_ms() / 1000;
+        saver->last_save_unix = clock_unix_ms() / 1000;
         saver->saved_changes = changes;
         saver->last_error.text[0] = '\0';
     }
@@ -250,10 +256,10 @@ static void *saver_main(void *arg)
         struct errbuf err = {""};
         saver->requested = false;
         saver->running = true;
-        saver->running_since_ms = server_now_ms();
+        saver->running_since_ms = clock_ms();
         pthread_mutex_unlock(&saver->lock);
 
-        uint64_t changes = server_changes(saver->server);
+        uint64_t changes = counters_changes(saver->server->counters);
         int status = save_once(saver, &err);
 
         pthread_mutex_lock(&saver->lock);
@@ -272,9 +278,9 @@ int saver_create(struct saver **saver_out, struct server *server, struct store *
     saver->store = store;
     saver->last_ok = true;
     saver->last_duration_ms = -1;
-    saver->last_end_ms = server_now_ms();
+    saver->last_end_ms = clock_ms();
     saver->last_try_ms = saver->last_end_ms - RETRY_DELAY_MS;
-    saver->last_save_unix = server_unix_ms() / 1000;
+    saver->last_save_unix = clock_unix_ms() / 1000;
     pthread_mutex_init(&saver->lock, NULL);
     pthread_cond_init(&saver->wake, NULL);
     pthread_cond_init(&saver->finished, NULL);
@@ -303,7 +309,7 @@ void saver_destroy(struct saver *saver)
     free(saver);
 }
 
-/* ---- requests, under the lock ---------------------------------------------------------------------------------------- */
+/* ---- requests, under the lock ---- */
 
 static bool busy(const struct saver *saver)
 {
@@ -316,12 +322,23 @@ static void request(struct saver *saver)
     pthread_cond_signal(&saver->wake);
 }
 
-static int request_and_wait(struct saver *saver, struct errbuf *err)
+/* False: the time is over (`until_ms`, monotonic; 0: there is no end). */
+static bool wait_finished(struct saver *saver, int64_t until_ms)
+{
+    struct timespec until = {.tv_sec = until_ms / 1000, .tv_nsec = until_ms % 1000 * 1000000};
+    if (until_ms == 0)
+        return pthread_cond_wait(&saver->finished, &saver->lock) == 0;
+    return pthread_cond_clockwait(&saver->finished, &saver->lock, CLOCK_MONOTONIC, &until) == 0;
+}
+
+/* 0, -EIO, or SAVER_BUSY when the time is over before the save has ended. */
+static int request_and_wait(struct saver *saver, int64_t until_ms, struct errbuf *err)
 {
     uint64_t mine = saver->ended + 1;
     request(saver);
     while (saver->ended < mine)
-        pthread_cond_wait(&saver->finished, &saver->lock);
+        if (!wait_finished(saver, until_ms))
+            return SAVER_BUSY;
     if (saver->last_ok)
         return 0;
     if (err)
@@ -361,20 +378,24 @@ enum saver_request saver_rewrite(struct saver *saver)
 int saver_run(struct saver *saver, struct errbuf *err)
 {
     pthread_mutex_lock(&saver->lock);
-    int status = busy(saver) ? SAVER_BUSY : request_and_wait(saver, err);
+    int status = busy(saver) ? SAVER_BUSY : request_and_wait(saver, 0, err);
     pthread_mutex_unlock(&saver->lock);
     return status;
 }
 
-int saver_run_final(struct saver *saver, struct errbuf *err)
+int saver_run_final(struct saver *saver, int64_t most_ms, struct errbuf *err)
 {
+    int64_t until_ms = most_ms > 0 ? clock_ms() + most_ms : 0;
+    int status = 0;
     atomic_store(&saver->hurry, true);
     pthread_mutex_lock(&saver->lock);
-    while (busy(saver))
-        pthread_cond_wait(&saver->finished, &saver->lock);
-    int status = request_and_wait(saver, err);
+    while (status == 0 && busy(saver))
+        status = wait_finished(saver, until_ms) ? 0 : SAVER_BUSY;
+    if (status == 0)
+        status = request_and_wait(saver, until_ms, err);
     pthread_mutex_unlock(&saver->lock);
-    atomic_store(&saver->hurry, false); /* when it failed the process may go on */
+    if (status != SAVER_BUSY)
+        atomic_store(&saver->hurry, false); /* when it failed the process may go on */
     return status;
 }
 
@@ -402,13 +423,13 @@ static bool log_wants_save(struct saver *saver)
 void saver_tick(struct saver *saver)
 {
     const struct config_rules *rules = &server_config(saver->server)->save;
-    int64_t now = server_now_ms();
-    uint64_t changes = server_changes(saver->server);
+    int64_t now = clock_ms();
+    uint64_t changes = counters_changes(saver->server->counters);
     bool for_log = log_wants_save(saver);
     pthread_mutex_lock(&saver->lock);
     bool wait = busy(saver) || (!saver->last_ok && now - saver->last_try_ms < RETRY_DELAY_MS);
     if (for_log && !wait) {
-        log_notice(&saver->server->log, "the log has grown enough, or needs a save to go with: saving");
+        log_notice(&saver->server->log, "the log has grown enough, or needs a save: saving");
         saver->for_log = true;
         request(saver);
         wait = true;
@@ -417,7 +438,8 @@ void saver_tick(struct saver *saver)
         const struct config_rule *rule = &rules->items[i];
         if (changes - saver->saved_changes < rule->changes || now - saver->last_end_ms < rule->seconds * 1000)
             continue;
-        log_notice(&saver->server->log, "%" PRIu64 " changes in %" PRId64 " seconds: saving", rule->changes, rule->seconds);
+        log_notice(&saver->server->log, "%" PRIu64 " changes in %" PRId64 " seconds: saving", rule->changes,
+                   rule->seconds);
         request(saver);
         wait = true;
     }
@@ -426,14 +448,14 @@ void saver_tick(struct saver *saver)
 
 void saver_info(struct saver *saver, struct saver_info *info_out)
 {
-    uint64_t changes = server_changes(saver->server);
+    uint64_t changes = counters_changes(saver->server->counters);
     pthread_mutex_lock(&saver->lock);
     *info_out = (struct saver_info){
         .running = busy(saver),
         .last_ok = saver->last_ok,
         .last_save_unix = saver->last_save_unix,
         .last_duration_ms = saver->last_duration_ms,
-        .running_ms = saver->running ? server_now_ms() - saver->running_since_ms : -1,
+        .running_ms = saver->running ? clock_ms() - saver->running_since_ms : -1,
         .changes = changes - saver->saved_changes,
         .saves = saver->good,
         .rewrites = saver->rewrites,

@@ -1,5 +1,5 @@
-/* saver: saves of the data directory: on request, by the `save <seconds> <changes>` rules, and at shutdown. One thread of
- * its own does all saving; a save of any size holds up no client.
+/* saver: saves of the data directory: on request, by the `save <seconds> <changes>` rules, and at shutdown. One thread
+ * of its own does all saving; a save of any size holds up no client.
  *
  * Thread: any, except where noted. */
 #ifndef BLOOMERY_SAVER_H
@@ -30,11 +30,13 @@ enum saver_request saver_start(struct saver *saver, bool schedule);
 /* The same, scheduling, for BGREWRITEAOF: it counts as begun because of the log. */
 enum saver_request saver_rewrite(struct saver *saver);
 
-/* Saves and waits for the result. 0, SAVER_BUSY, or -EIO with the reason in `err`. Blocks: a thread of the pool, offline. */
+/* Saves and waits for the result. 0, SAVER_BUSY, or -EIO with the reason in `err`. Blocks: a thread of the pool,
+ * offline. */
 int saver_run(struct saver *saver, struct errbuf *err);
 
-/* As saver_run(), but waits for a running save first instead of refusing: shutdown. */
-int saver_run_final(struct saver *saver, struct errbuf *err);
+/* As saver_run(), but waits for a running save first instead of refusing: shutdown. With `most_ms` above 0 it comes
+ * back after so long, also with SAVER_BUSY: the save goes on. */
+int saver_run_final(struct saver *saver, int64_t most_ms, struct errbuf *err);
 
 /* Looks at the rules and starts a save when one is due. Called a few times a second by the main thread. */
 void saver_tick(struct saver *saver);
@@ -44,17 +46,17 @@ bool saver_has_failed(const struct saver *saver);
 
 struct saver_info {
     bool running;
-    bool last_ok;                  /* of the last save that ended; true before the first */
-    int64_t last_save_unix;        /* seconds; of the last good save, or of the start */
-    int64_t last_duration_ms;      /* -1 before the first */
-    int64_t running_ms;            /* how long the running one has taken so far, -1 when none runs */
-    uint64_t changes;              /* changes since the last good save began */
-    uint64_t saves;                /* good saves since the start */
-    uint64_t rewrites;             /* of these, begun because of the log */
-    uint64_t failures;             /* bad ones in a row */
-    bool scheduled;                /* another one follows */
-    bool for_log;                  /* the running one was begun because of the log */
-    char last_error[ERRBUF_SIZE];  /* why the last one failed, "" when it did not */
+    bool last_ok;                 /* of the last save that ended; true before the first */
+    int64_t last_save_unix;       /* seconds; of the last good save, or of the start */
+    int64_t last_duration_ms;     /* -1 before the first */
+    int64_t running_ms;           /* how long the running one has taken so far, -1 when none runs */
+    uint64_t changes;             /* changes since the last good save began */
+    uint64_t saves;               /* good saves since the start */
+    uint64_t rewrites;            /* of these, begun because of the log */
+    uint64_t failures;            /* bad ones in a row */
+    bool scheduled;               /* another one follows */
+    bool for_log;                 /* the running one was begun because of the log */
+    char last_error[ERRBUF_SIZE]; /* why the last one failed, "" when it did not */
 };
 void saver_info(struct saver *saver, struct saver_info *info_out);
 

@@ -1,9 +1,9 @@
-/* glob_match(). Every element but '*' takes exactly one byte, so when a match fails behind a star only the latest star needs to be
- * reconsidered: whatever an earlier one could take in addition, the later one can take as well. Hence one place to go
- * back to instead of a stack of them, and no more than length times length steps.
+/* glob_match(). Every element but '*' takes exactly one byte. So when a match fails behind a star, only the latest star
+ * has to take more: it can take any bytes that an earlier star could take in addition. Hence one place to go back to
+ * instead of a stack, and at most length times length steps.
  *
- * glob_test() runs all ways to match at once. Bit i of the state says that the text so far can be taken by the elements
- * before i. A byte moves a bit on if element i takes it; with a star in front of element i the bit stays as well. */
+ * glob_test() follows all possible matches at once. Bit i of the state means that the elements before i can match the
+ * text so far. A byte moves the bit on if element i takes it; with a star in front of element i the bit also stays. */
 #include "glob.h"
 
 #include <string.h>
@@ -43,7 +43,7 @@ static bool set_match(struct slice pattern, size_t *at, unsigned char byte, bool
     return found != negated;
 }
 
-/* Whether the element at `*at`, which is not a star, takes the byte; moves `*at` behind it. */
+/* Whether the element at `*at`, which is not a star, matches the byte; moves `*at` behind the element. */
 static bool element_match(struct slice pattern, size_t *at, char c, bool ignore_case)
 {
     unsigned char byte = fold(c, ignore_case);
@@ -63,6 +63,29 @@ static bool element_match(struct slice pattern, size_t *at, char c, bool ignore_
         break;
     }
     return fold(pattern.ptr[(*at)++], ignore_case) == byte;
+}
+
+bool glob_is_literal(struct slice pattern)
+{
+    static const bool special[256] = {['*'] = true, ['?'] = true, ['['] = true, ['\\'] = true};
+    bool any = false;
+
+    for (size_t i = 0; i < pattern.len; i++)
+        any |= special[(unsigned char)pattern.ptr[i]];
+    return !any;
+}
+
+struct slice glob_prefix(struct slice pattern, char *prefix_out, size_t *len_out)
+{
+    size_t at = 0, len = 0;
+
+    while (at < pattern.len && pattern.ptr[at] != '*' && pattern.ptr[at] != '?' && pattern.ptr[at] != '[') {
+        if (pattern.ptr[at] == '\\' && pattern.len - at >= 2)
+            at++;
+        prefix_out[len++] = pattern.ptr[at++];
+    }
+    *len_out = len;
+    return (struct slice){pattern.ptr + at, pattern.len - at};
 }
 
 bool glob_match(struct slice pattern, struct slice text, bool ignore_case)
@@ -92,7 +115,7 @@ bool glob_match(struct slice pattern, struct slice text, bool ignore_case)
     return p == pattern.len;
 }
 
-/* ---- compiled ---------------------------------------------------------------------------------------------------------- */
+/* ---- compiled ---- */
 
 static void set_bit(uint64_t *words, unsigned bit)
 {

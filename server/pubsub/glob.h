@@ -1,14 +1,13 @@
 /* glob: patterns as in KEYS, SCAN MATCH and CONFIG GET, with the meaning they have in Redis:
  *
- *   *        any bytes, also none
- *   ?        one byte
- *   [abc]    one of these; [a-z] also ranges (in either order), [^...] one that is not among them. A ']' ends the set
+ *   * any bytes, also none ? one byte [abc] one of these; [a-z] also ranges (in either order), [^...] any other byte. A
+ *   ']' ends the set
  *            wherever it stands; a set that is not ended has the rest of the pattern in it
  *   \c       c itself, inside a set too; a '\' at the very end is itself
  *   other    itself
  *
- * Bytes, not characters. Neither recursion nor allocation, and the time is at most proportional to the product of the two
- * lengths, whatever the pattern. Thread: any. */
+ * Bytes, not characters. Neither recursion nor allocation, and the time is at most proportional to the product of the
+ * two lengths, whatever the pattern. Thread: any. */
 #ifndef BLOOMERY_GLOB_H
 #define BLOOMERY_GLOB_H
 
@@ -18,14 +17,21 @@
 
 #include "resp_parse.h"
 
-/* What a command should accept at most as a pattern, in bytes. Nobody needs more, and the time for a long hostile pattern
- * would be spent on a loop. */
+/* The longest pattern that a command should accept, in bytes. Longer ones have no use, and a hostile one would take the
+ * loop's time. */
 #define GLOB_MAX_PATTERN 4096
 
 /* Whether the whole text matches the pattern. ASCII case is ignored on request. */
 bool glob_match(struct slice pattern, struct slice text, bool ignore_case);
 
-/* A pattern made ready for many texts. One text then takes a few operations per byte, whatever the pattern. */
+/* Whether the pattern has none of the special characters, so that it matches itself only. */
+bool glob_is_literal(struct slice pattern);
+
+/* The beginning that all matches have in common: writes it to prefix_out, which has room for pattern.len bytes, and
+ * returns the rest of the pattern. Without a rest only the prefix itself matches. */
+struct slice glob_prefix(struct slice pattern, char *prefix_out, size_t *len_out);
+
+/* A pattern compiled for many texts: a text then takes a few operations per byte, whatever the pattern. */
 #define GLOB_COMPILED_MAX   256 /* bytes of such a pattern */
 #define GLOB_COMPILED_WORDS ((GLOB_COMPILED_MAX + 1 + 63) / 64)
 
@@ -36,7 +42,7 @@ struct glob { /* fields are internal */
     uint64_t takes[256][GLOB_COMPILED_WORDS];
 };
 
-/* `pattern` of at most GLOB_COMPILED_MAX bytes; not needed any more afterwards. glob_test() then agrees with glob_match(). */
+/* `pattern` has at most GLOB_COMPILED_MAX bytes and is borrowed for the call. glob_test() agrees with glob_match(). */
 void glob_compile(struct glob *glob_out, struct slice pattern, bool ignore_case);
 bool glob_test(const struct glob *glob, struct slice text);
 

@@ -1,5 +1,5 @@
-/* The queue is a buffer of records, each a header and the name. The thread takes the whole buffer and gives its own,
- * empty one; so there are two, and in the long run nothing is allocated. */
+/* The queue is a buffer of records, each a header and a name. The thread swaps the full buffer for its own empty one;
+ * so there are two, and in the long run none is allocated. */
 #include "notify.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "pubsub.h"
 #include "thread.h"
 
-#define KEEP_SIZE ((size_t)256 * 1024) /* a buffer that grew beyond it is given back */
+#define KEEP_SIZE ((size_t)256 * 1024) /* a larger buffer is freed */
 
 struct record {
     const char *event;
@@ -25,7 +25,7 @@ struct notify_queue {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t more;
-    struct buf records;  /* under the lock, and the following */
+    struct buf records; /* under the lock, and the following */
     bool sleeping, stop;
 };
 
@@ -40,8 +40,8 @@ static void pause_a_millisecond(void)
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
-/* Publishes, and waits while the loops have more than enough to deliver already (but not at the end of the daemon). A
- * message for which there is no memory is a lost one. */
+/* Publishes, and waits while the loops' inboxes are above their high mark (but not at the end of the daemon). Without
+ * memory the message counts as lost. */
 static void publish(struct notify *notify, struct slice channel, struct slice message)
 {
     struct pubsub *hub = notify->hub;
@@ -111,7 +111,7 @@ static void *notify_main(void *arg)
         pthread_mutex_unlock(&queue->lock);
 
         publish_all(notify, &records);
-        if (buf_failed(&records)) /* what came after that did not fit */
+        if (buf_failed(&records)) /* later events did not fit */
             pubsub_lose(notify->hub, PUBSUB_CHANNEL);
         if (buf_failed(&records) || records.size > KEEP_SIZE)
             buf_deinit(&records);
@@ -124,7 +124,7 @@ static void *notify_main(void *arg)
     return NULL;
 }
 
-/* ---- interface --------------------------------------------------------------------------------------------------- */
+/* ---- interface ---- */
 
 int notify_create(struct notify **notify_out, struct pubsub *hub)
 {
@@ -177,7 +177,7 @@ void notify_set_flags(struct notify *notify, unsigned flags)
     if (!notify)
         return;
     if (!(flags & (NOTIFY_KEYSPACE | NOTIFY_KEYEVENT)))
-        flags = 0; /* nowhere to publish to */
+        flags = 0; /* neither K nor E: no channel to publish to */
     atomic_store_explicit(&notify->flags, flags, memory_order_relaxed);
 }
 
@@ -204,6 +204,11 @@ void notify_event(struct notify *notify, unsigned class, const char *event, stru
         pthread_cond_signal(&queue->more);
     }
     pthread_mutex_unlock(&queue->lock);
+}
+
+size_t notify_bytes(const struct notify *notify)
+{
+    return atomic_load_explicit(&notify->queue->backlog, memory_order_relaxed);
 }
 
 void notify_let_catch_up(const struct notify *notify)

@@ -1,8 +1,8 @@
 /* Topics, clients and their subscriptions.
  *
  * A subscription is in three lists: its audience (for delivery), its client's table (to find it by name) and its
- * client's list by age (to end them all). All three belong to the client's loop. Under the hub's lock is only what
- * publishers look at: the table of topics and, per topic, the audiences and how many clients each has. */
+ * client's list by age (to end them all). All three belong to the client's loop. The hub's lock guards only the
+ * publishers' view: the table of topics and, per topic, the audiences and their numbers of clients. */
 #include "pubsub_internal.h"
 
 #include <errno.h>
@@ -13,9 +13,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define BUCKETS_MIN 8
-
-/* ---- the table of topics ----------------------------------------------------------------------------------------- */
+/* ---- the table of topics ---- */
 
 uint64_t hub_hash(const struct pubsub *hub, enum pubsub_kind kind, struct slice name)
 {
@@ -30,53 +28,46 @@ void hub_account(struct pubsub *hub, size_t bytes, bool more)
         atomic_fetch_sub_explicit(&hub->bytes, bytes, memory_order_relaxed);
 }
 
-static struct shard *shard_of(struct pubsub *hub, uint64_t hash)
+/* A table's buckets are in the hub's account, too. 0 or -ENOMEM. */
+static int table_insert(struct pubsub *hub, struct hash_table *table, struct hash_link *link)
+{
+    size_t before = hash_table_bytes(table);
+    int status = hash_table_insert(table, link);
+    hub_account(hub, hash_table_bytes(table) - before, true);
+    return status;
+}
+
+static void table_remove(struct pubsub *hub, struct hash_table *table, struct hash_link *link)
+{
+    size_t before = hash_table_bytes(table);
+    hash_table_remove(table, link);
+    hub_account(hub, before - hash_table_bytes(table), false);
+}
+
+static struct hash_table *shard_of(struct pubsub *hub, uint64_t hash)
 {
     return &hub->shards[hash >> 56];
 }
 
-struct topic *hub_find(struct pubsub *hub, enum pubsub_kind kind, struct slice name, uint64_t hash)
+/* Of one whose hash is that of the kind and the name. */
+static bool topic_is(const struct topic *topic, enum pubsub_kind kind, struct slice name)
 {
-    struct shard *shard = shard_of(hub, hash);
-    if (!shard->nbuckets)
-        return NULL;
-    struct topic *topic = shard->buckets[hash & (shard->nbuckets - 1)];
-    while (topic && !(topic->hash == hash && topic->kind == kind && topic->len == name.len &&
-                      (name.len == 0 || memcmp(topic->name, name.ptr, name.len) == 0)))
-        topic = topic->next;
-    return topic;
+    return topic->kind == kind && topic->len == name.len &&
+           (name.len == 0 || memcmp(topic->name, name.ptr, name.len) == 0);
 }
 
-static bool shard_resize(struct pubsub *hub, struct shard *shard, size_t nbuckets)
+struct topic *hub_find(struct pubsub *hub, enum pubsub_kind kind, struct slice name, uint64_t hash)
 {
-    struct topic **buckets = calloc(nbuckets, sizeof(*buckets));
-    if (!buckets)
-        return false;
-    for (size_t i = 0; i < shard->nbuckets; i++) {
-        for (struct topic *topic = shard->buckets[i], *next; topic; topic = next) {
-            next = topic->next;
-            topic->next = buckets[topic->hash & (nbuckets - 1)];
-            buckets[topic->hash & (nbuckets - 1)] = topic;
-        }
-    }
-    hub_account(hub, nbuckets * sizeof(*buckets), true);
-    hub_account(hub, shard->nbuckets * sizeof(*buckets), false);
-    free(shard->buckets);
-    shard->buckets = buckets;
-    shard->nbuckets = nbuckets;
-    return true;
+    struct hash_link *link = hash_table_first(shard_of(hub, hash), hash);
+    while (link && !topic_is(topic_of(link), kind, name))
+        link = hash_table_next(link);
+    return link ? topic_of(link) : NULL;
 }
 
 static bool hub_insert(struct pubsub *hub, struct topic *topic)
 {
-    struct shard *shard = shard_of(hub, topic->hash);
-    if (shard->ntopics == shard->nbuckets &&
-        !shard_resize(hub, shard, shard->nbuckets ? shard->nbuckets * 2 : BUCKETS_MIN) && !shard->nbuckets)
-        return false; /* a table that could not grow serves as well */
-    struct topic **bucket = &shard->buckets[topic->hash & (shard->nbuckets - 1)];
-    topic->next = *bucket;
-    *bucket = topic;
-    shard->ntopics++;
+    if (table_insert(hub, shard_of(hub, topic->hashed.hash), &topic->hashed) != 0)
+        return false;
     atomic_fetch_add(&hub->topics[topic->kind], 1);
     if (topic->kind == PUBSUB_PATTERN) {
         link_insert(&hub->patterns, &topic->link);
@@ -87,23 +78,11 @@ static bool hub_insert(struct pubsub *hub, struct topic *topic)
 
 static void hub_remove(struct pubsub *hub, struct topic *topic)
 {
-    struct shard *shard = shard_of(hub, topic->hash);
-    struct topic **at = &shard->buckets[topic->hash & (shard->nbuckets - 1)];
-    while (*at != topic)
-        at = &(*at)->next;
-    *at = topic->next;
+    table_remove(hub, shard_of(hub, topic->hashed.hash), &topic->hashed);
     atomic_fetch_sub(&hub->topics[topic->kind], 1);
     if (topic->kind == PUBSUB_PATTERN) {
         link_remove(&topic->link);
         atomic_fetch_sub(&hub->pattern_bytes, topic->rest_is_star ? 0 : topic->len - topic->literal);
-    }
-    if (--shard->ntopics == 0) {
-        hub_account(hub, shard->nbuckets * sizeof(*shard->buckets), false);
-        free(shard->buckets);
-        shard->buckets = NULL;
-        shard->nbuckets = 0;
-    } else if (shard->nbuckets > BUCKETS_MIN && shard->ntopics < shard->nbuckets / 8) {
-        shard_resize(hub, shard, shard->nbuckets / 2); /* if there is no memory for less, it stays */
     }
 }
 
@@ -121,7 +100,7 @@ void link_remove(struct pattern_link *link)
     link->next->prev = link->prev;
 }
 
-/* ---- topics and audiences ---------------------------------------------------------------------------------------- */
+/* ---- topics and audiences ---- */
 
 static size_t topic_bytes(size_t len)
 {
@@ -133,7 +112,7 @@ static struct topic *topic_create(struct pubsub *hub, enum pubsub_kind kind, str
     struct topic *topic = malloc(topic_bytes(name.len));
     if (!topic)
         return NULL;
-    *topic = (struct topic){.kind = kind, .hash = hash, .len = (uint32_t)name.len, .size = 1};
+    *topic = (struct topic){.kind = kind, .hashed = {.hash = hash}, .len = (uint32_t)name.len, .size = 1};
     topic->audiences = topic->inline_audience;
     topic->link.topic = topic;
     if (name.len)
@@ -188,7 +167,7 @@ static bool topic_grow(struct pubsub *hub, struct topic *topic)
     return true;
 }
 
-/* The audience of the loop, made if there is none; NULL without memory. */
+/* Finds or creates the loop's audience; NULL without memory. */
 static struct audience *topic_audience(struct pubsub *hub, struct topic *topic, unsigned loop)
 {
     for (uint32_t i = 0; i < topic->naudiences; i++) {
@@ -254,53 +233,31 @@ static void hub_leave(struct pubsub *hub, struct audience *audience)
         audience_unref(hub, audience);
 }
 
-/* ---- the subscriptions of a client ------------------------------------------------------------------------------- */
+/* ---- the subscriptions of a client ---- */
 
 static size_t subscription_bytes(size_t len)
 {
     return sizeof(struct subscription) + sizeof(struct audience) + topic_bytes(len) + 2 * sizeof(void *);
 }
 
-static struct subscription **client_place(struct pubsub_client *client, enum pubsub_kind kind, struct slice name,
-                                          uint64_t hash)
+static struct subscription *subscription_of(struct hash_link *link)
 {
-    struct subscription **at = &client->buckets[hash & (client->nbuckets - 1)];
-    for (; *at; at = &(*at)->next_in_bucket) {
-        const struct topic *topic = (*at)->audience->topic;
-        if (topic->hash == hash && topic->kind == kind && topic->len == name.len &&
-            (name.len == 0 || memcmp(topic->name, name.ptr, name.len) == 0))
-            break;
-    }
-    return at;
+    return HASH_OBJECT(link, struct subscription, hashed);
 }
 
-static bool client_resize(struct pubsub_client *client, size_t nbuckets)
+static struct subscription *client_find(const struct pubsub_client *client, enum pubsub_kind kind, struct slice name,
+                                        uint64_t hash)
 {
-    struct subscription **buckets = calloc(nbuckets, sizeof(*buckets));
-    if (!buckets)
-        return false;
-    for (size_t i = 0; i < client->nbuckets; i++) {
-        for (struct subscription *sub = client->buckets[i], *next; sub; sub = next) {
-            next = sub->next_in_bucket;
-            struct subscription **bucket = &buckets[sub->audience->topic->hash & (nbuckets - 1)];
-            sub->next_in_bucket = *bucket;
-            *bucket = sub;
-        }
-    }
-    hub_account(client->hub, nbuckets * sizeof(*buckets), true);
-    hub_account(client->hub, client->nbuckets * sizeof(*buckets), false);
-    free(client->buckets);
-    client->buckets = buckets;
-    client->nbuckets = nbuckets;
-    return true;
+    struct hash_link *link = hash_table_first(&client->subs, hash);
+    while (link && !topic_is(subscription_of(link)->audience->topic, kind, name))
+        link = hash_table_next(link);
+    return link ? subscription_of(link) : NULL;
 }
 
-static void client_add(struct pubsub_client *client, enum pubsub_kind kind, struct subscription *sub,
-                       struct subscription **place)
+/* The subscription is in the client's table. */
+static void client_add(struct pubsub_client *client, enum pubsub_kind kind, struct subscription *sub)
 {
     struct audience *audience = sub->audience;
-    sub->next_in_bucket = *place;
-    *place = sub;
     sub->older = client->newest[kind];
     if (sub->older)
         sub->older->newer = sub;
@@ -312,27 +269,25 @@ static void client_add(struct pubsub_client *client, enum pubsub_kind kind, stru
         sub->next->prev = sub;
     audience->first = sub;
     client->count[kind]++;
-    if (client->nsubs++ == client->count[PUBSUB_MONITOR] && kind != PUBSUB_MONITOR)
+    if (kind != PUBSUB_MONITOR && client->subs.count == client->count[PUBSUB_MONITOR] + 1)
         atomic_fetch_add(&client->hub->clients, 1);
     client->bytes += subscription_bytes(audience->topic->len);
     hub_account(client->hub, sizeof(*sub), true);
 }
 
-/* Takes the subscription that is at `place` out of everything and frees it. */
-static void client_remove(struct pubsub_client *client, struct subscription **place)
+/* Removes the subscription from the table and all lists, and frees it. */
+static void client_remove(struct pubsub_client *client, struct subscription *sub)
 {
-    struct subscription *sub = *place;
     struct audience *audience = sub->audience;
     enum pubsub_kind kind = audience->topic->kind;
-    *place = sub->next_in_bucket;
+    table_remove(client->hub, &client->subs, &sub->hashed);
     *(sub->older ? &sub->older->newer : &client->oldest[kind]) = sub->newer;
     *(sub->newer ? &sub->newer->older : &client->newest[kind]) = sub->older;
     *(sub->prev ? &sub->prev->next : &audience->first) = sub->next;
     if (sub->next)
         sub->next->prev = sub->prev;
     client->count[kind]--;
-    client->nsubs--;
-    if (kind != PUBSUB_MONITOR && client->nsubs == client->count[PUBSUB_MONITOR])
+    if (kind != PUBSUB_MONITOR && client->subs.count == client->count[PUBSUB_MONITOR])
         atomic_fetch_sub(&client->hub->clients, 1);
     client->bytes -= subscription_bytes(audience->topic->len);
     hub_account(client->hub, sizeof(*sub), false);
@@ -343,35 +298,35 @@ static void client_remove(struct pubsub_client *client, struct subscription **pl
 int pubsub_subscribe(struct pubsub_client *client, enum pubsub_kind kind, struct slice name, size_t max_bytes)
 {
     uint64_t hash = hub_hash(client->hub, kind, name);
-    if (client->nbuckets && *client_place(client, kind, name, hash))
+    if (client_find(client, kind, name, hash))
         return PUBSUB_SAME;
     if (client->bytes + subscription_bytes(name.len) > max_bytes)
         return PUBSUB_LIMIT;
-    if (client->nsubs == client->nbuckets &&
-        !client_resize(client, client->nbuckets ? client->nbuckets * 2 : BUCKETS_MIN) && !client->nbuckets)
-        return -ENOMEM;
 
     struct subscription *sub = malloc(sizeof(*sub));
     if (!sub)
         return -ENOMEM;
-    *sub = (struct subscription){.client = client};
-    sub->audience = hub_join(client->hub, kind, name, hash, client->loop, &sub->since);
-    if (!sub->audience) {
+    *sub = (struct subscription){.client = client, .hashed = {.hash = hash}};
+    if (table_insert(client->hub, &client->subs, &sub->hashed) != 0) {
         free(sub);
         return -ENOMEM;
     }
-    client_add(client, kind, sub, &client->buckets[hash & (client->nbuckets - 1)]);
+    sub->audience = hub_join(client->hub, kind, name, hash, client->loop, &sub->since);
+    if (!sub->audience) {
+        table_remove(client->hub, &client->subs, &sub->hashed);
+        free(sub);
+        return -ENOMEM;
+    }
+    client_add(client, kind, sub);
     return PUBSUB_OK;
 }
 
 int pubsub_unsubscribe(struct pubsub_client *client, enum pubsub_kind kind, struct slice name)
 {
-    if (!client->nbuckets)
+    struct subscription *sub = client_find(client, kind, name, hub_hash(client->hub, kind, name));
+    if (!sub)
         return PUBSUB_SAME;
-    struct subscription **place = client_place(client, kind, name, hub_hash(client->hub, kind, name));
-    if (!*place)
-        return PUBSUB_SAME;
-    client_remove(client, place);
+    client_remove(client, sub);
     return PUBSUB_OK;
 }
 
@@ -383,7 +338,7 @@ bool pubsub_unsubscribe_next(struct pubsub_client *client, enum pubsub_kind kind
         return false;
     struct topic *topic = sub->audience->topic;
     topic_ref(topic); /* the name is still needed */
-    client_remove(client, client_place(client, kind, topic_name(topic), topic->hash));
+    client_remove(client, sub);
     if (ended)
         ended(ctx, topic_name(topic));
     topic_unref(client->hub, topic);
@@ -408,6 +363,7 @@ int pubsub_client_create(struct pubsub_client **client_out, struct pubsub *hub, 
     client->hub = hub;
     client->loop = loop;
     client->owner = owner;
+    atomic_fetch_add(&hub->inboxes[loop].clients, 1);
     hub_account(hub, sizeof(*client), true);
     *client_out = client;
     return 0;
@@ -421,12 +377,12 @@ void pubsub_client_destroy(struct pubsub_client *client)
         while (pubsub_unsubscribe_next(client, (enum pubsub_kind)kind, NULL, NULL))
             ;
     }
-    hub_account(client->hub, sizeof(*client) + client->nbuckets * sizeof(*client->buckets), false);
-    free(client->buckets);
+    atomic_fetch_sub(&client->hub->inboxes[client->loop].clients, 1);
+    hub_account(client->hub, sizeof(*client), false);
     free(client);
 }
 
-/* ---- the hub ----------------------------------------------------------------------------------------------------- */
+/* ---- the hub ---- */
 
 int pubsub_create(struct pubsub **hub_out, unsigned nloops, void (*wake)(void *ctx, unsigned loop), void *ctx)
 {

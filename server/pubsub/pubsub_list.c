@@ -1,5 +1,5 @@
-/* What can be asked of a hub. A listing copies the names of one shard at a time under the lock, a small part of all,
- * and matches them outside it. */
+/* Queries of a hub. A listing copies the names of one shard at a time under the lock, a small part of all, and matches
+ * them without the lock. */
 #include "pubsub_internal.h"
 
 #include <errno.h>
@@ -12,9 +12,14 @@ void pubsub_totals(struct pubsub *hub, struct pubsub_totals *totals_out)
     for (int kind = 0; kind < PUBSUB_KINDS; kind++)
         totals_out->topics[kind] = atomic_load_explicit(&hub->topics[kind], memory_order_relaxed);
     totals_out->clients = atomic_load_explicit(&hub->clients, memory_order_relaxed);
-    totals_out->bytes = atomic_load_explicit(&hub->bytes, memory_order_relaxed);
+    totals_out->bytes = pubsub_bytes(hub);
     totals_out->lost = atomic_load_explicit(&hub->lost, memory_order_relaxed);
     totals_out->monitors = pubsub_subscribers(hub, PUBSUB_MONITOR, (struct slice){NULL, 0});
+}
+
+uint64_t pubsub_bytes(const struct pubsub *hub)
+{
+    return atomic_load_explicit(&hub->bytes, memory_order_relaxed);
 }
 
 uint64_t pubsub_subscribers(struct pubsub *hub, enum pubsub_kind kind, struct slice name)
@@ -28,12 +33,13 @@ uint64_t pubsub_subscribers(struct pubsub *hub, enum pubsub_kind kind, struct sl
     return n;
 }
 
-/* Each name as its length and its bytes. */
-static void copy_shard(struct pubsub *hub, const struct shard *shard, enum pubsub_kind kind, struct buf *names)
+/* Copies each name as its length and its bytes. */
+static void copy_shard(struct pubsub *hub, const struct hash_table *shard, enum pubsub_kind kind, struct buf *names)
 {
     pthread_mutex_lock(&hub->lock);
     for (size_t i = 0; i < shard->nbuckets; i++) {
-        for (const struct topic *topic = shard->buckets[i]; topic; topic = topic->next) {
+        for (struct hash_link *link = shard->buckets[i]; link; link = link->next) {
+            const struct topic *topic = topic_of(link);
             if (topic->kind != kind)
                 continue;
             buf_append(names, &topic->len, sizeof(topic->len));

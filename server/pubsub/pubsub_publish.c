@@ -1,9 +1,9 @@
 /* Messages: from a publisher to the inboxes of loops, and from there to clients.
  *
- * A publisher collects the audiences that the message is for, then puts it into the inbox of each of their loops, all
- * under the hub's lock: so the order of messages is the same in all inboxes. Matching a pattern can take long (up to
- * the product of two lengths), and there can be many; the lock is let go meanwhile wherever that adds up to something.
- * What is subscribed or ended in between may or may not count, as if it had come a moment later or earlier. */
+ * A publisher collects the audiences of the message, then puts it into the inbox of each of their loops, all under the
+ * hub's lock: so the order of messages is the same in all inboxes. Matching a pattern can take long (up to the product
+ * of two lengths), and there can be many patterns; the publisher releases the lock while it matches long ones. A
+ * subscription that begins or ends meanwhile may or may not count, as if it had come a moment later or earlier. */
 #include "pubsub_internal.h"
 
 #include <errno.h>
@@ -13,18 +13,18 @@
 
 #include "glob.h"
 
-#define STEPS_LOCKED   (64 * 1024)       /* of matching, some 100 us, that are done without letting go of the lock */
-#define STEPS_PATTERN  32                /* what a pattern costs that does not match at once, in steps */
-#define STEPS_ON_LOOP  (1024 * 1024)     /* that a loop may spend on one message */
-#define HITS_INLINE    32
+#define STEPS_LOCKED  (64 * 1024)   /* of matching, some 100 us, without releasing the lock */
+#define STEPS_PATTERN 32            /* cost in steps of a pattern that its literal does not decide */
+#define STEPS_ON_LOOP (1024 * 1024) /* that a loop may take for one message */
+#define HITS_INLINE   32
 
 struct message {
-    _Atomic uint32_t refs;           /* one for each inbox */
-    enum pubsub_kind kind;           /* PUBSUB_CHANNEL, PUBSUB_SHARD or PUBSUB_MONITOR */
+    _Atomic uint32_t refs; /* one for each inbox */
+    enum pubsub_kind kind; /* PUBSUB_CHANNEL, PUBSUB_SHARD or PUBSUB_MONITOR */
     uint64_t sequence;
-    size_t bytes;                    /* what it counts for in an inbox */
+    size_t bytes; /* its size in the count of an inbox */
     struct slice channel, payload, tail;
-    struct audience **hits;          /* with a reference each */
+    struct audience **hits; /* with a reference each */
     size_t nhits;
     struct message_node nodes[];
 };
@@ -36,7 +36,7 @@ struct hits {
     struct audience *place[HITS_INLINE];
 };
 
-/* ---- collecting -------------------------------------------------------------------------------------------------- */
+/* ---- collecting ---- */
 
 static bool hits_add(struct hits *hits, const struct topic *topic)
 {
@@ -66,8 +66,8 @@ static void hits_deinit(struct pubsub *hub, struct hits *hits)
         free(hits->items);
 }
 
-/* Whether the part in front of a pattern's first special byte allows the channel. Most patterns are refused, and those
- * that end in their only star accepted, by this. */
+/* Whether the channel begins with the pattern's literal part. This alone refuses most patterns and accepts those that
+ * end in their only star. */
 static bool prefix_matches(const struct topic *topic, struct slice channel)
 {
     return channel.len >= topic->literal &&
@@ -81,7 +81,7 @@ static bool rest_matches(const struct topic *topic, struct slice channel)
     return glob_match(pattern, text, false);
 }
 
-/* Lets go of the lock; `link` keeps the place in the list behind the topic. */
+/* Releases the lock; `link` keeps the place behind the topic in the list. */
 static void unlock_behind(struct pubsub *hub, struct topic *topic, struct pattern_link *link)
 {
     link->topic = NULL;
@@ -98,7 +98,7 @@ static struct pattern_link *lock_again(struct pubsub *hub, struct pattern_link *
     return next;
 }
 
-/* Adds the audiences of all patterns that match. Under the lock, which it may let go of in between. */
+/* Adds the audiences of all patterns that match. Called under the lock, which it may release meanwhile. */
 static bool match_patterns(struct pubsub *hub, struct slice channel, struct hits *hits)
 {
     size_t steps = 0;
@@ -119,7 +119,7 @@ static bool match_patterns(struct pubsub *hub, struct slice channel, struct hits
             if (!decided)
                 matches = rest_matches(topic, channel);
             next = lock_again(hub, &place);
-            ok = !matches || hits_add(hits, topic); /* it has no audience any more if it was ended meanwhile */
+            ok = !matches || hits_add(hits, topic); /* a topic without subscriptions has no audience any more */
             topic_unref(hub, topic);
             steps = 0;
             continue;
@@ -131,9 +131,9 @@ static bool match_patterns(struct pubsub *hub, struct slice channel, struct hits
     return ok;
 }
 
-/* ---- the message ------------------------------------------------------------------------------------------------- */
+/* ---- the message ---- */
 
-/* "$<len>\r\n<data>\r\n"; returns the end, and where the data went. */
+/* Writes "$<len>\r\n<data>\r\n"; returns the end, and the place of the data in `copy_out`. */
 static char *put_bulk(char *out, struct slice data, struct slice *copy_out)
 {
     out += sprintf(out, "$%zu\r\n", data.len);
@@ -200,7 +200,7 @@ static void inbox_put(struct pubsub *hub, unsigned loop, struct message_node *no
 {
     struct inbox *inbox = &hub->inboxes[loop];
     node->next = NULL;
-    atomic_fetch_add(&inbox->bytes, node->message->bytes); /* before it can be delivered and taken off again */
+    atomic_fetch_add(&inbox->bytes, node->message->bytes); /* before a delivery can subtract it */
     pthread_mutex_lock(&inbox->lock);
     *inbox->last = node;
     inbox->last = &node->next;
@@ -223,13 +223,13 @@ static size_t count_loops(struct pubsub *hub, const struct hits *hits, uint64_t 
     return n;
 }
 
-/* Puts the message into the inboxes, or notes it as lost where one is full. Under the lock. */
+/* Puts the message into the inboxes, and notes a loss for those that are full. Under the lock. */
 static void distribute(struct pubsub *hub, struct message *message, struct pubsub_receipt *receipt)
 {
     uint64_t stamp = ++hub->sequence;
     struct message_node *node = message->nodes;
     message->sequence = stamp;
-    atomic_store_explicit(&message->refs, 1, memory_order_relaxed); /* ours, until all have theirs */
+    atomic_store_explicit(&message->refs, 1, memory_order_relaxed); /* ours, until all inboxes have theirs */
     for (size_t i = 0; i < message->nhits; i++) {
         struct audience *audience = message->hits[i];
         struct inbox *inbox = &hub->inboxes[audience->loop];
@@ -285,7 +285,7 @@ int pubsub_publish(struct pubsub *hub, enum pubsub_kind kind, struct slice chann
     }
     if (message) {
         memcpy(message->hits, hits.items, hits.count * sizeof(*hits.items));
-        hits.count = 0; /* the references are the message's now */
+        hits.count = 0; /* the message owns the references now */
         hub_account(hub, message->bytes, true);
         distribute(hub, message, receipt_out);
     }
@@ -299,17 +299,19 @@ int pubsub_publish(struct pubsub *hub, enum pubsub_kind kind, struct slice chann
 void pubsub_lose(struct pubsub *hub, enum pubsub_kind kind)
 {
     pthread_mutex_lock(&hub->lock);
-    for (unsigned i = 0; i < hub->nloops; i++)
-        inbox_lose(hub, i, kind);
+    for (unsigned i = 0; i < hub->nloops; i++) {
+        if (atomic_load(&hub->inboxes[i].clients))
+            inbox_lose(hub, i, kind);
+    }
     pthread_mutex_unlock(&hub->lock);
 }
 
-/* ---- delivery ---------------------------------------------------------------------------------------------------- */
+/* ---- delivery ---- */
 
 static size_t deliver_message(unsigned loop, struct message *message,
                               void (*deliver)(void *owner, const struct pubsub_delivery *delivery))
 {
-    size_t receivers = 1; /* a message that nobody listens to any more has a cost too */
+    size_t receivers = 1; /* a message without subscribers left has a cost, too */
     struct pubsub_delivery delivery = {.channel = message->channel, .payload = message->payload, .tail = message->tail};
     for (size_t i = 0; i < message->nhits; i++) {
         struct audience *audience = message->hits[i];

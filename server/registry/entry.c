@@ -2,16 +2,11 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-static int64_t monotonic_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
+#include "check.h"
+#include "clock.h"
 
-/* The sanitizers know what malloc() gave, and find what is used after it was freed. */
+/* With malloc() the sanitizers find uses after a free. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SLAB_LIMIT 0
 #else
@@ -22,11 +17,11 @@ struct entry *entry_alloc(struct slab *slab, enum entry_kind kind, struct slice 
 {
     size_t size = sizeof(struct entry) + ((name.len + 7) & ~(size_t)7) + body;
     bool in_slab = size <= SLAB_LIMIT;
-    struct entry *entry = in_slab ? slab_alloc(slab, size) : calloc(1, size);
+    struct entry *entry = in_slab ? slab_alloc(slab, size) : slab_alloc_large(slab, size);
     if (!entry)
         return NULL;
     atomic_init(&entry->state, (uint32_t)kind << ENTRY_KIND_SHIFT | (in_slab ? ENTRY_SLAB : 0));
-    atomic_init(&entry->used, entry_stamp(monotonic_ms()));
+    atomic_init(&entry->used, entry_stamp(clock_coarse_ms()));
     entry->name_len = (uint16_t)name.len;
     if (name.len)
         memcpy(entry + 1, name.ptr, name.len);
@@ -48,10 +43,10 @@ const char *entry_quarantine_reason(struct entry *entry)
     return entry_kind(entry) == ENTRY_QUARANTINED ? entry_quarantine(entry)->reason : NULL;
 }
 
-/* The saver clears the flag and then reads bits; an add sets bits and then reads the flag. One of them sees the other: the
- * saver the bits, or the add the cleared flag, which it sets again. No change is forgotten. Both
- * accesses to bits are relaxed: hence a fence after the add's (bloom_lock_give()) and one before the saver's (here, and in
- * registry_walk_next()). */
+/* The saver clears the flag and then reads bits; an add sets bits and then reads the flag. At least one of them sees
+ * the other: the saver sees the bits, or the add sees the cleared flag and sets it again. So no change is forgotten.
+ * Both accesses to bits are relaxed: hence a fence after the add's (bloom_lock_give()) and one before the saver's
+ * (here, and in registry_walk_next()). */
 void entry_mark_dirty(struct entry *entry)
 {
     if (!(atomic_load(&entry->state) & ENTRY_DIRTY))
@@ -72,7 +67,8 @@ int64_t entry_idle_ms(const struct entry *entry, int64_t now_ms)
 
 void entry_pin(struct entry *entry)
 {
-    atomic_fetch_add(&entry->state, ENTRY_PIN_ONE);
+    uint32_t before = atomic_fetch_add(&entry->state, ENTRY_PIN_ONE);
+    CHECK(before <= UINT32_MAX - ENTRY_PIN_ONE);
 }
 
 void entry_unpin(struct entry *entry)
@@ -87,10 +83,12 @@ static bool entry_pinned(const struct entry *entry)
 
 void entry_discard(struct entry *entry)
 {
-    if (entry && (atomic_load_explicit(&entry->state, memory_order_relaxed) & ENTRY_SLAB))
+    if (!entry)
+        return;
+    if (atomic_load_explicit(&entry->state, memory_order_relaxed) & ENTRY_SLAB)
         slab_free(entry);
     else
-        free(entry);
+        slab_free_large(entry);
 }
 
 static void entry_free(struct entry *entry)

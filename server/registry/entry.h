@@ -1,11 +1,11 @@
-/* entry: what a name in the registry stands for. Internal to the registry.
+/* entry: the object under a name of the registry. Internal to the registry.
  *
- * One allocation: the header (struct entry, registry.h), the name, padding to 8, and then, by kind: a bloom_filter; a
- * struct quarantine, of one that could not be loaded; or, in an alias, a pointer to the entry that owns the filter, and when that
- * expires. A rename makes an alias instead of moving anything, because others may be adding to the filter at that moment;
- * the owner's own name is then out of use, and the two are freed together. A filter that is to expire gets an alias under
- * its own name, so that those that are not pay nothing. The entry in the registry's table, owner or alias, is called the
- * holder of the name. */
+ * One allocation holds the header (struct entry, registry.h), the name, padding to 8, and then, by kind: a
+ * bloom_filter; a struct quarantine for a filter that could not be loaded; or, in an alias, a pointer to the entry that
+ * owns the filter, and its expiry. A rename creates an alias instead of moving the filter, because other threads may be
+ * adding to it at that moment; the owner's own name is then out of use, and the two are freed together. A filter with a
+ * time to live gets an alias under its own name, so that other filters pay nothing. The entry in the registry's table,
+ * owner or alias, is called the holder of the name. */
 #ifndef BLOOMERY_ENTRY_H
 #define BLOOMERY_ENTRY_H
 
@@ -14,12 +14,13 @@
 
 enum entry_kind { ENTRY_FILTER, ENTRY_QUARANTINED, ENTRY_ALIAS };
 
-#define ENTRY_KIND_SHIFT 2 /* of the two bits in the state that never change */
+#define ENTRY_KIND_SHIFT 2 /* of the two bits of the state that never change */
 
-#define ENTRY_DIRTY   UINT32_C(1)        /* changed since the last save took it */
-#define ENTRY_GONE    UINT32_C(2)        /* removed from the registry while a walk was under way */
-#define ENTRY_SLAB    UINT32_C(16)       /* in the registry's slab, otherwise from malloc() */
-#define ENTRY_PIN_ONE UINT32_C(256)      /* the pins are counted in the upper 24 bits */
+#define ENTRY_DIRTY   UINT32_C(1)   /* changed since the last save */
+#define ENTRY_TAKEN   UINT32_C(2)   /* in the list of a walk that has not yielded it yet */
+#define ENTRY_SLAB    UINT32_C(16)  /* in a page of the registry's slab; otherwise one of its large objects */
+#define ENTRY_WALKED  UINT32_C(32)  /* this walk or an earlier one has yielded it */
+#define ENTRY_PIN_ONE UINT32_C(256) /* the pins are counted in the upper 24 bits */
 
 static inline enum entry_kind entry_kind(const struct entry *entry)
 {
@@ -29,7 +30,7 @@ static inline enum entry_kind entry_kind(const struct entry *entry)
 /* A clean entry without an id, with room for `body` zero bytes behind the name, or NULL. */
 struct entry *entry_alloc(struct slab *slab, enum entry_kind kind, struct slice name, size_t body);
 
-/* Frees one that nobody has seen, NULL is fine; what its body owns is the caller's. */
+/* Frees an entry that no other thread has seen; NULL is fine. The caller frees what its body owns. */
 void entry_discard(struct entry *entry);
 
 static inline struct slice entry_name(const struct entry *entry)
@@ -47,7 +48,7 @@ struct quarantine {
     char reason[];
 };
 
-/* Of an entry that is one. */
+/* `entry` must be of this kind. */
 static inline struct quarantine *entry_quarantine(const struct entry *entry)
 {
     return entry_body(entry);
@@ -59,7 +60,7 @@ struct alias {
     uint32_t place;             /* in the expiry heap, from 1 on; 0: not in it */
 };
 
-/* Of an entry that is one. */
+/* `entry` must be of this kind. */
 static inline struct alias *entry_alias(const struct entry *entry)
 {
     return entry_body(entry);
@@ -73,14 +74,18 @@ static inline struct entry *entry_owner(struct entry *entry)
 
 static inline int64_t entry_expires_ms(const struct entry *holder)
 {
-    return entry_kind(holder) == ENTRY_ALIAS ? atomic_load_explicit(&entry_alias(holder)->expires_ms, memory_order_acquire) : 0;
+    return entry_kind(holder) == ENTRY_ALIAS
+               ? atomic_load_explicit(&entry_alias(holder)->expires_ms, memory_order_acquire)
+               : 0;
 }
 
-/* Keeps an entry alive beyond RCU. To be called while it is certainly in the registry (under its mutex). */
+/* Keeps an entry alive beyond RCU. Called under the registry's mutex, while the entry is certainly in it. A walk holds
+ * at most three pins of an entry, a command one for each mention of its name: the threads that run commands can never
+ * take 24 bits of pins. An overflow, which would free an entry in use, ends the process. */
 void entry_pin(struct entry *entry);
 void entry_unpin(struct entry *entry);
 
-/* For reclaimer_defer(): frees an entry, and with an alias its target; nonzero while one of them is pinned. */
+/* For reclaimer_defer(): frees an entry, and the target of an alias; nonzero while one of them is pinned. */
 int entry_reclaim(void *entry);
 
 /* The same for an alias whose target lives on under another name. */

@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "clock.h"
 #include "rcu.h"
 #include "registry.h"
 #include "thread.h"
 
 #define BATCH    64
-#define PAUSE_NS 60000 /* three times as long as the mutex is held for a batch */
+#define PAUSE_NS 60000 /* three times the duration of a batch under the mutex */
 #define AGE_MS   (INT64_C(24) * 60 * 60 * 1000)
 
 struct expirer {
@@ -20,17 +21,10 @@ struct expirer {
     pthread_t thread;
 };
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static void *expirer_main(void *arg)
 {
     struct expirer *expirer = arg;
-    int64_t aged_ms = now_ms();
+    int64_t aged_ms = clock_ms();
     thread_begin_background(THREAD_BACKGROUND, "expirer");
     rcu_reader_begin();
     rcu_reader_offline();
@@ -39,8 +33,8 @@ static void *expirer_main(void *arg)
         nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
         if (expirer->pace)
             expirer->pace(expirer->ctx);
-        if (now_ms() - aged_ms >= AGE_MS) {
-            aged_ms = now_ms();
+        if (clock_ms() - aged_ms >= AGE_MS) {
+            aged_ms = clock_ms();
             rcu_reader_online();
             registry_age(expirer->registry, aged_ms);
             rcu_reader_offline();

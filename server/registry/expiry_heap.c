@@ -20,6 +20,11 @@ static void set_node(struct expiry_heap *heap, size_t i, struct expiry_node node
     entry_alias(node.alias)->place = (uint32_t)i + 1;
 }
 
+size_t expiry_heap_bytes(const struct expiry_heap *heap)
+{
+    return heap->npages * PAGE_NODES * sizeof(struct expiry_node) + heap->pages_size * sizeof(*heap->pages);
+}
+
 void expiry_heap_deinit(struct expiry_heap *heap)
 {
     for (size_t i = 0; i < heap->npages; i++)
@@ -98,7 +103,7 @@ void expiry_heap_put(struct expiry_heap *heap, struct entry *alias, int64_t expi
     place_node(heap, i, (struct expiry_node){expires_ms, alias});
 }
 
-/* A page that is more than needed is kept: the next name to expire would ask for it again. */
+/* Keeps one spare page, because the next name with a time to live would need it again. */
 static void drop_pages(struct expiry_heap *heap)
 {
     size_t needed = (heap->count + SHIFT) / PAGE_NODES + 2;

@@ -1,5 +1,6 @@
-/* Deferred freeing: removed objects are queued under a mutex; the reclaimer's thread takes the whole queue, waits for one
- * grace period, and frees them all, so that a burst of a million deletions costs a few grace periods, not a million. */
+/* Deferred freeing: removed objects are queued under a mutex; the reclaimer's thread takes the whole queue, waits for
+ * one grace period, and frees them all, so that a burst of a million deletions costs a few grace periods, not a
+ * million. */
 #include "rcu.h"
 
 #include <errno.h>
@@ -26,7 +27,7 @@ static char grace_period;
 #define GRACE_ACQUIRE() ((void)0)
 #endif
 
-#define RETRY_DELAY_NS (5 * 1000 * 1000) /* a pinned object is looked at again after this long */
+#define RETRY_DELAY_NS (5 * 1000 * 1000) /* a pinned object is retried after this time */
 
 void rcu_reader_begin(void)
 {
@@ -75,11 +76,11 @@ struct deferred_list {
 struct reclaimer {
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t wake;      /* something was queued, or stop */
-    pthread_cond_t idle;      /* a batch has been freed */
+    pthread_cond_t wake; /* an object was queued, or stop */
+    pthread_cond_t idle; /* a batch has been freed */
     struct deferred_list queue;
-    _Atomic uint64_t given_up; /* objects that could not be noted for want of memory */
-    uint64_t queued, freed;   /* objects ever queued and freed; reclaimer_flush() waits for them to meet */
+    _Atomic uint64_t given_up; /* objects that could not be queued for lack of memory: leaked */
+    uint64_t queued, freed;    /* objects ever queued and freed; reclaimer_flush() waits for them to meet */
     bool stop;
 };
 
@@ -97,7 +98,7 @@ static bool list_push(struct deferred_list *list, struct deferred item)
     return true;
 }
 
-/* Frees what can be freed of a batch whose grace period is over; keeps the others at its front. */
+/* Frees the unpinned objects of a batch whose grace period is over; keeps the others at its front. */
 static size_t free_batch(struct deferred_list *batch)
 {
     size_t kept = 0, freed = 0;
@@ -129,7 +130,7 @@ static void *reclaimer_main(void *arg)
             pthread_cond_wait(&r->wake, &r->lock);
             continue;
         }
-        /* Pinned objects of the last batch are few: a save in progress holds at most a handful. */
+        /* Few objects of the last batch are pinned: a running save holds at most a handful. */
         struct deferred_list fresh = r->queue;
         r->queue = (struct deferred_list){0};
         pthread_mutex_unlock(&r->lock);

@@ -5,20 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
+#include "clock.h"
 #include "registry_internal.h"
 
-/* ---- lifetime ---------------------------------------------------------------------------------------------------- */
+/* ---- lifetime ---- */
 
 static uint64_t random_seed(void)
 {
     uint64_t seed;
     if (getrandom(&seed, sizeof(seed), 0) == (ssize_t)sizeof(seed))
         return seed;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_nsec * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)now.tv_sec;
+    return clock_ns() * UINT64_C(0x9e3779b97f4a7c15);
 }
 
 int registry_create(struct registry **registry_out, struct bloom_pool *pool, struct reclaimer *reclaimer)
@@ -29,7 +27,9 @@ int registry_create(struct registry **registry_out, struct bloom_pool *pool, str
         return -ENOMEM;
     }
     r->pool = pool;
-    r->env = (struct table_env){.reclaimer = reclaimer, .seed = random_seed()};
+    r->env.reclaimer = reclaimer;
+    r->names = (struct name_index){.slab = r->slab, .reclaimer = reclaimer};
+    r->env.seed = random_seed();
     r->next_id = 1;
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->due_changed, NULL);
@@ -41,13 +41,15 @@ void registry_destroy(struct registry *r)
 {
     if (!r)
         return;
-    r->forget = NULL; /* nothing is given up: it only leaves memory */
+    r->forget = NULL; /* filters are not given up here: they only leave memory */
     for (unsigned s = 0; s < SHARD_COUNT; s++) {
         struct table *table = atomic_load(&r->shards[s]);
         if (table)
             registry_reclaim_table(r, table);
     }
+    name_index_clear(&r->names);
     reclaimer_flush(r->env.reclaimer);
+    name_index_deinit(&r->names);
     expiry_heap_deinit(&r->expiring);
     pthread_cond_destroy(&r->due_changed);
     pthread_mutex_destroy(&r->lock);
@@ -109,19 +111,21 @@ uint64_t registry_slab_bytes(const struct registry *r)
 
 uint64_t registry_index_bytes(const struct registry *r)
 {
-    uint64_t bytes = sizeof(*r);
-    for (unsigned i = 0; i < SHARD_COUNT; i++) {
-        const struct table *table = atomic_load_explicit(&r->shards[i], memory_order_acquire);
-        if (table)
-            bytes += sizeof(*table) + table->size * sizeof(table->slots[0]);
-    }
-    return bytes;
+    return sizeof(*r) + atomic_load_explicit(&r->env.bytes, memory_order_relaxed);
 }
 
-/* ---- look-up ----------------------------------------------------------------------------------------------------- */
+uint64_t registry_expiry_bytes(const struct registry *r)
+{
+    return atomic_load_explicit(&r->expiring_bytes, memory_order_relaxed);
+}
+
+/* ---- look-up ---- */
 
 uint64_t registry_hash(const struct registry *r, struct slice name)
 {
+    /* No filter has a longer name, so any hash will do: the look-up fails. */
+    if (name.len > REGISTRY_MAX_NAME)
+        name.len = REGISTRY_MAX_NAME;
     return name_hash(r->env.seed, name);
 }
 

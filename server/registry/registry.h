@@ -1,8 +1,10 @@
-/* registry: the filters of the server by name, shared by all workers, and when they expire.
+/* registry: the server's filters by name, shared by all workers, and their expiry.
  *
- * Look-ups take no lock and write nothing; the caller is inside an RCU read section (rcu.h) and what it finds stays
- * alive until that ends. Changes (create, delete, rename, clear) take one mutex; they are atomic for readers: a rename
- * never shows a moment at which neither name exists, a replaced filter is replaced by one store.
+ * Look-ups take no lock and write nothing; the caller is inside an RCU read section (rcu.h), and a found entry stays
+ * alive until that ends. Changes (create, delete, rename, clear) take one mutex and are atomic for readers: during a
+ * rename one of the two names always exists, and one store replaces a filter.
+ *
+ * An index keeps the names in order, for patterns (name_index.h).
  *
  * Structure: an open-addressing table per shard (4096 shards by the top bits of the name's hash) whose slots are 8
  * bytes: a pointer and a 19-bit tag. Our own instead of liburcu's hash table because a slot's address follows from the
@@ -10,9 +12,9 @@
  * bytes per filter instead of 32 and more, and because a sweep in the order of hashes gives SCAN a cursor that survives
  * resizing and never returns a name twice.
  *
- * A filter that has expired is gone for everybody at that moment: look-ups compare its time with the clock, and a
- * change that meets it removes it first. Its memory is given back by registry_expire_due(), which the expirer's thread
- * calls (expirer.h). A filter that never expires costs nothing for all that.
+ * An expired filter is gone for all threads at its time: look-ups compare its time with the clock, and a change that
+ * finds it removes it first. The expirer's thread (expirer.h) frees its memory by registry_expire_due(). Filters
+ * without a time to live pay nothing for this.
  *
  * Thread rule: look-ups and scans: any thread in an RCU read section. Changes: any thread. */
 #ifndef BLOOMERY_REGISTRY_H
@@ -28,11 +30,13 @@
 #include "rcu.h"
 #include "resp_parse.h"
 
-#define REGISTRY_MAX_NAME 65535 /* bytes of a filter's name; longer keys are refused with an error that says so */
+#define REGISTRY_MAX_NAME 65535 /* bytes of a filter's name; longer ones are refused with an error */
+
+#define REGISTRY_NAME_BYTES 16 /* that a name takes in the index of names */
 
 struct registry;
 
-/* A filter, or the place of one that could not be loaded. Fields other than `id` are internal. */
+/* A filter, or the placeholder of one that could not be loaded. Fields other than `id` are internal. */
 struct entry {
     uint64_t id;            /* unique in the data directory, never reused */
     _Atomic uint32_t state; /* kind, dirty and dead flags, pins */
@@ -40,18 +44,17 @@ struct entry {
     _Atomic uint16_t used; /* entry_stamp() of its last use */
 };
 
-/* Of an entry as registry_find() returns it. */
+/* For an entry from registry_find(). */
 struct bloom_filter *entry_filter(struct entry *entry); /* NULL for a quarantined one */
 struct slice
 entry_created_name(const struct entry *entry);            /* the name it was created under; renames do not change it */
-const char *entry_quarantine_reason(struct entry *entry); /* NULL unless quarantined: why it could not be loaded */
+const char *entry_quarantine_reason(struct entry *entry); /* the reason of a quarantine; NULL if there is none */
 
-/* Notes that bits of the filter have changed since its last save. Call after the change. Costs a load when it is noted
- * already. */
+/* Marks the filter as changed since its last save. Called after the change. Costs one load if it is marked already. */
 void entry_mark_dirty(struct entry *entry);
 
-/* When a filter was last used, in units of 65 s, without a cost: only the first use in each unit writes. Of times (any
- * clock that does not jump, ms) more than 24 days apart only the order is kept, by registry_age(). */
+/* The time of a filter's last use, in units of 65 s: only the first use in each unit writes. `now_ms` comes from any
+ * clock that does not jump. Stamps more than 24 days apart keep only their order, by registry_age(). */
 static inline uint16_t entry_stamp(int64_t now_ms)
 {
     return (uint16_t)(now_ms >> 16);
@@ -63,7 +66,7 @@ static inline void entry_note_use(struct entry *entry, uint16_t stamp)
         atomic_store_explicit(&entry->used, stamp, memory_order_relaxed);
 }
 
-int64_t entry_idle_ms(const struct entry *entry, int64_t now_ms); /* since its last use; of 24 days at least that */
+int64_t entry_idle_ms(const struct entry *entry, int64_t now_ms); /* since its last use; 24 days at most */
 
 /* Loading: the bits are those of the last save. */
 void entry_mark_clean(struct entry *entry);
@@ -72,17 +75,17 @@ int registry_create(struct registry **registry_out, struct bloom_pool *pool,
                     struct reclaimer *reclaimer); /* 0, -ENOMEM */
 void registry_destroy(struct registry *registry); /* NULL is fine; no reader may be left */
 
-/* Called for each quarantined filter that is deleted or replaced, before that is told as an effect: its files are given up.
- * Under the registry's mutex; what holds for listeners to effects holds here. */
+/* `forget` is called for each quarantined filter that is deleted or replaced, before the effect is reported: its files
+ * are given up. Called under the registry's mutex, by the rules for listeners of effects. */
 void registry_on_forget(struct registry *registry, void (*forget)(void *ctx, uint64_t id), void *ctx);
 
 struct bloom_pool *registry_pool(const struct registry *registry);
 
-/* ---- look-up, in three steps so that many can overlap ------------------------------------------------------------ */
+/* ---- look-up, in three steps so that many can overlap ---- */
 
 uint64_t registry_hash(const struct registry *registry, struct slice name);
 void registry_prefetch(const struct registry *registry, uint64_t hash);       /* the slot */
-void registry_prefetch_entry(const struct registry *registry, uint64_t hash); /* what the slot points to */
+void registry_prefetch_entry(const struct registry *registry, uint64_t hash); /* the entry in the slot */
 struct entry *registry_find(const struct registry *registry, uint64_t hash,
                             struct slice name); /* NULL: no such filter */
 
@@ -91,139 +94,151 @@ static inline struct entry *registry_lookup(const struct registry *registry, str
     return registry_find(registry, registry_hash(registry, name), name);
 }
 
-/* The same, and when it expires: Unix time in ms, 0: never. */
+/* The same, and its expiry: Unix time in ms, 0: never. */
 struct entry *registry_find_expiry(const struct registry *registry, uint64_t hash, struct slice name,
                                    int64_t *expires_ms_out);
 
-/* Keeps the filter of that name alive beyond RCU, for work that takes long: until registry_unpin(), whatever is
- * deleted. NULL: no such filter. Takes the mutex. Thread: any, online. */
+/* Keeps the filter of that name alive beyond RCU until registry_unpin(), for long work, even if it is deleted. NULL: no
+ * such filter. Takes the mutex. Thread: any, online. */
 struct entry *registry_pin(struct registry *registry, struct slice name);
 void registry_unpin(struct entry *entry);
 
-size_t registry_count(const struct registry *registry); /* filters, quarantined ones included, and those that have
-                                                         * expired but are not removed yet */
+size_t registry_count(const struct registry *registry); /* filters, with quarantined ones and expired ones that are not
+                                                         * removed yet */
 size_t registry_quarantined(const struct registry *registry);
-uint64_t registry_slab_bytes(const struct registry *registry); /* memory of small filters, their bits and names: it is not
-                                                                * from the heap */
-uint64_t
-registry_index_bytes(const struct registry *registry); /* memory of the table of names; names and entries not counted */
+/* Memory in bytes, without cost, by any thread: of the entries with their names, headers and inline words, prepared and
+ * unfreed ones included, and of the index of names; of the table of names; of the heap of times. */
+uint64_t registry_slab_bytes(const struct registry *registry);
+uint64_t registry_index_bytes(const struct registry *registry);
+uint64_t registry_expiry_bytes(const struct registry *registry);
 
-/* ---- changes ----------------------------------------------------------------------------------------------------- */
+/* ---- changes ---- */
 
 enum registry_status {
     REGISTRY_OK = 0,
-    REGISTRY_EXISTS = 1, /* the name is taken; entry_out is whose */
+    REGISTRY_EXISTS = 1, /* the name is taken; entry_out is its holder */
     REGISTRY_NOT_FOUND = 2,
-    REGISTRY_REFUSED = 3,   /* a name that is too long; the errbuf says so */
-    REGISTRY_LIMIT = 4,     /* a limit of the pool's memory; the errbuf says which and what would be needed */
-    REGISTRY_CHANGED = 5,   /* the name stands for another filter than was expected, or for none */
-    REGISTRY_UNCHANGED = 6, /* a condition was not met: nothing has been done */
+    REGISTRY_REFUSED = 3,   /* the name is too long; the errbuf has the text */
+    REGISTRY_LIMIT = 4,     /* a limit of the pool's memory; the errbuf names it and the needed size */
+    REGISTRY_CHANGED = 5,   /* the name has another filter than the expected one, or none */
+    REGISTRY_UNCHANGED = 6, /* a condition was not met; nothing has changed */
 };
 
-/* Makes an empty filter of the class under the name. REGISTRY_OK, _EXISTS, _REFUSED, _LIMIT or -ENOMEM. `id` 0 takes
+/* Creates an empty filter of the class under the name. REGISTRY_OK, _EXISTS, _REFUSED, _LIMIT or -ENOMEM. `id` 0 takes
  * the next. */
 int registry_create_filter(struct registry *registry, struct slice name, uint64_t id, struct bloom_class *class,
                            struct entry **entry_out, struct errbuf *err);
 
-/* An empty filter of the class that is not yet under its name: nobody finds it, no walk yields it, but it has its id
- * and counts as memory (which is not limited if it is made `instead` of one that is no smaller and goes at once). To be
- * filled, off the loops if that takes long, and then published or abandoned. REGISTRY_OK, _REFUSED, _LIMIT or -ENOMEM.
- */
+/* Creates an empty filter of the class that is not yet published: no look-up finds it and no walk yields it, but it has
+ * its id and its memory counts (without a limit if it is created `instead` of a filter that is no smaller and is freed
+ * at once). The caller fills it, off the loops if that takes long, and then publishes or abandons it. REGISTRY_OK,
+ * _REFUSED, _LIMIT or -ENOMEM. */
 int registry_prepare(struct registry *registry, struct slice name, struct bloom_class *class, bool instead,
                      struct entry **entry_out, struct errbuf *err);
 
 struct registry_publication {
-    bool only_new; /* REGISTRY_EXISTS if the name is taken; otherwise who has it is replaced, deleted at that moment */
-    bool empty;    /* no bit is set in it: the effect is that of a creation, not of one with contents */
-    uint64_t expected_id; /* REGISTRY_CHANGED unless this filter has the name; 0: whoever */
+    bool only_new; /* REGISTRY_EXISTS if the name is taken; otherwise its present filter is replaced and deleted */
+    bool empty;    /* it has no bits set: the effect is REGISTRY_CREATED, not _LOADED */
+    uint64_t expected_id; /* REGISTRY_CHANGED unless this filter has the name; 0: any */
     int64_t expires_ms;   /* Unix time; 0: never */
-    bool keep_expiry;     /* instead: that of the filter which is replaced */
-    const void *payload;  /* handed on to the effect */
-    const char
-        *event; /* likewise: what keyspace notifications call it ("copy_to"), a constant; NULL: as its kind says */
+    bool keep_expiry;     /* keep the expiry of the replaced filter instead */
+    const void *payload;  /* passed on to the effect */
+    const char *event;    /* likewise: its name for keyspace notifications ("copy_to"), a constant; NULL: by its kind */
 };
 
-/* Puts a prepared filter under its name, at one moment. REGISTRY_OK: the registry owns it. Otherwise (_EXISTS,
- * _CHANGED, -ENOMEM) nothing has changed and it is still the caller's, to publish otherwise or to abandon. */
+/* Publishes a prepared filter under its name, atomically. REGISTRY_OK: the registry owns it. Otherwise (_EXISTS,
+ * _CHANGED, -ENOMEM) nothing has changed, and the caller still owns it, to publish it otherwise or to abandon it. */
 int registry_publish(struct registry *registry, struct entry *entry, const struct registry_publication *how);
 
-/* Pins a prepared filter, so that it outlives what happens to it once it is published. registry_unpin() as above. */
+/* Pins a prepared filter, so that it outlives a deletion after its publication. registry_unpin() as above. */
 void registry_pin_prepared(struct entry *entry);
 
 /* Frees a prepared filter, off the loops, once no pin is left. */
 void registry_abandon(struct registry *registry, struct entry *entry);
 
-/* Puts the place of a filter that could not be loaded under the name. REGISTRY_OK, _EXISTS or -ENOMEM. */
+/* Publishes the placeholder of a filter that could not be loaded. REGISTRY_OK, _EXISTS or -ENOMEM. */
 int registry_create_quarantined(struct registry *registry, struct slice name, uint64_t id, const char *reason);
+
+/* The same in the place of whatever has the name, atomically, with a new id. REGISTRY_OK or -ENOMEM. */
+int registry_publish_quarantined(struct registry *registry, struct slice name, const char *reason, uint64_t *id_out);
 
 /* Removes the filter; its memory is freed later, off the loops. REGISTRY_OK or _NOT_FOUND. */
 int registry_delete(struct registry *registry, struct slice name);
 
-/* Moves the filter to another name, replacing what is there unless `only_new`; it expires when it would have.
- * REGISTRY_OK, _NOT_FOUND, _EXISTS (only_new), _REFUSED (name too long) or -ENOMEM. Renaming to the same name is OK and
- * does nothing. */
+/* Moves the filter to another name, with its expiry, and replaces a filter of that name unless `only_new`. REGISTRY_OK,
+ * _NOT_FOUND, _EXISTS (only_new), _REFUSED (name too long), _LIMIT (no room for a longer name) or -ENOMEM. Renaming to
+ * the same name is OK and does nothing. */
 int registry_rename(struct registry *registry, struct slice from, struct slice to, bool only_new, struct errbuf *err);
 
-/* Removes all filters at one moment; the memory is freed later, off the loops. 0 or -ENOMEM (nothing was removed).
- * Takes about 0.1 us per filter: not on a loop. */
+/* Removes all filters atomically; their memory is freed later, off the loops. 0 or -ENOMEM with nothing removed. Takes
+ * about 0.1 us per filter: not on a loop. */
 int registry_clear(struct registry *registry, size_t *removed_out);
 
-/* ---- expiry ------------------------------------------------------------------------------------------------------ */
+/* ---- expiry ---- */
 
-#define REGISTRY_EXPIRE_NX    1u  /* only if it has no time yet */
-#define REGISTRY_EXPIRE_XX    2u  /* only if it has one */
-#define REGISTRY_EXPIRE_GT    4u  /* only if the new time is later; never is the latest */
+#define REGISTRY_EXPIRE_NX    1u  /* only if it has no expiry */
+#define REGISTRY_EXPIRE_XX    2u  /* only if it has an expiry */
+#define REGISTRY_EXPIRE_GT    4u  /* only if the new time is later; "never" is the latest */
 #define REGISTRY_EXPIRE_LT    8u  /* only if the new time is earlier */
-#define REGISTRY_EXPIRE_LATER 16u /* no condition: the time had not come yet when it was asked for */
+#define REGISTRY_EXPIRE_LATER 16u /* no condition: the time was in the future when the client asked */
 
-/* Lets the filter expire at this time (Unix time in ms), if all `conditions` are met; a time that has passed deletes
- * it, or has it expire at once if it has only just come (_LATER). REGISTRY_OK, _NOT_FOUND, _UNCHANGED or -ENOMEM. */
+/* Sets the filter's expiry (Unix time in ms), if all `conditions` are met. A time in the past deletes the filter, or
+ * expires it at once with _LATER. REGISTRY_OK, _NOT_FOUND, _UNCHANGED, _LIMIT (no room for the memory of a first
+ * expiry) or -ENOMEM. */
 int registry_expire(struct registry *registry, struct slice name, int64_t expires_ms, unsigned conditions);
 
-/* Lets it never expire. REGISTRY_OK, _NOT_FOUND or _UNCHANGED (it had no time). */
+/* Removes the filter's expiry. REGISTRY_OK, _NOT_FOUND or _UNCHANGED (it had none). */
 int registry_persist(struct registry *registry, struct slice name);
 
-/* Removes filters that have expired, earliest first, until there is none, `max` have been removed or about 20 us have
- * passed, for the mutex is held. Returns how many; in next_ms_out (may be NULL) when the next one is due, 0: none will
- * be. */
+/* Removes expired filters, earliest first, until none is left, `max` are removed or about 20 us have passed, because it
+ * holds the mutex. Returns their number; next_ms_out (may be NULL) receives the time of the next expiry, 0 if there is
+ * none. */
 size_t registry_expire_due(struct registry *registry, size_t max, int64_t *next_ms_out);
 
-/* Waits until a filter is due, an hour has passed, or registry_expire_stop() was called; returns whether it was not.
- * Thread: the expirer, offline. */
+/* Waits until a filter is due, an hour has passed, or registry_expire_stop() is called; false in the last case. Thread:
+ * the expirer, offline. */
 bool registry_expire_wait(struct registry *registry);
 void registry_expire_stop(struct registry *registry);
 
-/* Between the two nothing expires: the registry's clock stands still, some milliseconds back at most. One holder at a time. */
+/* Between the two calls no filter expires: the registry's clock stands still, at most some milliseconds behind. One
+ * holder at a time. */
 void registry_hold_clock(struct registry *registry);
 void registry_release_clock(struct registry *registry);
 
 struct registry_expiry {
-    size_t count;       /* filters that have a time */
-    int64_t avg_ttl_ms; /* of those, what is left on average; 0 if there are none */
+    size_t count;       /* filters with an expiry */
+    int64_t avg_ttl_ms; /* their mean time to live; 0 if there are none */
 };
 void registry_expiry(struct registry *registry, struct registry_expiry *expiry_out);
 
-/* For tests: another clock than the system's, Unix time in ms. NULL: the system's. Before other threads use the
- * registry. */
+/* For tests: sets a clock (Unix time in ms); NULL: the system's. Called before other threads use the registry. */
 void registry_set_clock(struct registry *registry, int64_t (*now_ms)(void));
 
-/* ---- scanning ---------------------------------------------------------------------------------------------------- */
+/* ---- scanning ---- */
 
-/* Calls `visit` for the names from `cursor` on (0: the beginning) until at least `count` have been met, and returns the
- * cursor to go on with, 0 at the end. A filter that exists throughout a whole sweep is visited exactly once, whatever
- * is created, deleted or renamed meanwhile; one that has expired is not. The name is valid during the call. */
+/* Calls `visit` for the names from `cursor` on (0: the beginning) until at least `count` names are met. Returns the
+ * next cursor, 0 at the end. A filter that exists throughout a sweep is visited exactly once, whatever is created,
+ * deleted or renamed meanwhile; expired filters are not visited. The name is valid during the call. */
 uint64_t registry_scan(const struct registry *registry, uint64_t cursor, size_t count,
                        void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx);
 
-/* One of the filters, each as likely as any other. `random` is a state that the caller has seeded. The name is valid
- * until the reader goes offline. false: in a bounded number of attempts none was met, as in a registry with few
- * filters, or with many that have expired: sweep it instead. */
+/* Calls `visit` for at most `max` names that begin with `prefix` and come behind `after` (NULL: all), in the order of
+ * their bytes; `entry` is NULL for one that has expired. Costs what it finds, however many other names there are.
+ * Returns how many were visited; fewer than `max`: there are no more. A filter that exists throughout is visited
+ * exactly once. The name is valid until the reader goes offline. */
+size_t registry_scan_prefix(const struct registry *registry, struct slice prefix, const struct slice *after, size_t max,
+                            void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx);
+
+/* Returns a random filter, each equally likely. `random` is a state that the caller has seeded. The name is valid until
+ * the reader goes offline. False if a bounded number of attempts has met none, as with few filters or many expired
+ * ones; the caller then sweeps. */
 bool registry_random(const struct registry *registry, uint64_t *random, struct slice *name_out);
 
-/* Keeps old stamps from looking fresh again: to be called every 12 days or more often. Goes through all filters. */
+/* Ages all stamps of last use, so that old ones do not wrap around to fresh ones. Called at least every 12 days. Visits
+ * all filters. */
 void registry_age(const struct registry *registry, int64_t now_ms);
 
-/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 uint64_t registry_next_id(const struct registry *registry); /* the id that the next filter will get */
 void registry_set_next_id(struct registry *registry, uint64_t id);

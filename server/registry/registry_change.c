@@ -1,4 +1,4 @@
-/* Changes of a registry. All are made under its mutex, where they are told too. */
+/* Changes of a registry, made and reported under its mutex. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static void note_removed(struct registry *r, const struct entry *owner)
         atomic_fetch_sub_explicit(&r->quarantined, 1, memory_order_relaxed);
 }
 
-/* Defers the freeing of a table that has been taken out, and of its entries. */
+/* Defers the freeing of a removed table and of its entries. */
 void registry_reclaim_table(struct registry *r, struct table *table)
 {
     for (uint64_t i = 0; i < table->size; i++) {
@@ -50,10 +50,10 @@ void registry_reclaim_table(struct registry *r, struct table *table)
         note_removed(r, entry_owner(slot_entry(slot)));
         reclaimer_defer(r->env.reclaimer, entry_reclaim, slot_entry(slot));
     }
-    reclaimer_defer(r->env.reclaimer, table_reclaim, table);
+    table_retire(&r->env, table);
 }
 
-/* ---- names and their holders ------------------------------------------------------------------------------------- */
+/* ---- names and their holders ---- */
 
 shard_t *registry_shard(struct registry *r, uint64_t hash)
 {
@@ -80,6 +80,37 @@ _Atomic uint64_t *registry_slot(struct registry *r, uint64_t hash, struct slice 
     return NULL;
 }
 
+bool registry_reserve(struct registry *r, uint64_t hash)
+{
+    return name_index_reserve(&r->names) && shard_reserve(registry_shard(r, hash), &r->env);
+}
+
+void registry_place_reserved(struct registry *r, uint64_t hash, struct entry *holder)
+{
+    shard_insert(registry_shard(r, hash), &r->env, hash, holder);
+    name_index_put(&r->names, holder);
+}
+
+bool registry_place(struct registry *r, uint64_t hash, struct entry *holder)
+{
+    if (!registry_reserve(r, hash))
+        return false;
+    registry_place_reserved(r, hash, holder);
+    return true;
+}
+
+void registry_exchange(struct registry *r, uint64_t hash, _Atomic uint64_t *slot, struct entry *holder)
+{
+    slot_replace(slot, hash, holder);
+    name_index_put(&r->names, holder);
+}
+
+void registry_take_out(struct registry *r, uint64_t hash, struct slice name, _Atomic uint64_t *slot)
+{
+    name_index_remove(&r->names, name);
+    shard_remove(registry_shard(r, hash), &r->env, slot);
+}
+
 void registry_drop(struct registry *r, struct entry *holder)
 {
     struct entry *owner = entry_owner(holder);
@@ -96,16 +127,16 @@ void registry_remove(struct registry *r, uint64_t hash, _Atomic uint64_t *slot, 
 {
     struct entry *holder = slot_entry(atomic_load_explicit(slot, memory_order_relaxed));
     struct entry *owner = entry_owner(holder);
-    shard_remove(registry_shard(r, hash), &r->env, slot);
+    registry_take_out(r, hash, entry_name(holder), slot);
     registry_give_up(r, holder);
     registry_tell(r,
                   &(struct registry_effect){.kind = kind, .id = owner->id, .name = entry_name(holder), .entry = owner});
     registry_drop(r, holder);
 }
 
-/* ---- creating ---------------------------------------------------------------------------------------------------- */
+/* ---- creating ---- */
 
-/* Inserts a new entry under its name. REGISTRY_OK, REGISTRY_EXISTS (the entry is not used) or -ENOMEM. */
+/* Inserts a new entry under its name. REGISTRY_OK, REGISTRY_EXISTS (the entry is unused) or -ENOMEM. */
 static int registry_insert(struct registry *r, struct entry *entry, uint64_t id, struct entry **entry_out)
 {
     struct slice name = entry_name(entry);
@@ -119,7 +150,7 @@ static int registry_insert(struct registry *r, struct entry *entry, uint64_t id,
         status = REGISTRY_EXISTS;
     } else {
         entry->id = id ? id : atomic_load(&r->next_id);
-        if (shard_insert(registry_shard(r, hash), &r->env, hash, entry)) {
+        if (registry_place(r, hash, entry)) {
             if (entry->id >= atomic_load(&r->next_id))
                 atomic_store(&r->next_id, entry->id + 1);
             registry_note_added(r, entry);
@@ -178,7 +209,7 @@ int registry_create_quarantined(struct registry *r, struct slice name, uint64_t 
     return status;
 }
 
-/* ---- deleting and renaming --------------------------------------------------------------------------------------- */
+/* ---- deleting and renaming ---- */
 
 int registry_delete(struct registry *r, struct slice name)
 {
@@ -193,7 +224,7 @@ int registry_delete(struct registry *r, struct slice name)
     return slot ? REGISTRY_OK : REGISTRY_NOT_FOUND;
 }
 
-/* Puts `alias` in the place of what holds the old name now, in the heap as well. */
+/* Replaces the holder of the old name by `alias`, in the heap, too. */
 static void take_over(struct registry *r, struct entry *holder, struct entry *alias)
 {
     struct entry *owner = entry_owner(holder);
@@ -204,7 +235,7 @@ static void take_over(struct registry *r, struct entry *holder, struct entry *al
     expiry_heap_replace(&r->expiring, holder, alias);
 }
 
-/* Under the mutex, `alias` prepared: puts the alias in place, takes the old name away. */
+/* Under the mutex: publishes the prepared `alias` and removes the old name. */
 static int rename_locked(struct registry *r, struct slice from, struct slice to, bool only_new, struct entry *alias)
 {
     uint64_t from_hash = registry_hash(r, from), to_hash = registry_hash(r, to);
@@ -216,17 +247,17 @@ static int rename_locked(struct registry *r, struct slice from, struct slice to,
         return REGISTRY_NOT_FOUND;
     if (to_slot && (only_new || to_slot == from_slot))
         return only_new ? REGISTRY_EXISTS : REGISTRY_OK;
-    if (!to_slot && !shard_reserve(registry_shard(r, to_hash), &r->env))
+    if (!to_slot && !registry_reserve(r, to_hash))
         return -ENOMEM;
 
     take_over(r, holder, alias);
     struct entry *owner = entry_owner(alias);
     if (to_slot)
-        slot_replace(to_slot, to_hash, alias);
+        registry_exchange(r, to_hash, to_slot, alias);
     else
-        shard_insert(registry_shard(r, to_hash), &r->env, to_hash, alias); /* reserved: it succeeds */
-    from_slot = find_slot(r, from_hash, from, &holder);                    /* the table may have been replaced */
-    shard_remove(registry_shard(r, from_hash), &r->env, from_slot);
+        registry_place_reserved(r, to_hash, alias);
+    from_slot = find_slot(r, from_hash, from, &holder); /* the table may have been replaced */
+    registry_take_out(r, from_hash, from, from_slot);
     entry_mark_dirty(owner);
     walk_note_changed(r, alias);
     if (to_slot)
@@ -249,6 +280,8 @@ int registry_rename(struct registry *r, struct slice from, struct slice to, bool
 {
     if (!name_fits(to, err))
         return REGISTRY_REFUSED;
+    if (to.len > from.len && bloom_pool_room(r->pool, to.len, err) != BLOOM_OK)
+        return REGISTRY_LIMIT;
     struct entry *alias = registry_alias(r, to, NULL);
     if (!alias)
         return -ENOMEM;
@@ -258,7 +291,7 @@ int registry_rename(struct registry *r, struct slice from, struct slice to, bool
     pthread_mutex_unlock(&r->lock);
 
     if (!entry_alias(alias)->owner)
-        entry_discard(alias); /* not used: an error, or the same name */
+        entry_discard(alias); /* unused: an error, or the same name */
     return status;
 }
 
@@ -277,8 +310,10 @@ int registry_clear(struct registry *r, size_t *removed_out)
         removed += tables[s]->used;
         walk_note_cleared(r, tables[s]);
     }
+    name_index_clear(&r->names);
     struct expiry_heap expiring = r->expiring; /* the aliases in it are in the tables */
     r->expiring = (struct expiry_heap){0};
+    atomic_store_explicit(&r->expiring_bytes, 0, memory_order_relaxed);
     registry_note_due(r);
     while (r->first_quarantined)
         registry_give_up(r, r->first_quarantined);
@@ -287,7 +322,7 @@ int registry_clear(struct registry *r, size_t *removed_out)
 
     for (unsigned s = 0; s < SHARD_COUNT; s++)
         if (tables[s])
-            registry_reclaim_table(r, tables[s]); /* outside the mutex: it may take long */
+            registry_reclaim_table(r, tables[s]); /* without the mutex: it may take long */
     expiry_heap_deinit(&expiring);
     free(tables);
     *removed_out = removed;

@@ -1,4 +1,4 @@
-/* registry_effect: what changes in a registry, told to one listener in the order in which it takes effect. */
+/* registry_effect: reports a registry's changes to one listener, in the order in which they take effect. */
 #ifndef BLOOMERY_REGISTRY_EFFECT_H
 #define BLOOMERY_REGISTRY_EFFECT_H
 
@@ -10,32 +10,32 @@ enum registry_effect_kind {
     REGISTRY_DELETED,
     REGISTRY_EXPIRED,
     REGISTRY_RENAMED,
-    REGISTRY_EXPIRY,  /* its time was set, changed or removed */
+    REGISTRY_EXPIRY,  /* its expiry was set, changed or removed */
     REGISTRY_CLEARED, /* all filters were deleted */
 };
 
-/* What has just happened to the filter `id`. Fields that do not apply are 0. Valid during the call. */
+/* The effect on the filter `id`. Fields that do not apply are 0. Valid during the call. */
 struct registry_effect {
     enum registry_effect_kind kind;
     uint64_t id;
-    struct slice name; /* under which it was, before a rename */
-    struct slice to;   /* RENAMED */
-    uint64_t
-        replaced_id;     /* CREATED, LOADED, RENAMED: of the filter that had the name and is deleted by this; 0: none */
-    int64_t expires_ms;  /* CREATED, LOADED, RENAMED, EXPIRY: from now on. 0: never */
-    struct entry *entry; /* whose filter it is, alive during the call */
-    const void *payload; /* CREATED, LOADED: of the publication */
-    const char *event;   /* likewise */
-    size_t count;        /* CLEARED: how many */
+    struct slice name;    /* its name, before a rename */
+    struct slice to;      /* RENAMED */
+    uint64_t replaced_id; /* CREATED, LOADED, RENAMED: id of the filter that had the name and is hereby deleted; 0:
+                           * none */
+    int64_t expires_ms;   /* CREATED, LOADED, RENAMED, EXPIRY: the new expiry. 0: never */
+    struct entry *entry;  /* the filter's entry, alive during the call */
+    const void *payload;  /* CREATED, LOADED: that of the publication */
+    const char *event;    /* likewise */
+    size_t count;         /* CLEARED: number of filters */
 };
 
 /* `fn` is called for every effect, in their true order, under the registry's mutex: it must be quick, must not call the
- * registry, and may take only locks under which nobody calls the registry. What was done before this call (loading) is
- * not told. */
+ * registry, and may take only locks under which no thread calls the registry. Earlier effects (of loading) are not
+ * reported. */
 void registry_on_effect(struct registry *registry, void (*fn)(void *ctx, const struct registry_effect *effect),
                         void *ctx);
 
-/* Returns when every effect that began before the call has been told. */
+/* Returns when every effect that began before the call has been reported. */
 void registry_barrier(struct registry *registry);
 
 #endif

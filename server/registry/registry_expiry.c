@@ -1,24 +1,17 @@
-/* When filters expire: the clock, the heap, and what changes a time. */
+/* Expiry: the clock, the heap, and changes of a filter's time. */
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "clock.h"
 #include "registry_internal.h"
 
-#define DUE_TIME_NS 20000 /* as long as this the mutex is held to remove what is due */
+#define DUE_TIME_NS 20000 /* the mutex is held at most this long to remove due filters */
 #define WAIT_MAX_MS (60 * 60 * 1000)
-#define HELD_MS     10 /* how often to look whether a clock that is held goes on */
+#define HELD_MS     10 /* interval of checks whether a held clock goes on */
 
-/* ---- the clock --------------------------------------------------------------------------------------------------- */
+/* ---- the clock ---- */
 
-static int64_t clock_ms(clockid_t clock)
-{
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-/* The time to go by if the clock of the system says this. */
+/* The registry's time when the system's clock says `now_ms`. */
 static int64_t unless_held(const struct registry *r, int64_t now_ms)
 {
     int64_t held = atomic_load_explicit(&r->held_ms, memory_order_relaxed);
@@ -27,16 +20,16 @@ static int64_t unless_held(const struct registry *r, int64_t now_ms)
 
 int64_t registry_now_ms(const struct registry *r)
 {
-    return unless_held(r, r->now_ms ? r->now_ms() : clock_ms(CLOCK_REALTIME));
+    return unless_held(r, r->now_ms ? r->now_ms() : clock_unix_ms());
 }
 
-/* What readers go by: a few nanoseconds, and some milliseconds behind. */
+/* The readers' clock: it costs a few nanoseconds and is some milliseconds behind. */
 static int64_t coarse_ms(const struct registry *r)
 {
-    return r->now_ms ? r->now_ms() : clock_ms(CLOCK_REALTIME_COARSE);
+    return r->now_ms ? r->now_ms() : clock_coarse_unix_ms();
 }
 
-/* At the readers' time. At the exact one, which is ahead, their clock would go on until it has caught up. */
+/* Holds the readers' time: at the exact time, which is ahead, the readers' clock would go on until it has caught up. */
 void registry_hold_clock(struct registry *r)
 {
     atomic_store(&r->held_ms, coarse_ms(r));
@@ -47,8 +40,8 @@ void registry_release_clock(struct registry *r)
     atomic_store(&r->held_ms, 0);
 }
 
-/* The clock is read before the time, and registry_expire() changes the time before it reads the clock: so a filter
- * whose time is put off is either gone for nobody, or for that command as well. */
+/* The clock is read before the expiry, and registry_expire() changes the expiry before it reads the clock: so a filter
+ * whose expiry is postponed is gone for no reader, or for that command, too. */
 bool registry_time_is_over(const struct registry *r, const struct alias *alias)
 {
     if (atomic_load_explicit(&alias->expires_ms, memory_order_relaxed) == 0)
@@ -64,7 +57,7 @@ void registry_set_clock(struct registry *r, int64_t (*now_ms)(void))
     r->now_ms = now_ms;
 }
 
-/* ---- the heap ---------------------------------------------------------------------------------------------------- */
+/* ---- the heap ---- */
 
 struct entry *registry_alias(struct registry *r, struct slice name, struct entry *owner)
 {
@@ -87,7 +80,9 @@ void registry_note_due(struct registry *r)
 
 bool registry_reserve_expiry(struct registry *r)
 {
-    return expiry_heap_reserve(&r->expiring);
+    bool reserved = expiry_heap_reserve(&r->expiring);
+    atomic_store_explicit(&r->expiring_bytes, expiry_heap_bytes(&r->expiring), memory_order_relaxed);
+    return reserved;
 }
 
 void registry_put_expiry(struct registry *r, struct entry *alias, int64_t expires_ms)
@@ -109,7 +104,7 @@ void registry_expiry(struct registry *r, struct registry_expiry *expiry_out)
     *expiry_out = (struct registry_expiry){.count = count, .avg_ttl_ms = left > 0 ? left : 0};
 }
 
-/* ---- setting a time ---------------------------------------------------------------------------------------------- */
+/* ---- setting a time ---- */
 
 static bool conditions_met(unsigned conditions, int64_t current_ms, int64_t expires_ms)
 {
@@ -122,11 +117,13 @@ static bool conditions_met(unsigned conditions, int64_t current_ms, int64_t expi
     return !(conditions & REGISTRY_EXPIRE_LT) || !current_ms || expires_ms < current_ms;
 }
 
-/* Gives the filter in the slot another time, 0 for none. */
+/* Sets the expiry of the filter in the slot, 0 for none. */
 static int change_time(struct registry *r, uint64_t hash, _Atomic uint64_t *slot, struct entry *holder,
                        int64_t expires_ms)
 {
     struct entry *owner = entry_owner(holder);
+    if (holder == owner && bloom_pool_room(r->pool, entry_name(owner).len + sizeof(struct alias), NULL) != BLOOM_OK)
+        return REGISTRY_LIMIT;
     if (expires_ms && !registry_reserve_expiry(r))
         return -ENOMEM;
     if (holder == owner) {
@@ -134,12 +131,12 @@ static int change_time(struct registry *r, uint64_t hash, _Atomic uint64_t *slot
         if (!alias)
             return -ENOMEM;
         atomic_store_explicit(&entry_alias(alias)->expires_ms, expires_ms, memory_order_relaxed);
-        slot_replace(slot, hash, alias);
+        registry_exchange(r, hash, slot, alias);
         holder = alias;
     } else {
         int64_t old_ms = atomic_exchange(&entry_alias(holder)->expires_ms, expires_ms);
         atomic_thread_fence(memory_order_seq_cst);
-        if (old_ms && old_ms <= registry_now_ms(r)) { /* a reader may have found it gone: registry_time_is_over() */
+        if (old_ms && old_ms <= registry_now_ms(r)) { /* a reader may have found it expired: registry_time_is_over() */
             registry_remove(r, hash, slot, REGISTRY_EXPIRED);
             return REGISTRY_NOT_FOUND;
         }
@@ -188,16 +185,9 @@ int registry_persist(struct registry *r, struct slice name)
     return status;
 }
 
-/* ---- removing what is due ---------------------------------------------------------------------------------------- */
+/* ---- removing what is due ---- */
 
-static int64_t monotonic_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-/* The name that expires first, if it is due. */
+/* Removes the name that expires first, if it is due. */
 static bool remove_first(struct registry *r, int64_t now_ms)
 {
     int64_t due;
@@ -205,7 +195,7 @@ static bool remove_first(struct registry *r, int64_t now_ms)
     if (!holder || due > now_ms)
         return false;
     struct slice name = entry_name(holder);
-    return !registry_slot(r, registry_hash(r, name), name, &found); /* which removes it, finding that it is over */
+    return !registry_slot(r, registry_hash(r, name), name, &found); /* which removes it, because it has expired */
 }
 
 size_t registry_expire_due(struct registry *r, size_t max, int64_t *next_ms_out)
@@ -214,10 +204,10 @@ size_t registry_expire_due(struct registry *r, size_t max, int64_t *next_ms_out)
     int64_t now = registry_now_ms(r), due = atomic_load_explicit(&r->next_due_ms, memory_order_relaxed);
     if (due != 0 && due <= now) {
         pthread_mutex_lock(&r->lock);
-        int64_t end = monotonic_ns() + DUE_TIME_NS;
+        uint64_t end = clock_ns() + DUE_TIME_NS;
         while (removed < max && remove_first(r, now)) {
             removed++;
-            if (removed % 4 == 0 && monotonic_ns() >= end)
+            if (removed % 4 == 0 && clock_ns() >= end)
                 break;
         }
         due = atomic_load_explicit(&r->next_due_ms, memory_order_relaxed);
@@ -238,8 +228,8 @@ bool registry_expire_wait(struct registry *r)
             break;
         if (due == 0 || due > end)
             due = end;
-        int64_t real = clock_ms(CLOCK_REALTIME);
-        if (due <= real) /* held: nobody says when it is let go, as that would cost every EXEC a lock */
+        int64_t real = clock_unix_ms();
+        if (due <= real) /* held: there is no wake-up at the release, which would cost every EXEC a lock */
             due = real + HELD_MS;
         struct timespec until = {.tv_sec = due / 1000, .tv_nsec = due % 1000 * 1000000};
         pthread_cond_timedwait(&r->due_changed, &r->lock, &until);

@@ -5,7 +5,7 @@ struct entry *registry_pin(struct registry *r, struct slice name)
     uint64_t hash = registry_hash(r, name);
 
     pthread_mutex_lock(&r->lock);
-    struct entry *entry = registry_find(r, hash, name); /* in the registry for certain: nobody removes it meanwhile */
+    struct entry *entry = registry_find(r, hash, name); /* certainly in the registry: the mutex excludes a removal */
     if (entry)
         entry_pin(entry);
     pthread_mutex_unlock(&r->lock);

@@ -1,6 +1,7 @@
-/* Entries that are made first and put under their name when they are complete. */
+/* Entries that are created first and published when they are complete. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "registry_internal.h"
 
@@ -29,7 +30,7 @@ int registry_prepare(struct registry *r, struct slice name, struct bloom_class *
     return REGISTRY_OK;
 }
 
-/* Under the mutex. `alias` is there if the filter may have a time; it is used only if it has. */
+/* Under the mutex. `alias` is given if the filter may have an expiry, and used only if it has one. */
 static int publish_locked(struct registry *r, struct entry *entry, const struct registry_publication *how,
                           struct entry *alias)
 {
@@ -51,8 +52,8 @@ static int publish_locked(struct registry *r, struct entry *entry, const struct 
         atomic_store_explicit(&entry_alias(alias)->expires_ms, expires_ms, memory_order_relaxed);
     }
     if (slot)
-        slot_replace(slot, hash, holder);
-    else if (!shard_insert(registry_shard(r, hash), &r->env, hash, holder))
+        registry_exchange(r, hash, slot, holder);
+    else if (!registry_place(r, hash, holder))
         return -ENOMEM;
     registry_note_added(r, entry);
     walk_note_added(r, hash, holder);
@@ -88,8 +89,27 @@ int registry_publish(struct registry *r, struct entry *entry, const struct regis
     return status;
 }
 
+int registry_publish_quarantined(struct registry *r, struct slice name, const char *reason, uint64_t *id_out)
+{
+    struct registry_publication how = {0};
+    struct entry *entry = entry_alloc(r->slab, ENTRY_QUARANTINED, name, sizeof(struct quarantine) + strlen(reason) + 1);
+    if (!entry)
+        return -ENOMEM;
+    strcpy(entry_quarantine(entry)->reason, reason);
+    pthread_mutex_lock(&r->lock);
+    entry->id = atomic_load(&r->next_id);
+    atomic_store(&r->next_id, entry->id + 1);
+    int status = publish_locked(r, entry, &how, NULL);
+    pthread_mutex_unlock(&r->lock);
+    if (status == REGISTRY_OK)
+        *id_out = entry->id; /* only the caller replaces it */
+    else
+        entry_discard(entry);
+    return status;
+}
+
 void registry_abandon(struct registry *r, struct entry *entry)
 {
     reclaimer_defer(r->env.reclaimer, entry_reclaim,
-                    entry); /* it may be gigabytes, and somebody may still be adding to it */
+                    entry); /* it may have gigabytes, and a thread may still be adding to it */
 }

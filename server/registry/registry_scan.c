@@ -1,10 +1,10 @@
 /* A sweep in the order of the hashes. The cursor is the next position in that order, as the upper 48 bits of a hash,
- * and means the same in a table of any size; an entry has one position for its whole life, so whoever is present
+ * and means the same in a table of any size; an entry has one position for its whole life, so an entry that is present
  * throughout a sweep is met exactly once. */
 #include "registry_internal.h"
 
 #define POSITION_BITS 48
-#define RANGE_MIN     64 /* homes looked through between two looks at the count */
+#define RANGE_MIN     64 /* homes visited between two checks of the count */
 
 static uint64_t hash_position(uint64_t hash)
 {
@@ -16,7 +16,7 @@ static uint64_t shard_position(unsigned shard)
     return (uint64_t)shard << (POSITION_BITS - SHARD_BITS);
 }
 
-/* In its shard: of the first hash whose home is not before this one. */
+/* The position, in its shard, of the first hash whose home is not before this one. */
 static uint64_t home_position(const struct table *table, uint64_t home)
 {
     return ((home << TAG_BITS) + table->size - 1) / table->size << (POSITION_BITS - SHARD_BITS - TAG_BITS);
@@ -32,7 +32,7 @@ struct sweep {
 };
 
 /* Visits the entries whose homes are in [home, end). They lie between `home` and the first empty slot at or after
- * `end`, mixed with others, displaced from before or belonging behind. */
+ * `end`, mixed with entries of earlier and later homes. */
 static void sweep_homes(struct sweep *s, uint64_t home, uint64_t end)
 {
     uint64_t size = s->table->size;
@@ -49,7 +49,7 @@ static void sweep_homes(struct sweep *s, uint64_t home, uint64_t end)
             continue;
         if (!registry_is_over(s->registry, slot_entry(slot)))
             s->visit(s->ctx, name, entry_owner(slot_entry(slot)));
-        s->met++; /* also if it has expired: a million of those must not make one call long */
+        s->met++; /* expired ones count: a million of them must not make one call long */
     }
 }
 
@@ -79,7 +79,29 @@ uint64_t registry_scan(const struct registry *r, uint64_t cursor, size_t count,
     return 0;
 }
 
-/* ---- one at random ----------------------------------------------------------------------------------------------- */
+/* ---- by the beginning of the name ---- */
+
+struct prefix_walk {
+    const struct registry *registry;
+    void (*visit)(void *ctx, struct slice name, struct entry *entry);
+    void *ctx;
+};
+
+static void visit_holder(void *ctx, struct entry *holder)
+{
+    const struct prefix_walk *walk = ctx;
+    bool over = registry_is_over(walk->registry, holder);
+    walk->visit(walk->ctx, entry_name(holder), over ? NULL : entry_owner(holder));
+}
+
+size_t registry_scan_prefix(const struct registry *r, struct slice prefix, const struct slice *after, size_t max,
+                            void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx)
+{
+    struct prefix_walk walk = {r, visit, ctx};
+    return name_index_walk(&r->names, prefix, after, max, visit_holder, &walk);
+}
+
+/* ---- one at random ---- */
 
 #define RANDOM_ATTEMPTS  1000 /* a few microseconds */
 #define RANDOM_MIN_COUNT 64   /* with fewer filters most shards are empty */
@@ -92,9 +114,9 @@ static uint64_t next_random(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* A place is chosen out of as many in each shard, however large its table is, until there is somebody in it: so that
- * everybody is as likely. Tables have few more slots than entries, or the fewest possible; after deletions up
- * to eight times as many, and then each shard is as likely, which have about as many names each. */
+/* Chooses a place among equally many in each shard, whatever the size of its table, until one has an entry: so all
+ * entries are equally likely. Tables have few more slots than entries, or the minimum. After deletions they may have up
+ * to eight times as many; then each shard is equally likely, and shards have about equally many names. */
 bool registry_random(const struct registry *r, uint64_t *random, struct slice *name_out)
 {
     size_t count = registry_count(r);
@@ -119,7 +141,7 @@ bool registry_random(const struct registry *r, uint64_t *random, struct slice *n
     return false;
 }
 
-/* ---- ageing ------------------------------------------------------------------------------------------------------ */
+/* ---- ageing ---- */
 
 #define AGE_MAX UINT16_C(0x8000)
 
@@ -132,7 +154,7 @@ static void age(void *ctx, struct slice name, struct entry *entry)
     const struct ageing *ageing = ctx;
     uint16_t used = atomic_load_explicit(&entry->used, memory_order_relaxed);
     (void)name;
-    if ((uint16_t)(ageing->now - used) > AGE_MAX) /* unless it is used at this moment */
+    if ((uint16_t)(ageing->now - used) > AGE_MAX) /* unless a use changes it at this moment */
         atomic_compare_exchange_strong(&entry->used, &used, (uint16_t)(ageing->now - AGE_MAX));
 }
 

@@ -42,13 +42,24 @@ static struct table *table_create(uint64_t size)
     return table;
 }
 
-int table_reclaim(void *table)
+static uint64_t table_bytes(const struct table *table)
+{
+    return sizeof(*table) + table->size * sizeof(table->slots[0]);
+}
+
+static int table_reclaim(void *table)
 {
     free(table);
     return 0;
 }
 
-/* Puts a slot's value at the first free place from its home on. The table has one. */
+void table_retire(struct table_env *env, struct table *table)
+{
+    atomic_fetch_sub_explicit(&env->bytes, table_bytes(table), memory_order_relaxed);
+    reclaimer_defer(env->reclaimer, table_reclaim, table);
+}
+
+/* Puts a slot's value at the first free place from its home on; there is one. */
 static void table_place(struct table *table, uint64_t value)
 {
     uint64_t i = tag_home(table, slot_tag(value));
@@ -64,9 +75,9 @@ static void table_place(struct table *table, uint64_t value)
     atomic_store_explicit(&table->slots[i], value, memory_order_release);
 }
 
-/* Replaces the table by one of `size` slots, rounded up, with the same entries; readers go on in the old one until they
- * see it. */
-static bool shard_resize(shard_t *shard, const struct table_env *env, uint64_t size)
+/* Replaces the table by one of `size` slots, rounded up, with the same entries; readers use the old one until they see
+ * the new one. */
+static bool shard_resize(shard_t *shard, struct table_env *env, uint64_t size)
 {
     struct table *old = atomic_load_explicit(shard, memory_order_relaxed);
     struct table *table = table_create((size + TABLE_MIN - 1) / TABLE_MIN * TABLE_MIN);
@@ -78,12 +89,13 @@ static bool shard_resize(shard_t *shard, const struct table_env *env, uint64_t s
             table_place(table, slot);
     }
     atomic_store_explicit(shard, table, memory_order_release);
+    atomic_fetch_add_explicit(&env->bytes, table_bytes(table), memory_order_relaxed);
     if (old)
-        reclaimer_defer(env->reclaimer, table_reclaim, old);
+        table_retire(env, old);
     return true;
 }
 
-bool shard_reserve(shard_t *shard, const struct table_env *env)
+bool shard_reserve(shard_t *shard, struct table_env *env)
 {
     struct table *table = atomic_load_explicit(shard, memory_order_relaxed);
     if (!table)
@@ -91,11 +103,11 @@ bool shard_reserve(shard_t *shard, const struct table_env *env)
     uint64_t size = table->size;
     if ((uint64_t)table->used + table->deleted + 1 <= size - size / 5)
         return true;
-    /* Full of deleted slots: the same size will do. Otherwise a quarter more. */
+    /* The same size if the table is full of deleted slots, otherwise a quarter more. */
     return shard_resize(shard, env, (uint64_t)table->used + 1 <= size / 8 * 5 ? size : size + size / 4);
 }
 
-bool shard_insert(shard_t *shard, const struct table_env *env, uint64_t hash, struct entry *entry)
+bool shard_insert(shard_t *shard, struct table_env *env, uint64_t hash, struct entry *entry)
 {
     if (!shard_reserve(shard, env))
         return false;
@@ -108,7 +120,7 @@ void slot_replace(_Atomic uint64_t *slot, uint64_t hash, struct entry *entry)
     atomic_store_explicit(slot, slot_make(hash, entry), memory_order_release);
 }
 
-void shard_remove(shard_t *shard, const struct table_env *env, _Atomic uint64_t *slot)
+void shard_remove(shard_t *shard, struct table_env *env, _Atomic uint64_t *slot)
 {
     struct table *table = atomic_load_explicit(shard, memory_order_relaxed);
     atomic_store_explicit(slot, SLOT_DELETED, memory_order_release);
@@ -116,8 +128,8 @@ void shard_remove(shard_t *shard, const struct table_env *env, _Atomic uint64_t 
     table->deleted++;
     if (table->used == 0) {
         atomic_store_explicit(shard, NULL, memory_order_release);
-        reclaimer_defer(env->reclaimer, table_reclaim, table);
+        table_retire(env, table);
     } else if (table->size > TABLE_MIN && table->used < table->size / 8) {
-        (void)shard_resize(shard, env, table->size / 4); /* without memory the large one serves as well */
+        (void)shard_resize(shard, env, table->size / 4); /* without memory the large one stays */
     }
 }

@@ -4,24 +4,24 @@
  * Readers go without a lock: slots and table pointers are single atomic words, an entry is never moved within a table,
  * and a replaced table stays readable until its grace period is over. Writers hold the registry's mutex.
  *
- * Of the 64 bits of a name's hash the top 12 choose the shard, the 19 below them are the tag; the home slot is where the tag
- * lies in its range, scaled to the size of the table. Homes are therefore in the order of the hashes in a table of any
- * size: that is what SCAN's cursor is made of. A table can be moved to one of another size without a look at the names,
- * so tables may grow often and by little, a quarter: they are full to 64 to 80 %. As tag and home are the same bits, the tag
- * is worth less, the larger the table: among 10 million names one slot in 100 that is passed looks like the right one. */
+ * Of the 64 bits of a name's hash the top 12 choose the shard, the 19 below them are the tag; the home slot is where
+ * the tag lies in its range, scaled to the size of the table. So homes are in the order of the hashes in a table of any
+ * size, and SCAN's cursor relies on that. A resize does not read the names, so tables may grow often and by little, a
+ * quarter: they are 64 to 80 % full. Because tag and home are the same bits, the tag is worth less in a larger table:
+ * among 10 million names one slot in 100 on the way matches by chance. */
 #ifndef BLOOMERY_REGISTRY_TABLE_H
 #define BLOOMERY_REGISTRY_TABLE_H
 
 #include "entry.h"
 
-#define SHARD_BITS     12
-#define SHARD_COUNT    (1u << SHARD_BITS)
-#define TABLE_MIN      8 /* slots: a cache line; sizes are multiples of it */
-#define TAG_BITS       19
-#define POINTER_BITS   45 /* of an address of 48 bits, a multiple of 8 */
-#define SLOT_EMPTY     UINT64_C(0)
-#define SLOT_DELETED   UINT64_C(1)
-#define SLOT_POINTER   ((UINT64_C(1) << POINTER_BITS) - 1)
+#define SHARD_BITS   12
+#define SHARD_COUNT  (1u << SHARD_BITS)
+#define TABLE_MIN    8 /* slots: a cache line; sizes are multiples of it */
+#define TAG_BITS     19
+#define POINTER_BITS 45 /* of an address of 48 bits, a multiple of 8 */
+#define SLOT_EMPTY   UINT64_C(0)
+#define SLOT_DELETED UINT64_C(1)
+#define SLOT_POINTER ((UINT64_C(1) << POINTER_BITS) - 1)
 
 struct table {
     uint32_t size; /* slots */
@@ -77,30 +77,32 @@ static inline bool slot_has_tag(uint64_t slot, uint64_t hash)
     return slot_tag(slot) == hash_tag(hash);
 }
 
-/* The slot that holds the name, or NULL; value_out is what was seen in it (readers must not look at the slot again: it
- * may have been given to another name). `table` may be NULL. Readers and writers. */
+/* The slot that holds the name, or NULL; value_out receives its value (readers must not read the slot again: another
+ * name may have taken it). `table` may be NULL. Readers and writers. */
 _Atomic uint64_t *table_find(struct table *table, uint64_t hash, struct slice name, uint64_t *value_out);
 
-/* What the functions that may replace a table need. */
+/* Context of the functions that may replace a table. */
 struct table_env {
     struct reclaimer *reclaimer;
-    uint64_t seed; /* of the hash of names: random, so that nobody can choose names that collide */
+    uint64_t seed;          /* of the hash of names: random, so that clients cannot choose colliding names */
+    _Atomic uint64_t bytes; /* of all tables in use */
 };
 
 uint64_t name_hash(uint64_t seed, struct slice name);
 
-/* Writers. Puts an entry, whose name is not in the shard, into it: the table is replaced by a larger one when it is
- * getting full. false without memory (nothing has changed). */
-bool shard_insert(shard_t *shard, const struct table_env *env, uint64_t hash, struct entry *entry);
+/* Writers. Inserts an entry whose name is not in the shard; replaces a table that is getting full by a larger one.
+ * False without memory, with nothing changed. */
+bool shard_insert(shard_t *shard, struct table_env *env, uint64_t hash, struct entry *entry);
 
 /* Makes sure that the next shard_insert() succeeds. false without memory. */
-bool shard_reserve(shard_t *shard, const struct table_env *env);
+bool shard_reserve(shard_t *shard, struct table_env *env);
 
-/* Puts another entry of the same name into the slot / empties the slot. A table that has become nearly empty is
- * replaced by a smaller one. */
+/* slot_replace() puts another entry of the same name into the slot; slot_remove() empties the slot and replaces a
+ * nearly empty table by a smaller one. */
 void slot_replace(_Atomic uint64_t *slot, uint64_t hash, struct entry *entry);
-void shard_remove(shard_t *shard, const struct table_env *env, _Atomic uint64_t *slot);
+void shard_remove(shard_t *shard, struct table_env *env, _Atomic uint64_t *slot);
 
-int table_reclaim(void *table); /* for reclaimer_defer() */
+/* Retires a table of `env` that has been removed from its shard. */
+void table_retire(struct table_env *env, struct table *table);
 
 #endif

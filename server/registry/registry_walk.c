@@ -1,15 +1,39 @@
-/* The walk takes the shards one after another, each under the mutex for the few thousand entries it has, and yields
- * them outside. What is put into a shard that has been taken is noted as a late item; a shard still to come needs no
- * note. So a rename from a shard not yet taken into one that has been taken is not lost, as it would be by a plain
- * sweep.
+/* The walk takes the shards one after another, each with its few thousand entries under the mutex, and yields them
+ * without the mutex. Entries put into a shard that was taken are noted; a shard still to come needs no notes. So a
+ * rename from a later shard into one that was taken is not lost, as it would be in a plain sweep.
  *
- * When the last shard has been yielded the walk freezes: from then on nothing is noted, and the late items that there
- * are make what has been yielded equal to what the registry held at that moment. So a walk ends, however busy the
- * others are. */
+ * When the last shard is yielded the walk freezes: later changes are not noted, and the existing notes bring the
+ * yielded items up to the state of the registry at that moment. So a walk ends, however busy other threads are.
+ *
+ * An entry has one note, which its next change updates, and none after its deletion: clients cannot make the notes
+ * outgrow the registry. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "registry_internal.h"
+#include "walk_notes.h"
+
+static void pin_both(struct entry *owner, struct entry *holder)
+{
+    entry_pin(owner);
+    if (holder != owner)
+        entry_pin(holder);
+}
+
+static void unpin_both(struct entry *owner, struct entry *holder)
+{
+    entry_unpin(owner);
+    if (holder != owner)
+        entry_unpin(holder);
+}
+
+static void item_unpin(struct registry_item *item)
+{
+    if (item->entry)
+        unpin_both(item->entry, item->holder);
+}
+
+/* ---- the last shard ---- */
 
 static bool queue_push(struct walk_queue *queue, struct registry_item item)
 {
@@ -27,39 +51,67 @@ static bool queue_push(struct walk_queue *queue, struct registry_item item)
     return true;
 }
 
-static void item_unpin(struct registry_item *item)
+static struct registry_item item_of(struct entry *owner, struct entry *holder, int64_t expires_ms)
 {
-    if (!item->entry)
+    return (struct registry_item){
+        .id = owner->id, .entry = owner, .name = entry_name(holder), .expires_ms = expires_ms, .holder = holder};
+}
+
+static void note_taken(struct registry *r, struct entry *holder)
+{
+    if (registry_is_over(r, holder))
         return;
-    entry_unpin(item->entry);
-    if (item->holder != item->entry)
-        entry_unpin(item->holder);
+    struct entry *owner = entry_owner(holder);
+    if (!queue_push(&r->walk.taken, item_of(owner, holder, entry_expires_ms(holder)))) {
+        r->walk.failed = true;
+        return;
+    }
+    pin_both(owner, holder);
+    atomic_fetch_or(&owner->state, ENTRY_TAKEN);
+}
+
+static void queue_forget(struct walk_queue *queue, struct entry *owner)
+{
+    size_t i = queue->next;
+    while (queue->items[i].entry != owner)
+        i++;
+    item_unpin(&queue->items[i]);
+    queue->items[i] = (struct registry_item){0};
 }
 
 static void queue_drop(struct walk_queue *queue)
 {
-    for (size_t i = queue->next; i < queue->count; i++)
+    for (size_t i = queue->next; i < queue->count; i++) {
+        if (queue->items[i].entry)
+            atomic_fetch_and(&queue->items[i].entry->state, ~ENTRY_TAKEN);
         item_unpin(&queue->items[i]);
+    }
     free(queue->items);
     *queue = (struct walk_queue){0};
 }
 
-/* Notes an entry that is in the registry, pinned. */
-static void note_entry(struct registry *r, struct walk_queue *queue, struct entry *holder)
+/* ---- changes behind the walk ---- */
+
+static void drop_note(struct walk *walk, struct walk_note *note)
+{
+    unpin_both(note->owner, note->holder);
+    walk_notes_remove(&walk->late, note);
+}
+
+/* Notes the present state of an entry that is in the registry. */
+static void note_entry(struct registry *r, struct entry *holder)
 {
     struct entry *owner = entry_owner(holder);
-    struct registry_item item = {.id = owner->id,
-                                 .entry = owner,
-                                 .name = entry_name(holder),
-                                 .expires_ms = entry_expires_ms(holder),
-                                 .holder = holder};
-    if (!queue_push(queue, item)) {
+    struct walk_note *note = walk_notes_get(&r->walk.late, owner->id);
+    if (!note) {
         r->walk.failed = true;
         return;
     }
-    entry_pin(owner);
-    if (holder != owner)
-        entry_pin(holder);
+    struct walk_note before = *note;
+    pin_both(owner, holder);
+    *note = (struct walk_note){owner->id, owner, holder, entry_expires_ms(holder)};
+    if (before.owner)
+        unpin_both(before.owner, before.holder);
 }
 
 static bool walk_has_passed(const struct registry *r, unsigned shard)
@@ -70,25 +122,45 @@ static bool walk_has_passed(const struct registry *r, unsigned shard)
 void walk_note_added(struct registry *r, uint64_t hash, struct entry *holder)
 {
     if (walk_has_passed(r, hash_shard(hash)))
-        note_entry(r, &r->walk.late, holder);
+        note_entry(r, holder);
 }
 
-/* Noted wherever it happened: an earlier state of the filter may be among the late items already. */
+/* Noted in every shard: an earlier state of the filter may have been noted or yielded. */
 void walk_note_changed(struct registry *r, struct entry *holder)
 {
     if (r->walk.active)
-        note_entry(r, &r->walk.late, holder);
+        note_entry(r, holder);
 }
 
-/* Noted wherever it happened: the filter may have been yielded in a shard that it was renamed away from. The mark saves
- * the work for items of it that are still waiting. */
+static bool note_id_gone(struct walk *walk, uint64_t id)
+{
+    if (walk->ngone == walk->gone_size) {
+        size_t size = walk->gone_size ? walk->gone_size * 2 : 64;
+        uint64_t *ids = realloc(walk->gone, size * sizeof(*ids));
+        if (!ids)
+            return false;
+        walk->gone = ids;
+        walk->gone_size = size;
+    }
+    walk->gone[walk->ngone++] = id;
+    return true;
+}
+
+/* Releases the entry, so that its memory is freed at once. Its deletion is yielded only if the entry was: a client that
+ * creates and deletes filters again and again leaves no notes. */
 void walk_note_gone(struct registry *r, struct entry *owner)
 {
-    if (!r->walk.active)
+    struct walk *walk = &r->walk;
+    if (!walk->active)
         return;
-    atomic_fetch_or(&owner->state, ENTRY_GONE);
-    if (!queue_push(&r->walk.late, (struct registry_item){.id = owner->id}))
-        r->walk.failed = true;
+    uint32_t state = atomic_fetch_and(&owner->state, ~ENTRY_TAKEN);
+    if (state & ENTRY_TAKEN)
+        queue_forget(&walk->taken, owner);
+    struct walk_note *note = walk_notes_find(&walk->late, owner->id);
+    if (note)
+        drop_note(walk, note);
+    if ((state & ENTRY_WALKED) && !note_id_gone(walk, owner->id))
+        walk->failed = true;
 }
 
 static void for_each_slot(const struct table *table, void (*fn)(struct registry *, struct entry *), struct registry *r)
@@ -111,11 +183,7 @@ void walk_note_cleared(struct registry *r, const struct table *table)
         for_each_slot(table, note_cleared, r);
 }
 
-static void note_taken(struct registry *r, struct entry *holder)
-{
-    if (!registry_is_over(r, holder))
-        note_entry(r, &r->walk.taken, holder);
-}
+/* ---- the walk ---- */
 
 void registry_walk_begin(struct registry *r)
 {
@@ -141,48 +209,67 @@ static void walk_freeze(struct walk *walk)
         walk->on_freeze(walk->on_freeze_ctx);
 }
 
-/* The next item under the mutex, or false when there is none for now. */
-static bool walk_take(struct registry *r, struct registry_item *item_out)
+/* Takes the next entry of a shard. False: there is no shard left. */
+static bool take_from_shard(struct registry *r, struct registry_item *item_out)
 {
     struct walk *walk = &r->walk;
-    while (walk->taken.next == walk->taken.count && walk->shard < SHARD_COUNT) {
+    struct walk_queue *queue = &walk->taken;
+    for (;;) {
+        while (queue->next < queue->count) {
+            *item_out = queue->items[queue->next++];
+            if (item_out->entry)
+                return true;
+        }
+        if (walk->shard == SHARD_COUNT)
+            return false;
         struct table *table = atomic_load_explicit(&r->shards[walk->shard], memory_order_relaxed);
         walk->shard++;
         for_each_slot(table, note_taken, r);
     }
-    struct walk_queue *queue = &walk->taken;
-    if (queue->next == queue->count) {
-        walk_freeze(walk);
-        queue = &walk->late;
+}
+
+/* Takes the next note, in any order. False: there is none left. */
+static bool take_note(struct walk *walk, struct registry_item *item_out)
+{
+    if (walk->ngone) {
+        *item_out = (struct registry_item){.id = walk->gone[--walk->ngone]};
+        return true;
     }
-    if (walk->failed || queue->next == queue->count)
+    struct walk_note *note = walk_notes_any(walk->late);
+    if (!note)
         return false;
-    *item_out = queue->items[queue->next++];
+    *item_out = item_of(note->owner, note->holder, note->expires_ms); /* with its pins */
+    walk_notes_remove(&walk->late, note);
     return true;
 }
 
-static bool known_to_be_gone(const struct registry_item *item)
+/* Takes the next item; false when there is none. Under the mutex. */
+static bool walk_take(struct registry *r, struct registry_item *item_out)
 {
-    return item->entry && (atomic_load(&item->entry->state) & ENTRY_GONE);
+    bool taken = take_from_shard(r, item_out);
+    if (!taken) {
+        walk_freeze(&r->walk);
+        taken = take_note(&r->walk, item_out);
+    }
+    if (taken && item_out->entry) {
+        atomic_fetch_or(&item_out->entry->state, ENTRY_WALKED);
+        atomic_fetch_and(&item_out->entry->state, ~ENTRY_TAKEN);
+    }
+    return taken;
 }
 
 int registry_walk_next(struct registry *r, struct registry_item *item_out)
 {
-    for (;;) {
-        pthread_mutex_lock(&r->lock);
-        bool taken = walk_take(r, item_out);
-        bool failed = r->walk.failed;
-        pthread_mutex_unlock(&r->lock);
-        if (failed && taken)
-            item_unpin(item_out);
-        if (failed)
-            return -ENOMEM;
-        if (!taken)
-            return 0;
-        if (!known_to_be_gone(item_out))
-            break;
+    pthread_mutex_lock(&r->lock);
+    bool taken = walk_take(r, item_out);
+    bool failed = r->walk.failed;
+    pthread_mutex_unlock(&r->lock);
+    if (failed && taken)
         item_unpin(item_out);
-    }
+    if (failed)
+        return -ENOMEM;
+    if (!taken)
+        return 0;
     /* Cleared before the bits are read: see entry_mark_dirty(). */
     if (item_out->entry)
         item_out->dirty = atomic_fetch_and(&item_out->entry->state, ~ENTRY_DIRTY) & ENTRY_DIRTY;
@@ -199,8 +286,11 @@ void registry_walk_release(struct registry *r, struct registry_item *item)
 void registry_walk_end(struct registry *r)
 {
     pthread_mutex_lock(&r->lock);
-    queue_drop(&r->walk.taken);
-    queue_drop(&r->walk.late);
     r->walk.active = false;
+    queue_drop(&r->walk.taken);
+    for (struct walk_note *note; (note = walk_notes_any(r->walk.late));)
+        drop_note(&r->walk, note);
+    free(r->walk.gone);
+    r->walk.gone = NULL;
     pthread_mutex_unlock(&r->lock);
 }

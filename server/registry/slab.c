@@ -1,9 +1,10 @@
-/* A page is found by its alignment. Free places of a page are linked through themselves; those that have never been used
- * lie behind `fresh` and have not been touched. Pages with free places are in a ring per size. Pages come from regions of
- * 2 MiB, which are kept until the end. */
+/* An object's page follows from the page's alignment. Free places of a page form a list through themselves; those that
+ * were never used lie behind `fresh` and are untouched. Pages with free places are in a ring per size. Pages come from
+ * regions of 2 MiB, which are kept until the end. */
 #include "slab.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +14,14 @@
 
 #define PAGE     ((size_t)64 << 10)
 #define REGION   ((size_t)2 << 20)
-#define KEPT     ((size_t)4 << 10) /* of a page without objects: where its header is */
+#define KEPT     ((size_t)4 << 10) /* resident bytes of a page without objects: its header */
 #define NCLASSES (SLAB_MAX_SIZE / 8 + 1)
 
 struct page {
     struct slab *slab;
     struct page *prev, *next; /* in the ring of its size; `next` only: among the free pages */
-    void *free;               /* a place that was used before, and in it the next one */
-    uint32_t fresh;           /* offset of the first place that was not */
+    void *free;               /* list of places that were used before */
+    uint32_t fresh;           /* offset of the first place that was never used */
     uint32_t used;            /* objects */
     uint32_t size;            /* bytes of each */
 };
@@ -33,7 +34,8 @@ struct slab {
     size_t region_used;
     char **regions;
     size_t nregions;
-    uint64_t npages; /* with objects */
+    _Atomic uint64_t npages; /* with objects; changed under the lock */
+    _Atomic uint64_t large;  /* bytes of large objects */
 };
 
 struct slab *slab_create(void)
@@ -55,7 +57,7 @@ void slab_destroy(struct slab *slab)
     free(slab);
 }
 
-/* ---- pages, under the lock --------------------------------------------------------------------------------------- */
+/* ---- pages, under the lock ---- */
 
 static char *map_region(void)
 {
@@ -122,9 +124,9 @@ static bool page_is_full(const struct page *page)
     return !page->free && page->fresh + page->size > PAGE;
 }
 
-/* ---- objects ----------------------------------------------------------------------------------------------------- */
+/* ---- objects ---- */
 
-static void *take_place(struct page *page)
+static void *take_free_place(struct page *page)
 {
     void *place = page->free;
     if (place) {
@@ -148,7 +150,7 @@ void *slab_alloc(struct slab *slab, size_t size)
     if (!page && (page = take_page(slab, size)))
         open_page(slab, page);
     if (page) {
-        place = take_place(page);
+        place = take_free_place(page);
         if (page_is_full(page))
             close_page(slab, page);
     }
@@ -168,7 +170,7 @@ void slab_free(void *object)
     page->free = object;
     if (was_full)
         open_page(slab, page);
-    /* The last page of a size stays: one filter that comes and goes is not to cost a system call each time. */
+    /* The last page of a size stays: a filter that comes and goes must not cost a system call each time. */
     if (--page->used == 0 && page->next != page) {
         close_page(slab, page);
         madvise((char *)page + KEPT, PAGE - KEPT, MADV_DONTNEED);
@@ -179,10 +181,32 @@ void slab_free(void *object)
     pthread_mutex_unlock(&slab->lock);
 }
 
-uint64_t slab_bytes(struct slab *slab)
+/* ---- large objects ---- */
+
+struct large {
+    struct slab *slab;
+    size_t size; /* with this header and about that of malloc() */
+};
+
+void *slab_alloc_large(struct slab *slab, size_t size)
 {
-    pthread_mutex_lock(&slab->lock);
-    uint64_t bytes = slab->npages * PAGE;
-    pthread_mutex_unlock(&slab->lock);
-    return bytes;
+    struct large *large = calloc(1, sizeof(*large) + size);
+    if (!large)
+        return NULL;
+    *large = (struct large){slab, sizeof(*large) + size + sizeof(size_t)};
+    atomic_fetch_add_explicit(&slab->large, large->size, memory_order_relaxed);
+    return large + 1;
+}
+
+void slab_free_large(void *object)
+{
+    struct large *large = (struct large *)object - 1;
+    atomic_fetch_sub_explicit(&large->slab->large, large->size, memory_order_relaxed);
+    free(large);
+}
+
+uint64_t slab_bytes(const struct slab *slab)
+{
+    return atomic_load_explicit(&slab->npages, memory_order_relaxed) * PAGE +
+           atomic_load_explicit(&slab->large, memory_order_relaxed);
 }

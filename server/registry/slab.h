@@ -1,8 +1,8 @@
-/* slab: memory for very many small objects of few sizes, as the entries of a million filters are: no header and no rounding
- * per object beyond multiples of 8 bytes, where malloc takes 8 to 24 bytes.
+/* slab: memory for very many small objects of few sizes, as the entries of a million filters. An object has no header
+ * and is rounded up to 8 bytes only; malloc takes 8 to 24 bytes more.
  *
- * Objects of one size share pages of 64 KiB. A page of which all objects have been freed gives its memory back to the system
- * (but for 4 KiB), and serves any size afterwards.
+ * Objects of one size share pages of 64 KiB. A page without objects returns its memory to the system (except 4 KiB),
+ * and serves any size afterwards.
  *
  * Lifetime: slab_destroy() after all objects have been freed. Thread: any. */
 #ifndef BLOOMERY_SLAB_H
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SLAB_MAX_SIZE 512 /* bytes of an object; of larger ones malloc's header is a small part */
+#define SLAB_MAX_SIZE 512 /* bytes of an object; for larger ones malloc's header is a small part */
 
 struct slab;
 
@@ -21,10 +21,14 @@ void slab_destroy(struct slab *slab);
 /* Zeroed, aligned to 8 bytes; 1..SLAB_MAX_SIZE bytes. NULL: no memory. */
 void *slab_alloc(struct slab *slab, size_t size);
 
-/* Any object of any slab. */
+/* Frees any object of any slab. */
 void slab_free(void *object);
 
-/* Bytes of the pages that are in use. */
-uint64_t slab_bytes(struct slab *slab);
+/* The same for larger objects: malloc() with a header; the slab counts the bytes. */
+void *slab_alloc_large(struct slab *slab, size_t size);
+void slab_free_large(void *object);
+
+/* Bytes of the pages that are in use and of large objects. */
+uint64_t slab_bytes(const struct slab *slab);
 
 #endif

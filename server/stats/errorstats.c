@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Whatever would break a line of INFO, "errorstat_CODE:count=n", is replaced. */
+/* Replaces bytes that would break INFO's line "errorstat_CODE:count=n". */
 static void copy_code(char *code_out, const char *text, size_t len)
 {
     size_t n = 0;
@@ -15,7 +15,7 @@ static void copy_code(char *code_out, const char *text, size_t len)
     code_out[n] = '\0';
 }
 
-/* The row for the code; the last one is kept for all that find no place. */
+/* The row of the code; the last row counts the codes without a row of their own. */
 static struct errorstats_row *find_row(struct errorstats *errors, const char *code)
 {
     size_t used = atomic_load_explicit(&errors->used, memory_order_acquire);

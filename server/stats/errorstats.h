@@ -1,4 +1,4 @@
-/* errorstats: how many errors were replied, by their code, which is the first word of the text ("ERR", "NOAUTH").
+/* errorstats: the number of error replies by code, the first word of the text ("ERR", "NOAUTH").
  *
  * Thread rule: one thread counts, any thread may read meanwhile. */
 #ifndef BLOOMERY_ERRORSTATS_H
@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Codes are the server's own words, so there are few. One that finds no place counts under ERRORSTATS_REST, so that a bug
- * that puts a client's words in front of an error cannot fill memory. */
+/* Codes are the server's own words, so there are few. Codes without a free row count under ERRORSTATS_REST, so that a
+ * bug that begins an error with a client's words cannot fill memory. */
 #define ERRORSTATS_MAX  64
 #define ERRORSTATS_CODE 32 /* bytes, with the NUL; longer ones are cut */
 #define ERRORSTATS_REST "OTHER"
@@ -25,7 +25,8 @@ struct errorstats {
     struct errorstats_row rows[ERRORSTATS_MAX];
 };
 
-/* Counts an error reply, given from behind its '-' on; `len` bytes may be looked at. Thread: the one that counts. */
+/* Counts an error reply; `text` begins behind its '-', and `len` bytes of it are readable. Thread: the one that
+ * counts. */
 void errorstats_count(struct errorstats *errors, const char *text, size_t len);
 
 /* Adds the counts of `from` to `sum`, and the reverse. */

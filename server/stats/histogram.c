@@ -1,5 +1,5 @@
-/* Bucket b < 64 holds the value b. Above, with p = 5 (HISTOGRAM_PARTS_LOG2), a value with its top bit at place t >= 6 is
- * shifted right by t - p, which leaves 32..63; each further shift begins 32 buckets later. */
+/* Bucket b < 64 holds the value b. Above, with p = 5 (HISTOGRAM_PARTS_LOG2), a value with its top bit at place t >= 6
+ * is shifted right by t - p, which leaves 32..63; each further shift begins 32 buckets later. */
 #include "histogram.h"
 
 #include <math.h>
@@ -87,5 +87,5 @@ uint64_t histogram_percentile(const struct histogram *histogram, double percenti
         if (seen >= need)
             return bucket_end(i);
     }
-    return bucket_end(HISTOGRAM_BUCKETS - 1); /* counters went up while they were added: there was more than `total` */
+    return bucket_end(HISTOGRAM_BUCKETS - 1); /* the counters rose during the summing, beyond `total` */
 }

@@ -32,7 +32,7 @@ int slowlog_create(struct slowlog **slowlog_out)
 {
     struct slowlog *slowlog = calloc(1, sizeof(*slowlog));
 
-    if (slowlog == NULL)
+    if (!slowlog)
         return -ENOMEM;
     pthread_mutex_init(&slowlog->lock, NULL);
     *slowlog_out = slowlog;
@@ -41,16 +41,16 @@ int slowlog_create(struct slowlog **slowlog_out)
 
 void slowlog_destroy(struct slowlog *slowlog)
 {
-    if (slowlog == NULL)
+    if (!slowlog)
         return;
     slowlog_reset(slowlog);
     pthread_mutex_destroy(&slowlog->lock);
     free(slowlog);
 }
 
-/* ---- entries --------------------------------------------------------------------------------------------------------- */
+/* ---- entries ---- */
 
-/* Writes a word as it is remembered, at most SLOWLOG_MAX_BYTES + NOTE_SIZE bytes; its length. */
+/* Writes a word in the form that the log keeps, at most SLOWLOG_MAX_BYTES + NOTE_SIZE bytes; returns its length. */
 static size_t write_word(struct slice word, char *out)
 {
     size_t len = word.len < SLOWLOG_MAX_BYTES ? word.len : SLOWLOG_MAX_BYTES;
@@ -67,7 +67,7 @@ struct slowlog_entry *slowlog_entry_create(const struct slice *words, size_t arg
     char text[SLOWLOG_MAX_ARGS * (SLOWLOG_MAX_BYTES + NOTE_SIZE)];
     uint32_t lens[SLOWLOG_MAX_ARGS];
     size_t nargs = argc < SLOWLOG_MAX_ARGS ? argc : SLOWLOG_MAX_ARGS, used = 0;
-    size_t name_len = session->name == NULL ? 0 : strlen(session->name);
+    size_t name_len = session->name ? strlen(session->name) : 0;
 
     for (size_t i = 0; i < nargs; i++) {
         if (argc > SLOWLOG_MAX_ARGS && i == SLOWLOG_MAX_ARGS - 1)
@@ -77,7 +77,7 @@ struct slowlog_entry *slowlog_entry_create(const struct slice *words, size_t arg
         used += lens[i];
     }
     struct slowlog_entry *entry = malloc(sizeof(*entry) + used + name_len);
-    if (entry == NULL)
+    if (!entry)
         return NULL;
     *entry = (struct slowlog_entry){.nargs = nargs, .name_len = name_len};
     memcpy(entry->lens, lens, nargs * sizeof(lens[0]));
@@ -93,14 +93,14 @@ void slowlog_entry_destroy(struct slowlog_entry *entry)
     free(entry);
 }
 
-/* ---- the list -------------------------------------------------------------------------------------------------------- */
+/* ---- the list ---- */
 
 static void drop_oldest(struct slowlog *slowlog)
 {
     struct slowlog_entry *entry = slowlog->oldest;
 
     slowlog->oldest = entry->newer;
-    if (slowlog->oldest != NULL)
+    if (slowlog->oldest)
         slowlog->oldest->older = NULL;
     else
         slowlog->newest = NULL;
@@ -116,7 +116,7 @@ void slowlog_add(struct slowlog *slowlog, struct slowlog_entry *entry, int64_t u
     entry->usec = usec;
     entry->newer = NULL;
     entry->older = slowlog->newest;
-    if (entry->older != NULL)
+    if (entry->older)
         entry->older->newer = entry;
     else
         slowlog->oldest = entry;
@@ -142,7 +142,7 @@ void slowlog_reset(struct slowlog *slowlog)
     slowlog->newest = slowlog->oldest = NULL;
     slowlog->len = 0;
     pthread_mutex_unlock(&slowlog->lock);
-    while (entry != NULL) { /* not under the lock: workers may want to add */
+    while (entry) { /* without the lock, which workers need to add */
         struct slowlog_entry *older = entry->older;
         slowlog_entry_destroy(entry);
         entry = older;
@@ -170,7 +170,35 @@ void slowlog_reply(struct slowlog *slowlog, size_t n, struct reply *reply)
 {
     pthread_mutex_lock(&slowlog->lock);
     reply_array(reply, n < slowlog->len ? n : slowlog->len);
-    for (const struct slowlog_entry *entry = slowlog->newest; entry != NULL && n > 0; entry = entry->older, n--)
+    for (const struct slowlog_entry *entry = slowlog->newest; entry && n > 0; entry = entry->older, n--)
         reply_entry(entry, reply);
+    pthread_mutex_unlock(&slowlog->lock);
+}
+
+static void view_of(const struct slowlog_entry *entry, struct slowlog_view *view_out)
+{
+    const char *text = entry->text;
+
+    *view_out = (struct slowlog_view){.id = entry->id,
+                                      .unix_sec = entry->unix_sec,
+                                      .usec = entry->usec,
+                                      .nargs = entry->nargs,
+                                      .addr = {entry->addr, strlen(entry->addr)}};
+    for (size_t i = 0; i < entry->nargs; i++) {
+        view_out->args[i] = (struct slice){text, entry->lens[i]};
+        text += entry->lens[i];
+    }
+    view_out->name = (struct slice){text, entry->name_len};
+}
+
+void slowlog_each(struct slowlog *slowlog, size_t n, void (*fn)(void *ctx, const struct slowlog_view *entry), void *ctx)
+{
+    struct slowlog_view view;
+
+    pthread_mutex_lock(&slowlog->lock);
+    for (const struct slowlog_entry *entry = slowlog->newest; entry && n > 0; entry = entry->older, n--) {
+        view_of(entry, &view);
+        fn(ctx, &view);
+    }
     pthread_mutex_unlock(&slowlog->lock);
 }

@@ -1,7 +1,7 @@
-/* slowlog: the last commands that took longer than `slowlog-log-slower-than`, each with its arguments as far as they are
- * short. An entry is made on the loop, where the arguments are; whether it is kept is known later.
+/* slowlog: the last commands that took longer than `slowlog-log-slower-than`, with their arguments, long ones cut. The
+ * loop makes an entry while it has the arguments; the duration decides later whether the log keeps it.
  *
- * Thread: any; entries belong to who made them until they are added. */
+ * Thread: any; an entry belongs to its maker until it is added. */
 #ifndef BLOOMERY_SLOWLOG_H
 #define BLOOMERY_SLOWLOG_H
 
@@ -12,7 +12,7 @@
 #include "resp_parse.h"
 #include "session.h"
 
-/* As in Redis: what is longer is replaced by a note of how much is missing. */
+/* As in Redis: a note of the missing number replaces further arguments or bytes. */
 #define SLOWLOG_MAX_ARGS  32
 #define SLOWLOG_MAX_BYTES 128
 
@@ -22,16 +22,30 @@ struct slowlog_entry;
 int slowlog_create(struct slowlog **slowlog_out); /* 0 or -ENOMEM */
 void slowlog_destroy(struct slowlog *slowlog);    /* NULL is fine */
 
-/* Copies the words of a command, the client's address and its name. `words` are the first of `argc`, SLOWLOG_MAX_ARGS at
- * most. NULL without memory: then this command is not remembered. Thread: the session's worker. */
+/* Copies the words of a command, the client's address and its name. `words` are the first of `argc`, at most
+ * SLOWLOG_MAX_ARGS. NULL without memory; the log then misses this command. Thread: the session's worker. */
 struct slowlog_entry *slowlog_entry_create(const struct slice *words, size_t argc, const struct session *session);
 void slowlog_entry_destroy(struct slowlog_entry *entry); /* NULL is fine */
 
-/* Puts the entry in front, takes ownership, and drops the oldest ones beyond `max_len`. */
+/* Adds the entry as the newest, takes ownership of it, and drops the oldest entries beyond `max_len`. */
 void slowlog_add(struct slowlog *slowlog, struct slowlog_entry *entry, int64_t unix_sec, int64_t usec, size_t max_len);
 
 size_t slowlog_len(struct slowlog *slowlog);
 void slowlog_reset(struct slowlog *slowlog);
+
+/* An entry as it lies in the log; its texts are valid during the call. */
+struct slowlog_view {
+    uint64_t id;
+    int64_t unix_sec;
+    int64_t usec;
+    size_t nargs; /* at most SLOWLOG_MAX_ARGS */
+    struct slice args[SLOWLOG_MAX_ARGS];
+    struct slice addr, name;
+};
+
+/* Calls fn for the newest `n` entries, newest first, under the lock that workers take to add one: fn must be quick. */
+void slowlog_each(struct slowlog *slowlog, size_t n, void (*fn)(void *ctx, const struct slowlog_view *entry),
+                  void *ctx);
 
 /* Replies with the newest `n` entries as an array. */
 void slowlog_reply(struct slowlog *slowlog, size_t n, struct reply *reply);

@@ -17,7 +17,8 @@ void stats_sum(struct stats *sum, const struct stats *from)
 
 void stats_subtract(struct stats *sum, const struct stats *base)
 {
-#define STATS_SUBTRACT_FIELD(name, doc) atomic_fetch_sub_explicit(&sum->name, stats_get(&base->name), memory_order_relaxed);
+#define STATS_SUBTRACT_FIELD(name, doc) \
+    atomic_fetch_sub_explicit(&sum->name, stats_get(&base->name), memory_order_relaxed);
     STATS_COUNTERS(STATS_SUBTRACT_FIELD)
 #undef STATS_SUBTRACT_FIELD
     for (int i = 0; i < STATS_MAX_COMMANDS; i++) {
@@ -33,7 +34,7 @@ static void rate_sample(struct stats_rate *rate, unsigned slot, uint64_t value, 
 {
     uint64_t sum = 0;
 
-    /* A counter that went back has been reset in between: what was counted since is all that is known. */
+    /* A counter that fell was reset in between: only its count since then is known. */
     uint64_t grown = value >= rate->last ? value - rate->last : value;
 
     rate->samples[slot] = grown * 1000 / (uint64_t)elapsed_ms;

@@ -1,44 +1,44 @@
-/* stats: counters, one set per worker, written by that worker only and summed when somebody asks. A counter is atomic so
- * that it can be read from elsewhere, but never shared for writing: counting costs one plain store in the writer's own
- * cache line. */
+/* stats: counters, one set per worker, written by that worker only and summed on request. A counter is atomic so that
+ * other threads can read it, but has one writer: counting costs one plain store in the writer's own cache line. */
 #ifndef BLOOMERY_STATS_H
 #define BLOOMERY_STATS_H
 
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define STATS_MAX_COMMANDS 384 /* rows of the command table, subcommands included (command_index()); checked by its test */
+#define STATS_MAX_COMMANDS \
+    384 /* rows of the command table, subcommands included (command_index()); checked by its test */
 
 /* X(name, documentation): the plain counters. */
-#define STATS_COUNTERS(X)                                                                                               \
-    X(connections_received, "connections accepted")                                                                     \
-    X(connections_rejected, "connections refused: maxclients, protected mode")                                          \
-    X(commands_processed, "commands executed, errors included")                                                         \
-    X(net_input_bytes, "bytes read from clients")                                                                       \
-    X(net_output_bytes, "bytes written to clients")                                                                     \
-    X(items_added, "items answered 1 by an add")                                                                        \
-    X(items_present, "items answered 0 by an add")                                                                      \
-    X(query_hits, "items answered 1 by a query")                                                                        \
-    X(query_misses, "items answered 0 by a query")                                                                      \
-    X(false_positives, "items that clients reported as wrongly present (BF.FALSEPOSITIVE)")                             \
-    X(error_replies, "error replies sent")                                                                              \
-    X(unknown_commands, "commands that do not exist")                                                                   \
-    X(protocol_errors, "connections closed over malformed input")                                                       \
-    X(over_query_buffer, "connections closed over client-query-buffer-limit")                                           \
-    X(over_output_buffer, "connections closed over reply-buffer-limit")                                                 \
-    X(reads_processed, "reads from sockets that brought something")                                                     \
-    X(writes_processed, "writes to sockets that took something")                                                        \
-    X(keyspace_hits, "queries whose filter exists")                                                                     \
-    X(keyspace_misses, "queries whose filter does not exist")                                                           \
-    X(adds_full, "adds refused because a filter of fixed size is full")                                                 \
-    X(adds_no_room, "adds refused because the filter cannot grow")                                                      \
-    X(expired, "filters removed because their time had come")                                                           \
+#define STATS_COUNTERS(X)                                                                   \
+    X(connections_received, "connections accepted")                                         \
+    X(connections_rejected, "connections refused: maxclients, protected mode")              \
+    X(commands_processed, "commands executed, errors included")                             \
+    X(net_input_bytes, "bytes read from clients")                                           \
+    X(net_output_bytes, "bytes written to clients")                                         \
+    X(items_added, "items answered 1 by an add")                                            \
+    X(items_present, "items answered 0 by an add")                                          \
+    X(query_hits, "items answered 1 by a query")                                            \
+    X(query_misses, "items answered 0 by a query")                                          \
+    X(false_positives, "items that clients reported as wrongly present (BF.FALSEPOSITIVE)") \
+    X(error_replies, "error replies sent")                                                  \
+    X(unknown_commands, "commands that do not exist")                                       \
+    X(protocol_errors, "connections closed over malformed input")                           \
+    X(over_query_buffer, "connections closed over client-query-buffer-limit")               \
+    X(over_output_buffer, "connections closed over reply-buffer-limit")                     \
+    X(reads_processed, "reads from sockets that brought something")                         \
+    X(writes_processed, "writes to sockets that took something")                            \
+    X(keyspace_hits, "queries whose filter exists")                                         \
+    X(keyspace_misses, "queries whose filter does not exist")                               \
+    X(adds_full, "adds refused because a filter of fixed size is full")                     \
+    X(adds_no_room, "adds refused because the filter cannot grow")                          \
+    X(expired, "filters removed because their time had come")                               \
     X(changes, "changes to filters: items added, filters created, deleted, renamed; what save rules count")
 
 struct usage;
 
 struct stats {
-    struct usage *usage; /* of single filters (usage.h); a worker's own, NULL elsewhere */
+    struct usage *usage; /* of single filters (usage.h); NULL except in a worker's set */
 #define STATS_FIELD(name, doc) _Atomic uint64_t name;
     STATS_COUNTERS(STATS_FIELD)
 #undef STATS_FIELD
@@ -64,10 +64,10 @@ static inline uint64_t stats_get(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* Adds every counter of `from` to `sum` (which nobody else uses). */
+/* Adds every counter of `from` to `sum`, which is the caller's own. */
 void stats_sum(struct stats *sum, const struct stats *from);
 
-/* Takes every counter of `base`, an earlier state of the same counters, away from `sum`. */
+/* Subtracts every counter of `base`, an earlier state of the same counters, from `sum`. */
 void stats_subtract(struct stats *sum, const struct stats *base);
 
 #define STATS_SAMPLES 16
@@ -84,8 +84,8 @@ struct stats_sampler {
     struct stats_rate commands, input, output;
 };
 
-/* Takes a sample: `sum` are the counters of all threads now, the rates are stored into `gauges`. To be called every 100 ms
- * or so; `now_ms` is monotonic and not 0. Thread: the owner of `gauges`, with its own sampler. */
+/* Takes a sample of `sum`, the current counters of all threads, and stores the rates into `gauges`. Called about every
+ * 100 ms; `now_ms` is monotonic and not 0. Thread: the owner of `gauges`, with its own sampler. */
 void stats_sampler_update(struct stats_sampler *sampler, const struct stats *sum, struct stats *gauges, int64_t now_ms);
 
 #endif

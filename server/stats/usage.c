@@ -1,17 +1,18 @@
-/* Each set keeps the filters that are used most: a newcomer that finds no free place wears the weakest one down by one,
- * and takes its place when nothing of it is left (J. Misra and D. Gries, "Finding repeated elements", 1982). What the
- * newcomer counted meanwhile is lost, and its `since` says so.
+/* Each set keeps its most used filters. A new filter that finds no free slot lowers the smallest weight by one and
+ * takes that slot when the weight is 0 (J. Misra and D. Gries, "Finding repeated elements", 1982). The new filter's
+ * counts until then are lost; its `since` tells.
  *
- * A reader may come while a place changes hands. The writer takes the id away first and sets the new one last; the
- * reader looks at the id before and after. */
+ * A slot may change owner while another thread reads it. The writer clears the id first and sets the new one last; the
+ * reader compares the id before and after. */
 #include "usage.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <time.h>
 
-#define WEIGHT_MAX 1024 /* how many newcomers a busy filter outlives after its last query */
+#include "clock.h"
+
+#define WEIGHT_MAX 1024 /* new filters that a busy filter outlives after its last query */
 
 struct slot {
     _Atomic uint64_t id; /* 0: free */
@@ -21,7 +22,7 @@ struct slot {
 };
 
 struct usage {
-    struct slot *last;       /* the one used last: most queries come in runs */
+    struct slot *last;       /* the slot used last: most queries come in runs */
     _Atomic uint32_t wanted; /* raised by a reset */
     _Atomic uint32_t epoch;  /* the reset that has been carried out here */
     struct slot sets[USAGE_SETS][USAGE_WAYS];
@@ -50,7 +51,7 @@ static uint64_t load(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* By the only writer: no read-modify-write is needed. */
+/* There is one writer: no read-modify-write is needed. */
 static void add(_Atomic uint64_t *counter, uint64_t n)
 {
     if (n)
@@ -59,19 +60,17 @@ static void add(_Atomic uint64_t *counter, uint64_t n)
 
 static void slot_take(struct slot *slot, uint64_t id)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME_COARSE, &now);
     atomic_store_explicit(&slot->id, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     atomic_store_explicit(&slot->hits, 0, memory_order_relaxed);
     atomic_store_explicit(&slot->misses, 0, memory_order_relaxed);
     atomic_store_explicit(&slot->wrong, 0, memory_order_relaxed);
-    atomic_store_explicit(&slot->since_s, now.tv_sec, memory_order_relaxed);
+    atomic_store_explicit(&slot->since_s, clock_coarse_unix_ms() / 1000, memory_order_relaxed);
     slot->weight = 1;
     atomic_store_explicit(&slot->id, id, memory_order_release);
 }
 
-/* The filter's place, or NULL when the others of the set are stronger this time. */
+/* The filter's slot, or NULL when all others of the set have more weight. */
 static struct slot *find(struct usage *usage, uint64_t id)
 {
     struct slot *set = usage->sets[set_of(id)], *weakest = set;
@@ -123,7 +122,7 @@ void usage_read(const struct usage *usage, uint64_t id, struct usage_counts *sum
 {
     if (atomic_load_explicit(&usage->epoch, memory_order_acquire) !=
         atomic_load_explicit(&usage->wanted, memory_order_relaxed))
-        return; /* what is there has been reset */
+        return; /* these counts were reset */
     const struct slot *set = usage->sets[set_of(id)];
     for (unsigned i = 0; i < USAGE_WAYS; i++) {
         if (atomic_load_explicit(&set[i].id, memory_order_acquire) != id)
@@ -139,6 +138,24 @@ void usage_read(const struct usage *usage, uint64_t id, struct usage_counts *sum
         if (since_s > sum->since_s)
             sum->since_s = since_s;
     }
+}
+
+size_t usage_list(const struct usage *usage, struct usage_total totals_out[USAGE_FILTERS])
+{
+    size_t n = 0;
+    if (atomic_load_explicit(&usage->epoch, memory_order_acquire) !=
+        atomic_load_explicit(&usage->wanted, memory_order_relaxed))
+        return 0;
+    for (unsigned s = 0; s < USAGE_SETS; s++)
+        for (unsigned i = 0; i < USAGE_WAYS; i++) {
+            const struct slot *slot = &usage->sets[s][i];
+            uint64_t id = atomic_load_explicit(&slot->id, memory_order_acquire);
+            uint64_t answers = load(&slot->hits) + load(&slot->misses);
+            atomic_thread_fence(memory_order_acquire);
+            if (id != 0 && load(&slot->id) == id)
+                totals_out[n++] = (struct usage_total){id, answers};
+        }
+    return n;
 }
 
 void usage_reset(struct usage *usage)

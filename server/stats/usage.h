@@ -1,26 +1,27 @@
-/* usage: what queries of single filters were answered, counted without a cost that can be measured.
+/* usage: counts the answers to queries per filter, without a measurable cost.
  *
- * A counter in the filter itself would be written by every worker that answers queries of it, and so take the cache
- * line with the filter's header away from all the others, at each query; and it would cost every one of millions of
- * filters its bytes. So each worker counts for itself, in a table of fixed size by the filter's id: a few thousand
- * filters are counted exactly. Where more are queried, the table keeps those that are queried most; a filter that has
- * been dropped from it and comes back is counted anew. `since` says from when on the numbers are complete.
+ * A counter in the filter would be written by every worker at each query, and so take the cache line of the filter's
+ * header away from all others; and it would cost bytes in each of millions of filters. So each worker counts for
+ * itself, in a table of fixed size by filter id. The table counts a few thousand filters exactly. When more are
+ * queried, it keeps the most queried; a filter that was dropped and returns starts at 0. `since` is the time from which
+ * its numbers are complete.
  *
- * A batch on one filter is counted at once. Ids are never reused, so a filter that was emptied or replaced starts at 0.
+ * A batch on one filter counts in one step. Ids are never reused, so a filter that was emptied or replaced starts at 0.
  *
- * Thread: a table is written by its worker only; usage_read() and usage_reset(): any. */
+ * Thread: a table is written by its worker only; usage_read(), usage_list() and usage_reset(): any. */
 #ifndef BLOOMERY_USAGE_H
 #define BLOOMERY_USAGE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct usage; /* of one worker */
 
 struct usage_counts {
-    uint64_t hits;    /* queries answered "present" */
-    uint64_t misses;  /* queries answered "absent" */
-    uint64_t wrong;   /* of the hits, those that were reported to be false (BF.FALSEPOSITIVE) */
-    int64_t since_s;  /* Unix time from when on these are complete; 0: nothing has been counted */
+    uint64_t hits;   /* queries answered "present" */
+    uint64_t misses; /* queries answered "absent" */
+    uint64_t wrong;  /* hits that clients reported as false (BF.FALSEPOSITIVE) */
+    int64_t since_s; /* Unix time since which these are complete; 0: nothing counted */
 };
 
 #define USAGE_SETS 512 /* a power of two */
@@ -29,13 +30,23 @@ struct usage_counts {
 struct usage *usage_create(void); /* NULL without memory */
 void usage_destroy(struct usage *usage);
 
-/* Counts. `usage` may be NULL: nothing is counted. */
+/* Counts answers; does nothing if `usage` is NULL. */
 void usage_count(struct usage *usage, uint64_t id, uint64_t hits, uint64_t misses, uint64_t wrong);
 
-/* Adds what this table has of the filter to `sum`. */
+/* Adds this table's counts of the filter to `sum`. */
 void usage_read(const struct usage *usage, uint64_t id, struct usage_counts *sum);
 
-/* Everything starts at 0 again. */
+/* A filter and how many of its queries were answered. */
+struct usage_total {
+    uint64_t id;
+    uint64_t answers;
+};
+#define USAGE_FILTERS (USAGE_SETS * USAGE_WAYS)
+
+/* Copies the filters that this table counts, in no order. Returns their number. */
+size_t usage_list(const struct usage *usage, struct usage_total totals_out[USAGE_FILTERS]);
+
+/* All counts start at 0 again. */
 void usage_reset(struct usage *usage);
 
 #endif

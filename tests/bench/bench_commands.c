@@ -5,8 +5,8 @@
  * pieces of 64 commands. Prints million commands per second of CPU time, summed over the workers, and the ratio to one
  * worker. By CPU time, so that other processes do not count; both workers run at the same time all the same.
  *
- * bench_commands [seconds [row]]: default 1 per figure, and all rows. Seconds 0: each piece is run once, on one worker, with
- * fewer items loaded, which is for counting instructions. */
+ * bench_commands [seconds [row]]: default 1 per figure, and all rows. Seconds 0: each piece is run once, on one worker,
+ * with fewer items loaded, which is for counting instructions. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,13 +18,14 @@
 #include "conn.h"
 #include "dispatch.h"
 #include "monitor.h"
+#include "server_create.h"
 #include "rng.h"
 #include "worker.h"
 
-#define WORKERS  2
-#define PIECES   2048
-#define PIECE    64 /* commands */
-#define ROUNDS   5
+#define WORKERS 2
+#define PIECES  2048
+#define PIECE   64 /* commands */
+#define ROUNDS  5
 
 static const struct row {
     const char *name;
@@ -60,7 +61,7 @@ static double clock_seconds(clockid_t clock)
     return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-/* ---- requests -------------------------------------------------------------------------------------------------------- */
+/* ---- requests ---- */
 
 static void make_requests(struct lane *lane, const struct row *row, uint64_t seed)
 {
@@ -87,8 +88,8 @@ static void run_piece(struct conn *conn, char *data, size_t len)
     while (done < len) {
         struct resp_command cmd;
         size_t n = dispatch_repeated(conn, data + done, len - done);
-        if (n == 0 && resp_parser_next(&conn->parser, &worker->args, &worker->limits, 0, data + done, len - done, &n,
-                                       &cmd) == RESP_COMMAND)
+        if (n == 0 && resp_parser_next(&conn->input.parser, &worker->input.args, &worker->input.limits, 0, data + done,
+                                       len - done, &n, &cmd) == RESP_COMMAND)
             dispatch(conn, &cmd);
         done += n;
     }
@@ -100,12 +101,12 @@ static void run_text(struct conn *conn, const char *text)
     strcpy(copy, text);
     run_piece(conn, copy, strlen(copy));
     window_flush(conn->worker);
-    if (buf_head(&conn->out)[0] == '-')
-        fprintf(stderr, "%s: %.*s\n", text, (int)buf_len(&conn->out), buf_head(&conn->out));
-    buf_truncate(&conn->out, 0);
+    if (buf_head(&conn->output.buf)[0] == '-')
+        fprintf(stderr, "%s: %.*s\n", text, (int)buf_len(&conn->output.buf), buf_head(&conn->output.buf));
+    buf_truncate(&conn->output.buf, 0);
 }
 
-/* ---- on the workers' threads ------------------------------------------------------------------------------------------ */
+/* ---- on the workers' threads ---- */
 
 static void open_lane(struct worker *worker, void *arg)
 {
@@ -129,8 +130,8 @@ static void prepare(struct worker *worker, void *arg)
         snprintf(text, sizeof(text), "BF.ADD here %016x\r\n", row->hits ? i : i + 0x10000000);
         run_text(conn, text);
     }
-    while (bloom_pool_settle(server->pool) != BLOOM_SETTLED_NOTHING) /* as a thread would do in a while */
-        ;
+    for (unsigned looks = 0; looks < 2; looks++) /* as a thread of the pool does in a while */
+        bloom_pool_settle(server->pool, NULL, NULL);
     pthread_barrier_wait(&finish_line);
 }
 
@@ -147,7 +148,7 @@ static void drive(struct worker *worker, void *arg)
         for (unsigned i = 0; i < (seconds > 0 ? 16 : PIECES); i++, piece = (piece + 1) % PIECES) {
             run_piece(conn, lane->requests + lane->starts[piece], lane->starts[piece + 1] - lane->starts[piece]);
             window_flush(worker);
-            buf_truncate(&conn->out, 0);
+            buf_truncate(&conn->output.buf, 0);
             lane->commands += PIECE;
         }
     }
@@ -155,7 +156,7 @@ static void drive(struct worker *worker, void *arg)
     pthread_barrier_wait(&finish_line);
 }
 
-/* ---- the table -------------------------------------------------------------------------------------------------------- */
+/* ---- the table ---- */
 
 /* Has `n` workers run it at the same time; the caller waits. */
 static void on_workers(unsigned n, void (*run)(struct worker *worker, void *arg), void *arg, size_t step)
@@ -205,8 +206,8 @@ int main(int argc, char **argv)
         rounds = 1;
     }
     start_server();
-    printf("%-28s %10s %10s %8s   million commands/s of CPU time, median of %d\n", "one filter", "1 worker", "2 workers",
-           "ratio", ROUNDS);
+    printf("%-28s %10s %10s %8s   million commands/s of CPU time, median of %d\n", "one filter", "1 worker",
+           "2 workers", "ratio", ROUNDS);
     size_t first = argc > 2 ? (size_t)atoi(argv[2]) : 0, end = argc > 2 ? first + 1 : sizeof(rows) / sizeof(rows[0]);
     for (size_t r = first; r < end; r++) {
         double one[ROUNDS], two[ROUNDS];
@@ -216,7 +217,8 @@ int main(int argc, char **argv)
         }
         qsort(one, rounds, sizeof(one[0]), by_value);
         qsort(two, rounds, sizeof(two[0]), by_value);
-        printf("%-28s %10.2f %10.2f %8.2f\n", rows[r].name, one[rounds / 2], two[rounds / 2], two[rounds / 2] / one[rounds / 2]);
+        printf("%-28s %10.2f %10.2f %8.2f\n", rows[r].name, one[rounds / 2], two[rounds / 2],
+               two[rounds / 2] / one[rounds / 2]);
         fflush(stdout);
     }
     _exit(0); /* the workers are still running; nothing is worth tidying up */

@@ -6,7 +6,8 @@
  * independent random reads. Prints nanoseconds per key, the best and the median of several rounds whose variants are
  * interleaved, and the ratio to the first variant.
  *
- * bench_core [rounds [max-megabytes]]: default 5 rounds, all sizes. */
+ * bench_core [rounds [max-megabytes [layout]]]: default 5 rounds, all sizes, the layout na; or redisbloom, whose hash
+ * and positions are others. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,17 +17,19 @@
 #include "bloom_batch.h"
 #include "bloom_filter.h"
 #include "bloom_vector.h"
+#include "redisbloom.h"
 #include "rng.h"
 
-#define K       7
-#define KEYS    (1u << 20) /* more than any branch predictor learns by heart */
-#define KEY_LEN 16
+#define K          7
+#define KEYS       (1u << 20) /* more than any branch predictor learns by heart */
+#define KEY_LEN    16
 #define ROUNDS_MAX 100
 
 static unsigned char (*keys)[KEY_LEN];
 static struct bloom_item *items;
 static struct rng rng;
 static volatile uint64_t sink;
+static struct bloom_shape layout = {.k = K, .variant = BLOOM_NA};
 
 static double cpu_ns(void)
 {
@@ -41,20 +44,21 @@ struct bench {
     struct bloom_layer_view view;
 };
 
-/* ---- variants: each returns how many of the keys were present --------------------------------------------------- */
+/* ---- variants: each returns how many of the keys were present ---- */
 
 static uint64_t naive(const struct bench *bench)
 {
     uint64_t present = 0, bits = bench->view.shape.nwords * 64;
 
     for (uint32_t i = 0; i < KEYS; i++) {
-        struct bloom_hash hash = murmur3_hash(keys[i], KEY_LEN);
-        uint64_t base = hash.h2;
+        struct bloom_hash hash = bloom_filter_hash(bench->filter, keys[i], KEY_LEN);
+        bool redisbloom = bloom_variant_is_redisbloom(layout.variant);
+        uint64_t base = redisbloom ? hash.h1 : hash.h2, step = redisbloom ? hash.h2 : hash.h1;
         unsigned j;
 
-        for (j = 0; j < K; j++, base += hash.h1) {
+        for (j = 0; j < K; j++, base += step) {
             int64_t remainder = (int64_t)base % (int64_t)bits;
-            uint64_t bit = (uint64_t)(remainder < 0 ? -remainder : remainder);
+            uint64_t bit = redisbloom ? base % bits : (uint64_t)(remainder < 0 ? -remainder : remainder);
             if (!(atomic_load_explicit(&bench->view.words[bit / 64], memory_order_relaxed) >> (bit % 64) & 1))
                 break;
         }
@@ -68,7 +72,7 @@ static uint64_t query(const struct bench *bench)
     uint64_t present = 0;
 
     for (uint32_t i = 0; i < KEYS; i++)
-        present += bloom_filter_query(bench->filter, murmur3_hash(keys[i], KEY_LEN));
+        present += bloom_filter_query(bench->filter, bloom_filter_hash(bench->filter, keys[i], KEY_LEN));
     return present;
 }
 
@@ -105,7 +109,8 @@ static uint64_t add(const struct bench *bench)
     uint64_t added = 0;
 
     for (uint32_t i = 0; i < KEYS; i++)
-        added += bloom_filter_add(bench->filter, murmur3_hash(keys[i], KEY_LEN), NULL) == BLOOM_ADDED;
+        added +=
+            bloom_filter_add(bench->filter, bloom_filter_hash(bench->filter, keys[i], KEY_LEN), NULL) == BLOOM_ADDED;
     return added;
 }
 
@@ -137,9 +142,8 @@ static uint64_t hash_only(const struct bench *bench)
 {
     uint64_t x = 0;
 
-    (void)bench;
     for (uint32_t i = 0; i < KEYS; i++)
-        x ^= murmur3_hash(keys[i], KEY_LEN).h1;
+        x ^= bloom_filter_hash(bench->filter, keys[i], KEY_LEN).h2;
     return x;
 }
 
@@ -150,8 +154,11 @@ static uint64_t hash_batched(const struct bench *bench)
     if (!bloom_vector_enabled)
         return hash_only(bench);
     for (uint32_t i = 0; i < KEYS; i += BLOOM_BATCH) {
-        bloom_vector_hash(&items[i], BLOOM_BATCH, h1, h2);
-        x ^= h1[0];
+        if (bloom_variant_is_redisbloom(layout.variant))
+            bloom_vector_hash_murmur2(&items[i], BLOOM_BATCH, h1, h2);
+        else
+            bloom_vector_hash(&items[i], BLOOM_BATCH, h1, h2);
+        x ^= h2[0];
     }
     return x;
 }
@@ -173,11 +180,11 @@ struct variant {
     uint64_t (*run)(const struct bench *bench);
 };
 
-static const struct variant queries[] = {
-    {"naive", naive},           {"hash", hash_only},           {"hash x8", hash_batched}, {"7 random reads", random_reads},
-    {"query", query},           {"batch, scalar", batched_scalar}, {"batch", batched}};
-static const struct variant adds[] = {
-    {"add", add}, {"batch, scalar", add_batched_scalar}, {"batch", add_batched}};
+static const struct variant queries[] = {{"naive", naive},          {"hash", hash_only},
+                                         {"hash x8", hash_batched}, {"7 random reads", random_reads},
+                                         {"query", query},          {"batch, scalar", batched_scalar},
+                                         {"batch", batched}};
+static const struct variant adds[] = {{"add", add}, {"batch, scalar", add_batched_scalar}, {"batch", add_batched}};
 
 #define NVARIANTS_MAX 8
 
@@ -235,11 +242,13 @@ static void prepare_adds(const struct bench *bench)
 
 static struct bloom_filter *filter_of(struct bloom_pool *pool, uint64_t bytes)
 {
-    struct bloom_params params = {UINT64_MAX, 0.01, 0};
-    struct bloom_shape shape = {bytes / 8, K, BLOOM_NA};
+    bool redisbloom = bloom_variant_is_redisbloom(layout.variant);
+    struct bloom_params params = {UINT64_MAX, 0.01, 0, redisbloom ? REDISBLOOM_DEFAULT | REDISBLOOM_NO_SCALING : 0};
+    struct bloom_shape shape = layout;
     struct bloom_class *class;
     struct bloom_filter *filter;
 
+    shape.nwords = bytes / 8;
     if (bloom_class_get(pool, &params, &shape, &class, NULL) != 0 || !(filter = malloc(bloom_filter_bytes(class))) ||
         bloom_filter_init(filter, class, NULL) != 0) {
         fprintf(stderr, "cannot make a filter of %" PRIu64 " bytes\n", bytes);
@@ -278,9 +287,15 @@ int main(int argc, char **argv)
     struct bloom_pool *pool;
 
     if (rounds < 1 || rounds > ROUNDS_MAX) {
-        fprintf(stderr, "usage: bench_core [rounds 1..%d [max-megabytes]]\n", ROUNDS_MAX);
+        fprintf(stderr, "usage: bench_core [rounds 1..%d [max-megabytes [layout]]]\n", ROUNDS_MAX);
         return 2;
     }
+    if (argc > 3 && strcmp(argv[3], "redisbloom") == 0)
+        layout = (struct bloom_shape){.k = K,
+                                      .variant = BLOOM_REDISBLOOM,
+                                      .capacity = REDISBLOOM_MAX_ENTRIES,
+                                      .error_rate = 0.01,
+                                      .bpe = (K - 0.5) / 0.693147180559945};
     keys = malloc((size_t)KEYS * KEY_LEN);
     items = malloc(KEYS * sizeof(*items));
     if (!keys || !items || bloom_pool_create(&pool) != 0)

@@ -99,7 +99,7 @@ static void answer(int fd, size_t commands)
         close(fd); /* nobody who reads what he asked for gets here */
 }
 
-/* ---- the log ----------------------------------------------------------------------------------------------------- */
+/* ---- the log ---- */
 
 static int make_log(const char *path)
 {
@@ -124,7 +124,7 @@ static int sync_commands(int log, size_t commands)
     return fdatasync(log);
 }
 
-/* ---- the loop ---------------------------------------------------------------------------------------------------- */
+/* ---- the loop ---- */
 
 static int serve(int epoll, int listener, int log)
 {

@@ -1,6 +1,6 @@
-/* What a filter costs beside its bits and its name, with and without a time; what finding one among many costs; and what it
- * costs others when many expire at once. One line per figure: name, value, unit. Arguments: how many filters (default
- * 1000000), and "expiry" for the last part. */
+/* What a filter costs beside its bits and its name, with and without a time; what finding one among many costs; and
+ * what it costs others when many expire at once. One line per figure: name, value, unit. Arguments: how many filters
+ * (default 1000000), and "expiry" for the last part. */
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -51,7 +51,7 @@ static void per_filter(const char *name, size_t before, unsigned n)
     figure(name, ((double)(heap_bytes() - before) - (double)bits - (double)names) / n, "bytes");
 }
 
-/* ---- queries of one item each, of filters at random, as they come from clients ----------------------------------- */
+/* ---- queries of one item each, of filters at random, as they come from clients ---- */
 
 #define QUERIES 1000000u
 #define BATCH   32u
@@ -87,7 +87,8 @@ static double one_by_one_ns(const struct query *queries)
     unsigned present = 0;
     int64_t start = now_ns(CLOCK_MONOTONIC);
     for (unsigned i = 0; i < QUERIES; i++)
-        present += query(&queries[i], registry_hash(registry, (struct slice){queries[i].name, strlen(queries[i].name)}));
+        present +=
+            query(&queries[i], registry_hash(registry, (struct slice){queries[i].name, strlen(queries[i].name)}));
     return present ? 0 : (double)(now_ns(CLOCK_MONOTONIC) - start) / QUERIES; /* nothing has been added */
 }
 
@@ -204,7 +205,7 @@ int main(int argc, char **argv)
     rcu_reader_begin();
     size_t before = heap_bytes();
     int64_t start, took = 0;
-    for (unsigned made = 0, some = 1; made < n; some = some > n / 1000 ? n : some * 1000) {
+    for (unsigned made = 0, some = 1; made<n; some = some> n / 1000 ? n : some * 1000) {
         start = now_ns(CLOCK_MONOTONIC);
         for (; made < some && made < n; made++)
             if (registry_create_filter(registry, name_of(text, made), 0, class, &entry, NULL) != REGISTRY_OK)

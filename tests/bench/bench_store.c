@@ -1,9 +1,11 @@
-/* bench_store: how fast one large filter is saved and loaded, beside what the disk does in the same run, and how long many
- * small filters take. bench_store DIRECTORY [MEGABYTES [FILTERS]]
+/* bench_store: how fast one large filter is saved and loaded, beside what the disk does in the same run, and how long
+ * many small filters take. bench_store DIRECTORY [MEGABYTES [FILTERS]]
  *
- * One line per measurement: name, seconds, MB/s or filters/s; of loads the median of a few. Files are removed at the end; the directory must not exist. */
+ * One line per measurement: name, seconds, MB/s or filters/s; of loads the median of a few. Files are removed at the
+ * end; the directory must not exist. */
 #include <fcntl.h>
 #include <inttypes.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,8 +70,9 @@ static double read_directly(const char *path)
     return now() - start;
 }
 
-/* Seconds that it takes to get so much memory on huge pages. In a virtual machine whose host has to find it first that can take
- * longer than to read a file. What is given back here is there for a while; so a load that follows shows what it takes itself. */
+/* Seconds that it takes to get so much memory on huge pages. In a virtual machine whose host has to find it first that
+ * can take longer than to read a file. What is given back here is there for a while; so a load that follows shows what
+ * it takes itself. */
 static double get_memory(size_t len)
 {
     double start = now();
@@ -161,8 +164,8 @@ static void drop_filter(struct bloom_filter *filter)
 
 static _Atomic(struct bloom_filter *) kept;
 
-static struct bloom_filter *on_alloc(void *ctx, const struct store_filter *info, struct bloom_class *class, void **user_out,
-                                     struct errbuf *err)
+static struct bloom_filter *on_alloc(void *ctx, const struct store_filter *info, struct bloom_class *class,
+                                     void **user_out, struct errbuf *err)
 {
     (void)ctx, (void)info, (void)user_out, (void)err;
     return make_filter(class);
@@ -241,9 +244,12 @@ static void bench_load_of_many(const char *dir, struct bloom_pool *pool, double 
 static void bench_load_of_one(const char *dir, struct bloom_pool *pool, double bytes)
 {
     double reads[ROUNDS], memory[ROUNDS], loads[ROUNDS], shares[ROUNDS];
-    char path[4096];
+    char pattern[4096];
+    glob_t found;
 
-    snprintf(path, sizeof(path), "%s/filters/filter0/0-Filter.db", dir);
+    snprintf(pattern, sizeof(pattern), "%s/filters/*-Filter.db", dir);
+    demand(glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc == 1, "not one file");
+    const char *path = found.gl_pathv[0];
     for (int i = 0; i < ROUNDS; i++) {
         reads[i] = read_directly(path);
         memory[i] = get_memory((size_t)bytes);
@@ -253,13 +259,15 @@ static void bench_load_of_one(const char *dir, struct bloom_pool *pool, double b
     print_rate("the file read, direct", median(reads, ROUNDS), 1e-6 * bytes, "MB/s");
     print_rate("memory for it", median(memory, ROUNDS), 1e-6 * bytes, "MB/s");
     print_rate("load", median(loads, ROUNDS), 1e-6 * bytes, "MB/s");
+    globfree(&found);
     double share = median(shares, ROUNDS); /* which sorts them */
-    printf("%-28s %8.0f %%, %.0f to %.0f\n", "load, of reading", 100 * share, 100 * shares[0], 100 * shares[ROUNDS - 1]);
+    printf("%-28s %8.0f %%, %.0f to %.0f\n", "load, of reading", 100 * share, 100 * shares[0],
+           100 * shares[ROUNDS - 1]);
 }
 
 /* Saves `count` filters of one class, twice, and loads them. The directory is empty afterwards. */
-static void bench_filters(const char *dir, const struct bloom_params *params, const struct bloom_shape *shape, size_t count,
-                          double amount, const char *unit)
+static void bench_filters(const char *dir, const struct bloom_params *params, const struct bloom_shape *shape,
+                          size_t count, double amount, const char *unit)
 {
     struct source source = {.filters = malloc(count * sizeof(*source.filters)), .count = count};
     struct bloom_pool *pool;

@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """Runs the examples of README.md's section on client libraries: what each prints must be what the comment at the end of
-the line says. `readme.py README.md`; see with_daemon.py."""
+the line says. The filters that README.md makes before that section are there. `readme.py README.md`; see with_daemon.py."""
 import os
 import re
 import subprocess
 import sys
+
+import redis
 
 from session import PORT, equal, run
 
 LIBRARIES = {"redis": "redis-5", "ioredis": "ioredis-5"}  # as they are called in node/package.json
 SECTION = re.compile(r"^## Client libraries\n(.*?)^## ", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+RESERVE = re.compile(r"^(?:\$ redis-cli|127\.0\.0\.1:6379>) (BF\.RESERVE .*)$", re.MULTILINE)
 PRINTED = re.compile(r"^\s*(?:print|console\.log)\(.*\);?\s+(?:#|//) (.*)$", re.MULTILINE)
 
 
@@ -39,8 +42,20 @@ def claim_of(language, text):
     return claim
 
 
+def make_filters(text):
+    """What a reader has made who typed all examples up to here."""
+    client = redis.Redis(port=PORT)
+    commands = RESERVE.findall(text)
+    for command in commands:
+        client.execute_command(*command.split())
+    return len(commands)
+
+
 if __name__ == "__main__":
     with open(sys.argv[1]) as file:
-        section = SECTION.search(file.read())
-    examples = [claim_of(*block) for block in BLOCK.findall(section[1])] if section else []
+        readme = file.read()
+    section = SECTION.search(readme)
+    if not section or not make_filters(readme[:section.start()]):
+        sys.exit("README.md has no section on client libraries, or no example that makes a filter before it")
+    examples = [claim_of(*block) for block in BLOCK.findall(section[1])]
     sys.exit(run("README.md", examples))

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """with_daemon.py BLOOMERYD COMMAND [ARGUMENT...]: runs a program beside real daemons of its own.
 
-Two daemons are started on free ports of 127.0.0.1, each with its data in a temporary directory, one open and one with a
-password. The program finds them by its environment:
+Two daemons are started on free ports of localhost, by IPv4 and, where the machine has it, IPv6: which of them a library
+takes for "localhost" depends on its version and on /etc/hosts. Each has its data in a temporary directory; one is open,
+the other has a password. The program finds them by its environment:
 
   BLOOMERY_PORT             the open one; when it ends by itself (SHUTDOWN), it is started again at the same port, as a
                             service manager does
   BLOOMERY_AUTH_PORT        the one with a password
+  BLOOMERY_WEB_PORT         the open one's metrics-port; BLOOMERY_AUTH_WEB_PORT: of the one with a password
   BLOOMERY_PASSWORD         the password
   BLOOMERY_TEST_DIR         a directory for the program's own files, removed at the end
 
@@ -48,7 +50,7 @@ class Daemon:
         self.log = os.path.join(directory, name + ".log")
         self.process = None
         for _ in range(5):  # another process may take the port between the look and the bind
-            self.port = free_port()
+            self.port, self.web_port = free_port(), free_port()
             if self.start():
                 return
         sys.exit(f"no free port in five attempts:\n{self.output()}")
@@ -60,7 +62,8 @@ class Daemon:
     def start(self):
         """True when it is ready, False when its port was taken."""
         before = os.path.getsize(self.log) if os.path.exists(self.log) else 0
-        command = [self.program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.data] + self.arguments
+        command = [self.program, "--port", str(self.port), "--metrics-port", str(self.web_port), "--dir", self.data]
+        command += self.arguments
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             preexec_fn=die_with_parent)
@@ -127,6 +130,7 @@ def main():
         files = os.path.join(directory, "files")
         os.mkdir(files)
         environment = dict(os.environ, BLOOMERY_PORT=str(open_daemon.port), BLOOMERY_AUTH_PORT=str(auth_daemon.port),
+                           BLOOMERY_WEB_PORT=str(open_daemon.web_port), BLOOMERY_AUTH_WEB_PORT=str(auth_daemon.web_port),
                            BLOOMERY_PASSWORD=PASSWORD, BLOOMERY_TEST_DIR=files)
         wrong = run_program(environment, open_daemon)
         for daemon in (open_daemon, auth_daemon):

@@ -19,7 +19,7 @@ double seconds_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* ---- writers ---------------------------------------------------------------------------------------------------- */
+/* ---- writers ---- */
 
 struct writer {
     struct writers *all;
@@ -123,17 +123,17 @@ void writers_check(const struct writers *w, int port)
     redisFree(client);
 }
 
-/* ---- the tool --------------------------------------------------------------------------------------------------- */
+/* ---- the tool ---- */
 
 int check_tool(const struct daemon *daemon, const char **output_out)
 {
     static char output[65536];
 
     *output_out = output;
-    return program_run(output, sizeof(output), "env -u LD_PRELOAD %s check %s", BLOOMERY_TOOL_PATH, daemon->data);
+    return program_run(output, sizeof(output), "env -u LD_PRELOAD '%s' check %s", BLOOMERY_TOOL_PATH, daemon->data);
 }
 
-/* ---- questions -------------------------------------------------------------------------------------------------- */
+/* ---- questions ---- */
 
 long long info_number(int port, const char *field)
 {

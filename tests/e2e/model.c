@@ -20,13 +20,13 @@ enum kind {
     DEL,
     RENAME,
     RENAMENX,
-    COPY,
     EXPIRE,
     PERSIST,
     CLEAR,
-    FLUSHALL,
     IN_EXEC, /* the kinds before can be part of a transaction */
     EXPIRE_SOON = IN_EXEC,
+    FLUSHALL,
+    COPY,
     MERGE,
     RESTORE,
     CHUNKS,
@@ -59,12 +59,12 @@ struct parameters {
 };
 
 static const struct parameters choices[] = {
-    {"0.01", "100", ""},     {"0.001", "100", "1"},  {"0.001", "50", "4"},
-    {"0.0001", "1000", "2"}, {"0.001", "200", NULL}, {"0.01", "3000", NULL}, {"0.001", "50000", "2"},
+    {"0.01", "100", ""},    {"0.001", "100", "1"},  {"0.001", "50", "4"},    {"0.0001", "1000", "2"},
+    {"0.001", "200", NULL}, {"0.01", "3000", NULL}, {"0.001", "50000", "2"},
 };
 #define NCHOICES (sizeof(choices) / sizeof(choices[0]))
 
-/* ---- commands and replies ---------------------------------------------------------------------------------------- */
+/* ---- commands and replies ---- */
 
 struct command {
     char text[MAX_ARGS][32];
@@ -108,7 +108,7 @@ static void note(struct model *model, const struct command *command)
         len += snprintf(text + len, 64 - (size_t)len, " %s", command->text[i]);
 }
 
-/* ---- planning: from random numbers alone ------------------------------------------------------------------------- */
+/* ---- planning: from random numbers alone ---- */
 
 static enum kind plan_kind(struct model *model, unsigned nkinds)
 {
@@ -210,7 +210,7 @@ static void format(struct model *model, const struct op *op, struct command *com
         put(command, "item:%u", op->items[i]);
 }
 
-/* ---- what a reply says, and what it makes of the model ----------------------------------------------------------- */
+/* ---- what a reply says, and what it makes of the model ---- */
 
 static void make(struct model_filter *filter, const struct parameters *p)
 {
@@ -395,7 +395,7 @@ static void check(struct model *model, const struct op *op, const redisReply *re
     }
 }
 
-/* ---- commands that are more than one ----------------------------------------------------------------------------- */
+/* ---- commands that are more than one ---- */
 
 static void run_expire_soon(struct model *model, redisContext *client, const struct op *op)
 {

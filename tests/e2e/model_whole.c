@@ -92,7 +92,7 @@ void model_drop(struct model_filter *filter)
     model_change(filter);
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
+/* ---- the whole ---- */
 
 /* Asks for all items at once. */
 static redisReply *ask_all(struct model *model, redisContext *client, unsigned name)

@@ -69,8 +69,8 @@ DAEMON_TEST(the_daemon, bf_more, a_plan_comes_true)
     expect(client, "+OK", "BF.RESERVE f 0.001 1000 EXPANSION 4");
     add_items("f", 3000);
     redisReply *info = redisCommand(client, "BF.INFO f FULL");
-    static const char *const same[] = {"Capacity", "Size",   "Number of filters", "Expansion rate",
-                                       "Hashes",   "Bits",   "Error rate"};
+    static const char *const same[] = {"Capacity", "Size", "Number of filters", "Expansion rate",
+                                       "Hashes",   "Bits", "Error rate"};
     for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
         cr_assert_eq(number_of(plan, same[i]), number_of(info, same[i]), "%s", same[i]);
     cr_assert_eq(number_of(plan, "Number of filters"), 2);
@@ -89,7 +89,7 @@ DAEMON_TEST(the_daemon, bf_more, a_plan_comes_true)
     expect(client, "-ERR bad capacity", "BF.PLAN 0.01 x");
     expect(client, "-ERR bad number of items", "BF.PLAN 0.01 100 ITEMS 0");
     expect(client, "-ERR a filter of fixed size holds 100 items", "BF.PLAN 0.01 100 NONSCALING ITEMS 101");
-    expect(client, "-ERR unknown option 'BIG': BF.PLAN takes EXPANSION n, NONSCALING and ITEMS n",
+    expect(client, "-ERR unknown option 'BIG': BF.PLAN takes EXPANSION n, NONSCALING, LAYOUT name and ITEMS n",
            "BF.PLAN 0.01 100 BIG");
     expect(client, "-Nonscaling filters cannot expand", "BF.PLAN 0.01 100 NONSCALING EXPANSION 2");
 }
@@ -171,6 +171,7 @@ DAEMON_TEST(the_daemon, bf_more, false_positives_are_reported)
 {
     expect(client, "-ERR not found", "BF.FALSEPOSITIVE f");
     expect(client, "+OK", "BF.RESERVE f 0.01 1000");
+    expect(client, ":1", "BF.ADD f there");
     expect(client, "[:0,:0,:0]", "BF.MEXISTS f a b c");
     expect(client, ":1", "BF.FALSEPOSITIVE f");
     expect(client, "[\"0.25\"]", "BF.INFO f OBSERVEDRATE");
@@ -180,6 +181,16 @@ DAEMON_TEST(the_daemon, bf_more, false_positives_are_reported)
     expect(client, "-ERR count must be an integer in the range [1, 4294967295]", "BF.FALSEPOSITIVE f -1");
     expect(client, "-ERR count must be an integer in the range [1, 4294967295]", "BF.FALSEPOSITIVE f x");
     expect(client, "-ERR wrong number of arguments for 'bf.falsepositive' command", "BF.FALSEPOSITIVE f 1 2");
+}
+
+DAEMON_TEST(the_daemon, bf_more, an_empty_filter_has_no_observed_rate)
+{
+    expect(client, "+OK", "BF.RESERVE f 0.01 100");
+    expect(client, ":1", "BF.FALSEPOSITIVE f");
+    expect(client, "[nil]", "BF.INFO f OBSERVEDRATE");
+    expect(client, ":1", "BF.ADD f a");
+    expect(client, "[:0]", "BF.MEXISTS f nobody");
+    expect(client, "[\"0.5\"]", "BF.INFO f OBSERVEDRATE");
 }
 
 /* No such filter: as RedisBloom says it, as null, or as an error; by setting or by command. */

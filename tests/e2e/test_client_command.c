@@ -77,7 +77,7 @@ DAEMON_TEST(the_daemon, client_command, kill_by_every_filter)
             break;
         default:
             while (connections(me) != 3)
-                ; /* those of before may take a moment to go */
+                ;                                            /* those of before may take a moment to go */
             expect(me, ":2", "CLIENT KILL LADDR %s", laddr); /* both, but not me */
             cr_expect(is_gone(other));
             break;
@@ -89,7 +89,7 @@ DAEMON_TEST(the_daemon, client_command, kill_by_every_filter)
         redisFree(victim);
         redisFree(other);
     }
-    expect(me, ":0", "CLIENT KILL ID %lld", my_id); /* SKIPME is the default */
+    expect(me, ":0", "CLIENT KILL ID %lld", my_id);           /* SKIPME is the default */
     expect(me, ":1", "CLIENT KILL ID %lld SKIPME no", my_id); /* replied before the end */
     cr_expect(is_gone(me));
     redisFree(me);
@@ -162,8 +162,10 @@ DAEMON_TEST(the_daemon, client_command, pause_writes)
     expect(me, "+OK", "CLIENT PAUSE 1000000 WRITE");
     for (int i = 0; i < 6; i++) {
         char text[256];
-        snprintf(text, sizeof(text), i % 2 ? "BF.ADD f x%d\r\nBF.EXISTS f x%d\r\nPING\r\n"
-                                           : "MULTI\r\nPING\r\nEXEC\r\nDEL f%d\r\nBF.EXISTS f x%d\r\nPING\r\n", i, i);
+        snprintf(text, sizeof(text),
+                 i % 2 ? "BF.ADD f x%d\r\nBF.EXISTS f x%d\r\nPING\r\n"
+                       : "MULTI\r\nPING\r\nEXEC\r\nDEL f%d\r\nBF.EXISTS f x%d\r\nPING\r\n",
+                 i, i);
         cr_assert(wire_send_text(&wires[i], text));
         if (i % 2 == 0) {
             cr_expect_str_eq(wire_text(&wires[i]), "+OK");
@@ -174,7 +176,7 @@ DAEMON_TEST(the_daemon, client_command, pause_writes)
     cr_assert(wire_send_text(&queue, "EXEC\r\nPING\r\n"));
     while (strcmp(field(me, queue_id, "qbuf"), "0") == 0)
         usleep(1000);
-    expect(me, ":1", "BF.CARD f"); /* reading goes on */
+    expect(me, ":1", "BF.CARD f");              /* reading goes on */
     expect(me, "+OK", "CLIENT PAUSE 10 WRITE"); /* makes it neither shorter ... */
     for (int i = 0; i < 6; i++)
         cr_expect_str_eq(field(me, client_number(me, "CLIENT ID") + 1 + i, "cmd"), i % 2 ? "ping" : "exec", "%d", i);
@@ -190,23 +192,6 @@ DAEMON_TEST(the_daemon, client_command, pause_writes)
         wire_close(&wires[i]);
     }
     expect(me, ":5", "BF.CARD f");
-    redisFree(me);
-}
-
-/* In a transaction KILL waits for nobody, as all workers stand still for it. */
-DAEMON_TEST(the_daemon, client_command, kill_in_a_transaction)
-{
-    redisContext *me = client_open(the_daemon.port);
-    for (int i = 0; i < 6; i++) {
-        redisContext *other = client_open(the_daemon.port);
-        long long id = client_number(other, "CLIENT ID");
-        expect(me, "+OK", "MULTI");
-        expect(me, "+QUEUED", "CLIENT KILL ID %lld", id);
-        expect(me, "+QUEUED", "BF.EXISTS f x");
-        expect(me, "[:1,:0]", "EXEC");
-        cr_expect(is_gone(other));
-        redisFree(other);
-    }
     redisFree(me);
 }
 

@@ -40,7 +40,7 @@ static void run_clients(void *(*fn)(void *))
         pthread_join(threads[i], NULL);
 }
 
-/* ---- one winner per item ----------------------------------------------------------------------------------------- */
+/* ---- one winner per item ---- */
 
 #define ITEMS    6000
 #define PIPELINE 50
@@ -101,7 +101,7 @@ DAEMON_TEST(daemon_under_test, concurrency, an_item_has_one_winner)
     redisFree(client);
 }
 
-/* ---- one winner per creation ------------------------------------------------------------------------------------- */
+/* ---- one winner per creation ---- */
 
 static _Atomic int reserved[200];
 static pthread_barrier_t barrier;
@@ -132,7 +132,7 @@ DAEMON_TEST(daemon_under_test, concurrency, a_filter_is_created_once)
         cr_expect_eq(reserved[i], 1, "race:%d was created %d times", i, reserved[i]);
 }
 
-/* ---- swap, delete, recreate -------------------------------------------------------------------------------------- */
+/* ---- swap, delete, recreate ---- */
 
 static _Atomic bool going;
 
@@ -255,7 +255,7 @@ DAEMON_TEST(daemon_under_test, concurrency, many_shutdowns_are_one)
     daemon_wait(&daemon_under_test);
 }
 
-/* ---- long batches ------------------------------------------------------------------------------------------------ */
+/* ---- long batches ---- */
 
 #define BATCHES     12
 #define BATCH_ITEMS 6000 /* several slices */
@@ -322,8 +322,8 @@ static void expect_acked(redisContext *client, size_t c)
     }
 }
 
-/* A filter has another name for moments, again and again, while batches are added to it in slices: each ends at one of them,
- * and says so, or goes on; what was answered is in it, and it has no more than that. */
+/* A filter has another name for moments, again and again, while batches are added to it in slices: each ends at one of
+ * them, and says so, or goes on; what was answered is in it, and it has no more than that. */
 DAEMON_TEST(daemon_under_test, concurrency, long_batches_while_their_filter_is_renamed)
 {
     redisContext *client = client_open(PORT);
@@ -339,7 +339,7 @@ DAEMON_TEST(daemon_under_test, concurrency, long_batches_while_their_filter_is_r
     redisFree(client);
 }
 
-/* ---- connections ------------------------------------------------------------------------------------------------- */
+/* ---- connections ---- */
 
 /* Connections are spread evenly over the workers: no worker has more than one more than another. */
 DAEMON_TEST(daemon_under_test, concurrency, connections_are_spread_evenly)

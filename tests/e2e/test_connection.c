@@ -163,10 +163,73 @@ DAEMON_TEST(the_daemon, connection, clients_have_names_and_ids)
     expect(one, "\"crawler\"", "CLIENT GETNAME");
     expect(two, "nil", "CLIENT GETNAME");
     expect(one, "-ERR Client names cannot contain spaces, newlines or special characters.", "CLIENT SETNAME %s", "a b");
+    char name[1026]; /* one byte too long */
+    memset(name, 'n', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    expect(one, "-ERR Client names cannot be longer than 1024 bytes.", "CLIENT SETNAME %s", name);
+    expect(one, "-ERR Client names cannot be longer than 1024 bytes.", "HELLO 2 SETNAME %s", name);
+    expect(one, "-ERR LIB-VER cannot be longer than 1024 bytes.", "CLIENT SETINFO LIB-VER %s", name);
+    expect(one, "+OK", "CLIENT SETNAME %s", name + 1);
+    expect(one, "+OK", "CLIENT SETNAME crawler");
     expect(one, "+OK", "CLIENT SETINFO LIB-NAME test");
     cr_assert_not_null(strstr(client_ask(two, "CLIENT LIST"), " name=crawler "));
     redisFree(one);
     redisFree(two);
+}
+
+#define NO_DATABASE                                                                                                 \
+    "-ERR SELECT failed on this connection, and there is no database but 0: commands on filters are refused until " \
+    "SELECT 0"
+
+/* Some libraries go on after a SELECT that was refused: they must not find the filters of another application. */
+DAEMON_TEST(the_daemon, connection, no_filters_after_a_refused_select)
+{
+    static const char *const refused[] = {"BF.ADD theirs b", "BF.EXISTS theirs a", "BF.MADD theirs b c",
+                                          "DEL theirs",      "FLUSHALL",           "KEYS *",
+                                          "DBSIZE",          "WATCH theirs",       "TYPE theirs"};
+    static const char *const selects[] = {"SELECT 5", "SELECT -1", "SELECT x"};
+    redisContext *client = client_open(the_daemon.port), *other = client_open(the_daemon.port);
+    expect(other, ":1", "BF.ADD theirs a");
+    for (size_t s = 0; s < sizeof(selects) / sizeof(selects[0]); s++) {
+        cr_assert_eq(client_ask(client, selects[s])[0], '-');
+        for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+            cr_assert_str_eq(client_ask(client, refused[i]), NO_DATABASE, "%s after %s", refused[i], selects[s]);
+        expect(client, "+PONG", "PING");
+        cr_assert_neq(client_ask(client, "INFO server")[0], '-');
+        expect(client, "+OK", "SELECT 0");
+        expect(client, ":1", "BF.EXISTS theirs a");
+    }
+    expect(other, ":1", "BF.CARD theirs"); /* of other connections nothing is refused */
+    expect(client, "-ERR DB index is out of range", "SELECT 5");
+    expect(client, "+RESET", "RESET");
+    expect(client, ":1", "BF.EXISTS theirs a");
+    redisFree(client);
+    redisFree(other);
+}
+
+/* In a transaction, too: its later commands are refused. */
+DAEMON_TEST(the_daemon, connection, no_filters_after_a_refused_select_in_a_transaction)
+{
+    redisContext *client = client_open(the_daemon.port);
+    expect(client, "+OK", "MULTI");
+    expect(client, "+QUEUED", "SELECT 5");
+    expect(client, "+QUEUED", "BF.ADD queued a");
+    expect(client, "+QUEUED", "SELECT 0");
+    expect(client, "+QUEUED", "BF.EXISTS queued a");
+    expect(client, "[-ERR DB index is out of range," NO_DATABASE ",+OK,:0]", "EXEC");
+    redisFree(client);
+}
+
+/* Who takes it for Redis is told what it is; libraries compare the beginning. */
+DAEMON_TEST(the_daemon, connection, commands_of_other_types_are_unknown_and_the_error_says_why)
+{
+    redisContext *client = client_open(the_daemon.port);
+#define WHY "(Bloomery has Bloom filters and no other type: there is no GET, no SET and no Lua)"
+    expect(client, "-ERR unknown command 'GET', with args beginning with: 'x' " WHY, "GET x");
+    expect(client, "-ERR unknown command 'set', with args beginning with: 'x' 'y' " WHY, "set x y");
+    expect(client, "-ERR unknown command 'EVAL', with args beginning with: 'return' '0' " WHY, "EVAL return 0");
+    expect(client, "-ERR unknown command 'BF.FOO', with args beginning with: 'x' ", "BF.FOO x");
+    redisFree(client);
 }
 
 /* More connections than threads or batches: all are served, and all are gone afterwards. */
@@ -197,7 +260,8 @@ DAEMON_TEST(the_daemon, connection, hundreds_of_connections_are_served)
 static const char *redis_cli(const char *arguments, const char *input)
 {
     static char printed[4096];
-    int status = program_run(printed, sizeof(printed), "printf '%s' | redis-cli -p %d %s", input, the_daemon.port, arguments);
+    int status =
+        program_run(printed, sizeof(printed), "printf '%s' | redis-cli -p %d %s", input, the_daemon.port, arguments);
 
     cr_assert_eq(status, 0, "%s: %s", arguments, printed);
     return printed;
@@ -271,7 +335,8 @@ static unsigned refuse_rows(struct wire *wire, const redisReply *rows)
         if (is_open || subcommands->elements)
             continue;
         const char *reply = ask_unknown(wire, row->element[0]->str, row->element[1]->integer);
-        cr_assert(reply[0] == '-' && strstr(reply, "NOAUTH Authentication required."), "%s: %s", row->element[0]->str, reply);
+        cr_assert(reply[0] == '-' && strstr(reply, "NOAUTH Authentication required."), "%s: %s", row->element[0]->str,
+                  reply);
         refused++;
     }
     return refused;
@@ -296,7 +361,8 @@ DAEMON_TEST(the_daemon, connection, no_command_is_run_without_the_password)
     redisFree(client);
 }
 
-/* What is kept of a command that has not come as a whole is bounded; other clients notice nothing of one that goes beyond. */
+/* What is kept of a command that has not come as a whole is bounded; other clients notice nothing of one that goes
+ * beyond. */
 DAEMON_TEST(the_daemon, connection, the_query_buffer_is_bounded)
 {
     enum { MB = 1024 * 1024 };
@@ -328,7 +394,8 @@ static bool own_address(char text_out[INET_ADDRSTRLEN])
 
     cr_assert_eq(getifaddrs(&all), 0);
     for (const struct ifaddrs *at = all; at && !found; at = at->ifa_next) {
-        if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET || (at->ifa_flags & IFF_LOOPBACK) || !(at->ifa_flags & IFF_UP))
+        if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET || (at->ifa_flags & IFF_LOOPBACK) ||
+            !(at->ifa_flags & IFF_UP))
             continue;
         found = inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)at->ifa_addr)->sin_addr, text_out,
                           INET_ADDRSTRLEN) != NULL;
@@ -361,7 +428,8 @@ DAEMON_TEST(the_daemon, connection, protected_mode_turns_others_away)
     daemon_start(&the_daemon, args);
     redisContext *local = client_open(the_daemon.port);
     expect(local, ":1", "BF.ADD f x");
-    cr_assert(strncmp(ask_from(address, "BF.EXISTS f x"), "-DENIED ", 8) == 0, "%s", ask_from(address, "BF.EXISTS f x"));
+    cr_assert(strncmp(ask_from(address, "BF.EXISTS f x"), "-DENIED ", 8) == 0, "%s",
+              ask_from(address, "BF.EXISTS f x"));
     expect(local, "+OK", "CONFIG SET requirepass sesame");
     cr_assert_str_eq(ask_from(address, "BF.EXISTS f x"), "-NOAUTH Authentication required.");
     expect(local, "+OK", "CONFIG SET requirepass %s", "");
@@ -402,7 +470,8 @@ DAEMON_TEST(the_daemon, connection, silent_peers_are_probed)
         expect(other, "+PONG", "PING"); /* by then its options are set */
         cr_assert_eq(getsockname(other->fd, (struct sockaddr *)&own, &len), 0);
         int timer = -1;
-        for (int i = 0; i < 1000 && timer != 2 * probed; i++) { /* the timer of a segment that is not acknowledged comes first */
+        for (int i = 0; i < 1000 && timer != 2 * probed;
+             i++) { /* the timer of a segment that is not acknowledged comes first */
             usleep(1000);
             timer = timer_of(the_daemon.port, ntohs(own.sin_port));
         }
@@ -448,7 +517,8 @@ static void open_client(struct wire *wire)
     }
 }
 
-/* As many clients as there are descriptors for: one more is told so, too, and nobody takes what saves and the log need. */
+/* As many clients as there are descriptors for: one more is told so, too, and nobody takes what saves and the log need.
+ */
 DAEMON_TEST(the_daemon, connection, clients_leave_descriptors_for_the_rest)
 {
     enum { LIMIT = 150 };
@@ -473,8 +543,8 @@ DAEMON_TEST(the_daemon, connection, clients_leave_descriptors_for_the_rest)
         return;
     }
     cr_assert(clients > 10 && clients < LIMIT, "%d", clients);
-    cr_assert_not_null(
-        strstr(daemon_output(&the_daemon), "maxclients is 10000, but the limit of open files (ulimit -n) is enough for"));
+    cr_assert_not_null(strstr(daemon_output(&the_daemon),
+                              "maxclients is 10000, but the limit of open files (ulimit -n) is enough for"));
     for (int i = 1; i < clients; i++)
         open_client(&wires[i]);
     wire_open(&more, the_daemon.port);

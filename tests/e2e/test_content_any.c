@@ -1,6 +1,6 @@
-/* Filters restored, copied, merged, added to, renamed and deleted in any order by several clients, saves at any moment, and
- * kill -9 or a power failure in the middle: with appendfsync always each filter is afterwards exactly what it was, but for
- * the one command that was not answered, which has taken place or has not.
+/* Filters restored, copied, merged, added to, renamed and deleted in any order by several clients, saves at any moment,
+ * and kill -9 or a power failure in the middle: with appendfsync always each filter is afterwards exactly what it was,
+ * but for the one command that was not answered, which has taken place or has not.
  *
  * BLOOMERY_CONTENT_ROUNDS=<n> plays n rounds, BLOOMERY_CONTENT_SEED=<n> the same commands once more. */
 #include <criterion/criterion.h>
@@ -56,10 +56,10 @@ static struct player players[PLAYERS];
 static char failure[400]; /* of a player: Criterion's own checks are for the test's thread */
 static _Atomic bool failed;
 
-#define demand(ok, ...)                                              \
-    do {                                                             \
-        if (!(ok) && !atomic_exchange(&failed, true))                \
-            snprintf(failure, sizeof(failure), __VA_ARGS__);         \
+#define demand(ok, ...)                                      \
+    do {                                                     \
+        if (!(ok) && !atomic_exchange(&failed, true))        \
+            snprintf(failure, sizeof(failure), __VA_ARGS__); \
     } while (0)
 
 static _Atomic unsigned connected;
@@ -69,7 +69,7 @@ static void name_of(const struct player *player, unsigned n, char name[16])
     snprintf(name, 16, "%u:%u", player->number, n);
 }
 
-/* ---- one command: `after` is what it makes of things ---------------------------------------------------------------- */
+/* ---- one command: `after` is what it makes of things ---- */
 
 static redisReply *send(struct player *player, redisContext *c, const char *fmt, ...)
 {
@@ -143,7 +143,7 @@ static redisReply *copy(struct player *player, redisContext *c, unsigned from, u
     return send(player, c, "COPY %u:%u %u:%u REPLACE", player->number, from, player->number, to);
 }
 
-static redisReply *delete(struct player *player, redisContext *c, unsigned n)
+static redisReply *delete (struct player *player, redisContext *c, unsigned n)
 {
     player->after[n] = (struct state){.exists = false};
     return send(player, c, "DEL %u:%u", player->number, n);
@@ -165,7 +165,7 @@ static redisReply *play(struct player *player, redisContext *c)
     case 6:
         return move(player, c, a, b);
     case 7:
-        return delete(player, c, a);
+        return delete (player, c, a);
     default:
         return add(player, c, a);
     }
@@ -231,7 +231,7 @@ static void *save_until_the_end(void *arg)
     return NULL;
 }
 
-/* ---- what is there afterwards --------------------------------------------------------------------------------------- */
+/* ---- what is there afterwards ---- */
 
 /* What the daemon has of a filter; NULL it has none. */
 static void read_state(redisContext *c, const struct player *player, unsigned n, struct state *state)

@@ -69,7 +69,8 @@ static int acknowledged_in_all(void)
     return sum;
 }
 
-/* While adds, merges and saves go on, three times: with appendfsync always, everything that was answered is there afterwards. */
+/* While adds, merges and saves go on, three times: with appendfsync always, everything that was answered is there
+ * afterwards. */
 static void crash_among_merges(const char *capacity)
 {
     static const char *const args[] = {"--threads", "3", "--appendfsync", "always", NULL};
@@ -111,7 +112,7 @@ DAEMON_TEST(the_daemon, content_crash, a_crash_among_merges_of_large_filters_los
     crash_among_merges("50000"); /* in files */
 }
 
-/* ---- counts --------------------------------------------------------------------------------------------------------- */
+/* ---- counts ---- */
 
 #define COUNTED 3 /* filters "c0", "c1", ... */
 
@@ -134,7 +135,8 @@ static void *counting_adder(void *arg)
         if (!(reply = redisCommand(c, command)))
             break;
         for (size_t i = 0; i < reply->elements; i++)
-            atomic_fetch_add(&counted[f], reply->element[i]->type == REDIS_REPLY_INTEGER && reply->element[i]->integer == 1);
+            atomic_fetch_add(&counted[f],
+                             reply->element[i]->type == REDIS_REPLY_INTEGER && reply->element[i]->integer == 1);
         freeReplyObject(reply);
     }
     redisFree(c);
@@ -147,7 +149,8 @@ static long long count_of(redisContext *c, unsigned f, bool info)
     redisReply *reply = info ? redisCommand(c, "BF.INFO c%u ITEMS", f) : redisCommand(c, "BF.CARD c%u", f);
     if (!reply)
         return -1;
-    const redisReply *number = reply->type == REDIS_REPLY_ARRAY && reply->elements ? reply->element[reply->elements - 1] : reply;
+    const redisReply *number =
+        reply->type == REDIS_REPLY_ARRAY && reply->elements ? reply->element[reply->elements - 1] : reply;
     long long count = number->type == REDIS_REPLY_INTEGER ? number->integer : -2;
     freeReplyObject(reply);
     return count;
@@ -167,8 +170,8 @@ static void *counter(void *arg)
     return NULL;
 }
 
-/* A filter never says that it holds fewer items than it has answered 1 to, whatever becomes of it meanwhile: it grows, is
- * merged with others that grow, is saved, and is brought back after kill -9. */
+/* A filter never says that it holds fewer items than it has answered 1 to, whatever becomes of it meanwhile: it grows,
+ * is merged with others that grow, is saved, and is brought back after kill -9. */
 DAEMON_TEST(the_daemon, content_crash, no_filter_counts_less_than_was_added_to_it)
 {
     static const char *const args[] = {"--threads", "3", "--appendfsync", "always", "--bf-merge-overfull", "yes", NULL};
@@ -206,7 +209,7 @@ DAEMON_TEST(the_daemon, content_crash, no_filter_counts_less_than_was_added_to_i
     redisFree(client);
 }
 
-/* ---- exact counts --------------------------------------------------------------------------------------------------- */
+/* ---- exact counts ---- */
 
 #define EXACT_MAX 9000 /* items of a round, below the filter's capacity */
 
@@ -229,8 +232,8 @@ static void *adder_of_new_items(void *filter)
     return NULL;
 }
 
-/* Unions take the place of a filter while it is added to, and a crash loses what the log thread has not come to: what a start
- * then counts is what is there, no more. */
+/* Unions take the place of a filter while it is added to, and a crash loses what the log thread has not come to: what a
+ * start then counts is what is there, no more. */
 static void count_exactly(const char *rate)
 {
     static const char *const args[] = {"--threads", "3", "--appendfsync", "no", NULL};

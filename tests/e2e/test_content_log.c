@@ -1,5 +1,5 @@
-/* Where the contents of filters are that come from elsewhere, and what a crash leaves of them: small ones are in the log until
- * a save has them, large ones in files. */
+/* Where the contents of filters are that come from elsewhere, and what a crash leaves of them: small ones are in the
+ * log until a save has them, large ones in files. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,11 +31,6 @@ TestSuite(content_log, .init = start, .fini = discard, .timeout = 300);
 static void reserve(const char *name, bool large)
 {
     expect(client, "+OK", "BF.RESERVE %s %s %s", name, large ? "0.000000001" : "0.001", large ? "20000" : "1000");
-}
-
-static size_t directories(void)
-{
-    return dir_count(tmp_path(the_daemon.data, "filters").text);
 }
 
 static void restore(const char *from, const char *to, const char *ttl, const char *how)
@@ -92,8 +87,10 @@ static char *describe(void)
     static char text[16384];
     size_t len = 0;
     for (size_t i = 0; i < MADE; i++) {
-        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s: %s", made[i], client_ask(client, "BF.INFO %s", made[i]));
-        len += (size_t)snprintf(text + len, sizeof(text) - len, " %s", client_ask(client, "BF.INFO %s BITSSET", made[i]));
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s: %s", made[i],
+                                client_ask(client, "BF.INFO %s", made[i]));
+        len +=
+            (size_t)snprintf(text + len, sizeof(text) - len, " %s", client_ask(client, "BF.INFO %s BITSSET", made[i]));
         len += (size_t)snprintf(text + len, sizeof(text) - len, " %s\n", client_ask(client, "PEXPIRETIME %s", made[i]));
     }
     return strdup(text);
@@ -111,12 +108,13 @@ static void expect_all(const char *described)
     expect(client, ":0", "BF.EXISTS replaced old");
 }
 
-/* kill -9 again and again: after what was made; after adds to it; after a save. The log is whole for `bloomery check`. */
+/* kill -9 again and again: after what was made; after adds to it; after a save. The log is whole for `bloomery check`.
+ */
 static void survives(bool large)
 {
     char output[2000];
     make_all(large);
-    cr_assert_eq(directories(), large ? MADE : 0);
+    cr_assert_eq(daemon_layer_files(&the_daemon), large ? MADE : 0);
     char *described = describe();
     for (int i = 0; i < 2; i++) {
         client = client_after_kill(client, &the_daemon, NULL);
@@ -135,8 +133,8 @@ static void survives(bool large)
     redisFree(client);
     daemon_kill(&the_daemon);
     if (*BLOOMERY_TOOL_PATH)
-        cr_assert_eq(program_run(output, sizeof(output), "%s check %s 2>&1", BLOOMERY_TOOL_PATH, the_daemon.data), 0, "%s",
-                     output);
+        cr_assert_eq(program_run(output, sizeof(output), "'%s' check %s 2>&1", BLOOMERY_TOOL_PATH, the_daemon.data), 0,
+                     "%s", output);
     daemon_restart(&the_daemon);
     client = client_open(the_daemon.port);
     expect(client, "+OK", "SAVE");
@@ -165,7 +163,7 @@ DAEMON_TEST(the_daemon, content_log, without_a_log_contents_are_in_the_next_save
         while (strcmp(client_ask(client, "SAVE"), "+OK") != 0)
             usleep(1000);
         make_all(large);
-        cr_assert_eq(directories(), 0);
+        cr_assert_eq(daemon_layer_files(&the_daemon), 0);
         expect(client, "+OK", "SAVE");
         char *described = describe();
         client = client_after_kill(client, &the_daemon, NULL);
@@ -206,28 +204,5 @@ DAEMON_TEST(the_daemon, content_log, what_happens_to_them_afterwards_holds)
             expect(client, ":0", "BF.CARD emptied");
         }
     }
-    redisFree(client);
-}
-
-/* In a long transaction the log takes what it has room for; the rest goes to files, and all is there or nothing. */
-DAEMON_TEST(the_daemon, content_log, a_long_transaction_of_copies_is_whole)
-{
-    enum { COPIES = 400 }; /* of 36 KB: twice what waits at most */
-    expect(client, "+OK", "BF.RESERVE f 0.001 20000");
-    client_for_items(client, "BF.MADD", "f", "f", 100);
-    redisAppendCommand(client, "MULTI");
-    for (int i = 0; i < COPIES; i++)
-        redisAppendCommand(client, "COPY f copy:%d", i);
-    redisAppendCommand(client, "EXEC");
-    client_skip(client, COPIES + 2);
-    size_t in_files = directories();
-    cr_assert(in_files > COPIES / 4 && in_files < COPIES * 3 / 4, "%zu", in_files);
-    client = client_after_kill(client, &the_daemon, NULL);
-    for (int i = 0; i < COPIES; i++)
-        expect(client, ":100", "BF.CARD copy:%d", i);
-    expect(client, "+OK", "SAVE");
-    client = client_after_kill(client, &the_daemon, NULL);
-    for (int i = 0; i < COPIES; i++)
-        expect(client, ":100", "BF.CARD copy:%d", i);
     redisFree(client);
 }

@@ -36,8 +36,8 @@ static const char *const ways[] = {
     "mkdir $2; for f in $(ls $1); do cp -r $1/$f $2; done",
     "mkdir $2; for f in $(ls -r $1); do cp -r $1/$f $2; done",
     "cp -a $1 $2; cp -au $1/. $2",
-    "mkdir $2; for f in packs filters MANIFEST.done MANIFEST log; do cp -r $1/$f $2; done",
-    "mkdir $2; cp $1/MANIFEST* $2; sleep 0.05; cp -r $1/log $1/filters $1/packs $2",
+    "mkdir $2; for f in filters MANIFEST log; do cp -r $1/$f $2; done",
+    "mkdir $2; cp $1/MANIFEST* $2; sleep 0.05; cp -r $1/log $1/filters $2",
     "cp -rl $1 $2; rm -rf $2/log $2/LOCK; cp -r $1/log $2",
 };
 #define WAYS (sizeof(ways) / sizeof(*ways))
@@ -54,7 +54,8 @@ static void take_copy(struct copy *copy, unsigned number)
 
     copy->way = ways[rng_below(&rng, WAYS)];
     snprintf(copy->path, sizeof(copy->path), "%s/copy-%u", daemon_under_test.dir, number);
-    snprintf(command, sizeof(command), "set -- %s %s; { %s; } 2>/dev/null", daemon_under_test.data, copy->path, copy->way);
+    snprintf(command, sizeof(command), "set -- %s %s; { %s; } 2>/dev/null", daemon_under_test.data, copy->path,
+             copy->way);
     copy->began_ns = traffic_now_ns();
     (void)!system(command);
 }
@@ -129,8 +130,15 @@ Test(copies, with_a_log_while_saves_go_on)
 
 Test(copies, with_a_log_that_is_cut_all_the_time)
 {
-    static const char *const args[] = {"--threads", "2", "--appendfsync", "always", "--auto-aof-rewrite-min-size",
-                                       "200kb", "--auto-aof-rewrite-percentage", "1", NULL};
+    static const char *const args[] = {"--threads",
+                                       "2",
+                                       "--appendfsync",
+                                       "always",
+                                       "--auto-aof-rewrite-min-size",
+                                       "200kb",
+                                       "--auto-aof-rewrite-percentage",
+                                       "1",
+                                       NULL};
 
     play(args, &(struct traffic_options){5, 24, 0, 0, true, KEEPER_NONE, 0}, 3);
 }

@@ -1,6 +1,5 @@
-/* The recorded conversations with Redis and RedisBloom, played against the daemon in both versions of the protocol, each also
- * byte by byte.
- * What differs must be in docs/COMPATIBILITY.md, and what is there must differ. */
+/* The recorded conversations with Redis and RedisBloom, played against the daemon in both versions of the protocol,
+ * each also byte by byte. What differs must be in tests/golden/corpus/DIFFERENCES.md, and what is there must differ. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +7,9 @@
 #include "corpus.h"
 #include "daemon.h"
 #include "tmpdir.h"
+
+#define STRING_OF(number) #number
+#define STRING(number)    STRING_OF(number)
 
 static void play(const char *topic)
 {
@@ -17,7 +19,7 @@ static void play(const char *topic)
     char file[3] = {topic[0], topic[1], '\0'}, path[512];
     size_t unused = 0;
 
-    compat_load(&compat, BLOOMERY_DOCS_DIR "/COMPATIBILITY.md", file);
+    compat_load(&compat, BLOOMERY_GOLDEN_DIR "/corpus/DIFFERENCES.md", file);
     for (size_t i = 0; i < 4; i++) {
         struct daemon daemon = {0};
         struct corpus_result result;
@@ -27,7 +29,8 @@ static void play(const char *topic)
         daemon_prepare(&daemon);
         struct tmp_path socket = tmp_path(daemon.dir, "socket");
         /* On a busy machine a command may take longer than the 10 ms from which on the slow log remembers it. */
-        const char *const args[] = {"--slowlog-log-slower-than", "60000000", "--unixsocket", socket.text, NULL};
+        const char *const args[] = {"--slowlog-log-slower-than", "60000000", "--unixsocket", socket.text, "--threads",
+                                    STRING(CORPUS_THREADS),      NULL};
         snprintf(path, sizeof(path), BLOOMERY_GOLDEN_DIR "/corpus/%s.resp%d.replies", topic, resp);
         corpus_load(&corpus, path);
         daemon_start(&daemon, args);
@@ -41,7 +44,7 @@ static void play(const char *topic)
     }
     for (size_t i = 0; i < compat.count; i++) {
         if (!compat.rows[i].used) {
-            fprintf(stderr, "docs/COMPATIBILITY.md:%u: `%s%s` explains no difference in %s\n", compat.rows[i].line,
+            fprintf(stderr, "DIFFERENCES.md:%u: `%s%s` explains no difference in %s\n", compat.rows[i].line,
                     compat.rows[i].command, compat.rows[i].prefix ? "*" : "", topic);
             unused++;
         }

@@ -1,5 +1,5 @@
-/* Data directories that are damaged, in use by another, or hold what is not the daemon's; every filter has files. What a start makes of every
- * state of one is in test_directory.c. */
+/* Data directories that are damaged, in use by another, or hold what is not the daemon's; every filter has files. What
+ * a start makes of every state of one is in test_directory.c. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +13,11 @@
 #include "tmpdir.h"
 
 static struct daemon daemon_under_test;
+static struct daemon_layer bad; /* the file of the filter of this name */
 #define PORT (daemon_under_test.port)
 
 #define AT(name) (tmp_path(daemon_under_test.data, "%s", name).text)
-#define BAD      AT("filters/bad/0-Filter.db")
+#define BAD      (bad.path)
 
 static void start(void)
 {
@@ -39,6 +40,7 @@ static void save_two(void)
     expect(client, "+OK", "SAVE");
     redisFree(client);
     daemon_kill(&daemon_under_test);
+    bad = daemon_layer(&daemon_under_test, "bad", 0);
 }
 
 /* After a restart: commands on 'bad' say what is wrong, 'good' serves, a save changes nothing of it, and deleting it
@@ -53,8 +55,7 @@ static void expect_quarantined(const char *reason)
                                            "BF.CARD bad",          "RENAME bad other"};
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
         const char *reply = client_ask(client, commands[i]);
-        cr_expect(reply[0] == '-' && strstr(reply, "quarantined") && strstr(reply, "bad/0-Filter.db") &&
-                      strstr(reply, reason),
+        cr_expect(reply[0] == '-' && strstr(reply, "quarantined") && strstr(reply, bad.file) && strstr(reply, reason),
                   "%s: %s", commands[i], reply);
     }
     expect(client, ":2", "DBSIZE");
@@ -168,18 +169,70 @@ DAEMON_TEST(daemon_under_test, damage, second_daemon_is_refused)
     cr_expect_not_null(strstr(output, pid), "the refusal should say who holds the directory: %s", output);
 }
 
-/* A file that the daemon did not make is not overwritten: the filter is saved in another directory, and the log says so. */
+/* A file that the daemon did not make is not overwritten, whatever its name is. */
 DAEMON_TEST(daemon_under_test, damage, foreign_file_is_not_overwritten)
 {
     redisContext *client = client_open(PORT);
+    for (int i = 1; i < 10; i++)
+        file_write(tmp_path(daemon_under_test.data, "filters/na-%d-big-Filter.db", i).text, "precious", 8);
     cr_assert_eq(mkdir(AT("filters/mine"), 0755), 0);
-    file_write(AT("filters/mine/0-Filter.db"), "precious", 8);
     client_add_items(client, "mine", 0, 10);
     client_add_items(client, "other", 0, 10);
     cr_expect_str_eq(client_ask(client, "SAVE"), "+OK");
-    cr_expect(file_is(AT("filters/mine/0-Filter.db"), "precious", 8));
+    for (int i = 1; i < 10; i++)
+        cr_expect(file_is(tmp_path(daemon_under_test.data, "filters/na-%d-big-Filter.db", i).text, "precious", 8));
     client = client_after_kill(client, &daemon_under_test, NULL);
     client_expect_items(client, "other", 0, 10);
     client_expect_items(client, "mine", 0, 10);
     redisFree(client);
+}
+
+/* The directory is removed under a daemon, and another one makes it anew: the first writes nothing into it, neither
+ * files nor a segment of the log. */
+static void replace_directory(const char *appendonly)
+{
+    static struct daemon other;
+    char moved[600];
+
+    daemon_kill(&daemon_under_test);
+    const char *const first[] = {"--appendonly", appendonly, "--appendfsync", "always", "--save-pack-limit", "0", NULL};
+    daemon_start(&daemon_under_test, first);
+    redisContext *client = client_open(PORT);
+    client_add_items(client, "mine", 0, 10);
+    expect(client, "+OK", "SAVE");
+    client_add_items(client, "mine", 10, 20);
+    snprintf(moved, sizeof(moved), "%s-moved", daemon_under_test.data);
+    cr_assert_eq(rename(daemon_under_test.data, moved), 0);
+    daemon_prepare(&other);
+    const char *const args[] = {"--dir", daemon_under_test.data, "--appendfsync", "always", NULL};
+    daemon_start(&other, args);
+    redisContext *second = client_open(other.port);
+    client_add_items(second, "theirs", 0, 20);
+    expect(second, "+OK", "SAVE");
+    const char *reply = client_ask(client, "SAVE");
+    bool log = strcmp(appendonly, "yes") == 0;
+    cr_assert(reply[0] == '-' && strstr(reply, log ? "has been moved, removed or replaced"
+                                                   : "LOCK: not the file that this process has locked"),
+              "%s", reply);
+    reply = client_ask(client, "BF.ADD mine more");
+    cr_assert(!log || strstr(reply, "MISCONF"), "%s", reply);
+    client_expect_items(client, "mine", 0, 20);
+    client_add_items(second, "theirs", 20, 30);
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+    second = client_after_kill(second, &other, args);
+    client_expect_items(second, "theirs", 0, 30);
+    expect(second, ":1", "DBSIZE");
+    redisFree(second);
+    daemon_discard(&other);
+}
+
+DAEMON_TEST(daemon_under_test, damage, a_directory_that_another_daemon_has_made_anew_is_not_saved_to)
+{
+    replace_directory("no");
+}
+
+DAEMON_TEST(daemon_under_test, damage, a_directory_that_another_daemon_has_made_anew_gets_no_segment_of_the_log)
+{
+    replace_directory("yes");
 }

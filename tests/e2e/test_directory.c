@@ -32,14 +32,17 @@ static void discard(void)
 
 #define AT(...) (tmp_path(daemon_under_test.data, __VA_ARGS__).text)
 
-/* ---- how a state is made --------------------------------------------------------------------------------------- */
+/* ---- how a state is made ---- */
+
+/* For the shell: the files of the two that are saved, and of a later layer, without and with packs. */
+static char variables[2][400];
 
 /* Runs a command of the shell in the data directory. */
-static void shell(const char *command)
+static void shell(const char *command, bool packed)
 {
     char text[1024];
 
-    snprintf(text, sizeof(text), "cd %s && { %s; }", daemon_under_test.data, command);
+    snprintf(text, sizeof(text), "%scd %s && { %s; }", variables[packed], daemon_under_test.data, command);
     cr_assert_eq(system(text), 0, "%s", text);
 }
 
@@ -50,32 +53,32 @@ static void change_manifest(void)
 
 static void change_filter(void)
 {
-    file_change_byte(AT("filters/one/0-Filter.db"), 20);
+    file_change_byte(daemon_layer(&daemon_under_test, "one", 0).path, 20);
 }
 
 static void change_filter_header(void)
 {
-    file_change_byte(AT("filters/one/0-Filter.db"), 3);
+    file_change_byte(daemon_layer(&daemon_under_test, "one", 0).path, 3);
 }
 
 static void change_second_layer(void)
 {
-    file_change_byte(AT("filters/two/1-Filter.db"), -1);
+    file_change_byte(daemon_layer(&daemon_under_test, "two", 1).path, -1);
 }
 
 static void change_packed(void)
 {
-    daemon_damage_packed(&daemon_under_test, "one", 20);
+    daemon_damage_layer(&daemon_under_test, "one", 20);
 }
 
 static void change_packed_header(void)
 {
-    daemon_damage_packed(&daemon_under_test, "one", 3);
+    daemon_damage_layer(&daemon_under_test, "one", 3);
 }
 
 static void change_record_header(void)
 {
-    daemon_damage_packed(&daemon_under_test, "one", -1);
+    daemon_damage_layer(&daemon_under_test, "one", -1);
 }
 
 static void tear_log(void)
@@ -109,7 +112,7 @@ static void lock_by_another(void)
     dprintf(lock_fd, "4711\n");
 }
 
-/* ---- the states ----------------------------------------------------------------------------------------------- */
+/* ---- the states ---- */
 
 enum outcome { STARTS, REFUSES };
 
@@ -172,53 +175,53 @@ static const struct row rows[] = {
     ROW("MANIFEST of something else", NULL, "echo hello > MANIFEST", REFUSES, "MANIFEST", "", ""),
     ROW("MANIFEST a directory", NULL, "rm MANIFEST && mkdir MANIFEST", REFUSES, "MANIFEST", "", "test -d MANIFEST"),
     ROW("MANIFEST not to be read", NULL, "chmod 0 MANIFEST", REFUSES, "MANIFEST", "", "", .unprivileged = true),
-    ROW("MANIFEST.new and MANIFEST.spool of a save that did not end", NULL,
-        "echo torn > MANIFEST.new; echo x > MANIFEST.spool", STARTS, "ready", ALL,
-        "test ! -e MANIFEST.new && test ! -e MANIFEST.spool"),
-    ROW("MANIFEST.done missing", NULL, "rm -f MANIFEST.done", STARTS, "ready", ALL, ""),
-    ROW("MANIFEST.done unreadable", NULL, "echo garbage > MANIFEST.done", STARTS, "ready", ALL, ""),
+    ROW("MANIFEST a pipe", NULL, "rm MANIFEST && mkfifo MANIFEST", REFUSES, "MANIFEST", "", "test -p MANIFEST"),
+    ROW("MANIFEST.new of a save that did not end", NULL, "echo torn > MANIFEST.new", STARTS, "ready", ALL,
+        "test ! -e MANIFEST.new"),
+    ROW("the mark of the save missing", NULL, "rm filters/*.saved", STARTS, "ready", ALL, "ls filters/*.saved"),
+    ROW("the mark of a later save", NULL, ": > filters/99.saved", REFUSES, "an older one has been put here", "", ""),
+    ROW("the mark of an earlier save as well", NULL, ": > filters/1.saved", STARTS, "ready", ALL,
+        "test ! -e filters/1.saved"),
 
     /* Files of filters. */
-    ROW("Filter.db missing", NULL, "rm filters/one/0-Filter.db", STARTS, "filters/one/0-Filter.db",
-        "one=! two=30 three=3", ""),
-    ROW("the directory of a filter missing", NULL, "rm -r filters/one", STARTS, "filters/one", "one=! two=30 three=3",
-        ""),
+    ROW("Filter.db missing", NULL, "rm $one", STARTS, "-Filter.db: missing", "one=! two=30 three=3", ""),
     ROW("all filters missing", NULL, "rm -r filters", STARTS, "missing", "one=! two=! three=3", ""),
-    ROW("Filter.db empty", NULL, ": > filters/one/0-Filter.db", STARTS, "empty file", "one=! two=30 three=3", ""),
-    ROW("Filter.db shorter", NULL, "truncate -s -8 filters/one/0-Filter.db", STARTS, "0-Filter.db",
-        "one=! two=30 three=3", ""),
-    ROW("Filter.db longer", NULL, "truncate -s +3 filters/one/0-Filter.db", STARTS, "3 bytes behind",
-        "one=! two=30 three=3", ""),
+    ROW("Filter.db empty", NULL, ": > $one", STARTS, "empty file", "one=! two=30 three=3", ""),
+    ROW("Filter.db shorter", NULL, "truncate -s -8 $one", STARTS, "-Filter.db", "one=! two=30 three=3", ""),
+    ROW("Filter.db longer", NULL, "truncate -s +3 $one", STARTS, "3 bytes behind", "one=! two=30 three=3", ""),
     ROW("Filter.db with a changed bit", change_filter, "", STARTS, "checksum", "one=! two=30 three=3", ""),
     ROW("Filter.db with another hash count", change_filter_header, "", STARTS, "hash count", "one=! two=30 three=3",
         ""),
-    ROW("a later layer with a changed bit", change_second_layer, "", STARTS, "1-Filter.db", "one=5 two=! three=3", ""),
-    ROW("Filter.db of another filter", NULL, "cp filters/two/0-Filter.db filters/one/0-Filter.db", STARTS, "MANIFEST",
-        "one=! two=30 three=3", ""),
-    ROW("Filter.db a directory", NULL, "rm filters/one/0-Filter.db && mkdir filters/one/0-Filter.db", STARTS,
-        "0-Filter.db", "one=! two=30 three=3", "test -d filters/one/0-Filter.db"),
-    ROW("Filter.db a pipe", NULL, "rm filters/one/0-Filter.db && mkfifo filters/one/0-Filter.db", STARTS, "0-Filter.db",
-        "one=! two=30 three=3", "test -p filters/one/0-Filter.db"),
-    ROW("Filter.db not to be read", NULL, "chmod 0 filters/one/0-Filter.db", STARTS, "Permission denied",
-        "one=! two=30 three=3", "", .unprivileged = true),
+    ROW("a later layer with a changed bit", change_second_layer, "", STARTS, "-Filter.db", "one=5 two=! three=3", ""),
+    ROW("Filter.db of another filter", NULL, "cp $two $one", STARTS, "MANIFEST", "one=! two=30 three=3", ""),
+    ROW("Filter.db a directory", NULL, "rm $one && mkdir $one", STARTS, "-Filter.db", "one=! two=30 three=3",
+        "test -d $one"),
+    ROW("Filter.db a pipe", NULL, "rm $one && mkfifo $one", STARTS, "-Filter.db", "one=! two=30 three=3",
+        "test -p $one"),
+    ROW("Filter.db not to be read", NULL, "chmod 0 $one", STARTS, "Permission denied", "one=! two=30 three=3", "",
+        .unprivileged = true),
     ROW("a filter in quarantine, answering maybe", change_filter, "", STARTS, "checksum", "one=! two=30 three=3", "",
         .setting = "--quarantined-filters", .value = "maybe"),
-    ROW("files of a save that did not end", NULL,
-        "cp filters/one/0-Filter.db filters/one/0-Filter.db.999; mkdir filters/gone; echo > "
-        "filters/gone/0-Filter.db.998",
-        STARTS, "ready", ALL, "test ! -e filters/one/0-Filter.db.999 && test ! -e filters/gone"),
+    ROW("files of a save that did not end", NULL, "cp $one filters/na-999-big-Filter.db; echo > filters/998.pack",
+        STARTS, "ready", ALL, "test ! -e filters/na-999-big-Filter.db && test ! -e filters/998.pack"),
+    ROW("the same without the mark of the save", NULL, "rm filters/*.saved; cp $one filters/na-999-big-Filter.db",
+        STARTS, "newer than the MANIFEST", ALL,
+        "test ! -e filters/na-999-big-Filter.db && test -s unclaimed/na-999-big-Filter.db"),
+    ROW("a file that a save made superfluous", NULL, "cp $one filters/me-1-big-Filter.db", STARTS, "ready", ALL,
+        "test ! -e filters/me-1-big-Filter.db"),
     ROW("foreign files among the filters", NULL,
-        "echo a > filters/notes; echo b > filters/one/notes; mkdir 'filters/x y'", STARTS, "notes", ALL,
-        "test -s filters/notes && test -s filters/one/notes && test -d 'filters/x y'"),
+        "echo a > filters/notes; echo b > filters/01.pack; mkdir 'filters/x y'; mkdir filters/na-77-big-Filter.db",
+        STARTS, "notes", ALL,
+        "test -s filters/notes && test -s filters/01.pack && test -d 'filters/x y' && "
+        "test -d filters/na-77-big-Filter.db"),
     ROW("filters a file", NULL, "rm -r filters && echo > filters", REFUSES, "filters", "", "test -s filters"),
 
     /* Packs. */
-    ROW("packed, as kill -9 has left it", NULL, "", STARTS, "ready", ALL, "ls packs/*.pack", PACKED),
-    ROW("pack missing", NULL, "rm packs/*", STARTS, ".pack: missing", NONE, "", PACKED),
-    ROW("all packs missing", NULL, "rm -r packs", STARTS, ".pack: missing", NONE, "", PACKED),
-    ROW("pack empty", NULL, "for f in packs/*; do : > $f; done", STARTS, "ends before byte", NONE, "", PACKED),
-    ROW("pack cut", NULL, "truncate -s 100 packs/*", STARTS, "ends before byte", NONE, "", PACKED),
-    ROW("pack longer", NULL, "for f in packs/*; do echo more >> $f; done", STARTS, "ready", ALL, "", PACKED),
+    ROW("packed, as kill -9 has left it", NULL, "", STARTS, "ready", ALL, "ls $one", PACKED),
+    ROW("pack missing", NULL, "rm $one", STARTS, ".pack: missing", NONE, "", PACKED),
+    ROW("pack empty", NULL, ": > $one", STARTS, "ends before byte", NONE, "", PACKED),
+    ROW("pack cut", NULL, "truncate -s 100 $one", STARTS, "ends before byte", NONE, "", PACKED),
+    ROW("pack longer", NULL, "echo more >> $one", STARTS, "ready", ALL, "", PACKED),
     ROW("pack with a changed bit in a filter", change_packed, "", STARTS, "checksum", "one=! two=30 three=3", "",
         PACKED),
     ROW("pack with another hash count", change_packed_header, "", STARTS, "hash count", "one=! two=30 three=3", "",
@@ -226,19 +229,11 @@ static const struct row rows[] = {
     ROW("pack with a changed name, which nobody looks at", change_record_header, "", STARTS, "ready", ALL, "", PACKED),
     ROW("a filter of a pack in quarantine, answering maybe", change_packed, "", STARTS, "checksum",
         "one=! two=30 three=3", "", PACKED, .setting = "--quarantined-filters", .value = "maybe"),
-    ROW("pack a directory", NULL, "p=$(ls packs) && rm packs/$p && mkdir packs/$p", STARTS, "Is a directory", NONE,
-        "test -d packs/*.pack", PACKED),
-    ROW("pack not to be read", NULL, "chmod 0 packs/*", STARTS, "Permission denied", NONE, "", PACKED,
+    ROW("pack a directory", NULL, "rm $one && mkdir $one", STARTS, "Is a directory", NONE, "test -d $one", PACKED),
+    ROW("pack not to be read", NULL, "chmod 0 $one", STARTS, "Permission denied", NONE, "", PACKED,
         .unprivileged = true),
-    ROW("packs a file", NULL, "rm -r packs && echo > packs", STARTS, "packs is not a directory", NONE, "test -s packs",
+    ROW("all but the packs missing", NULL, "rm -r MANIFEST* log", REFUSES, "filters is not empty", "", "ls $one",
         PACKED),
-    ROW("pack of a save that did not end", NULL, "cp packs/*.pack packs/999.pack", STARTS, "ready", ALL,
-        "test ! -e packs/999.pack", PACKED),
-    ROW("foreign files among the packs", NULL, "echo a > packs/notes; echo b > packs/01.pack", STARTS, "notes", ALL,
-        "test -s packs/notes && test -s packs/01.pack", PACKED),
-    ROW("all but the packs missing", NULL, "rm -r MANIFEST* filters log", REFUSES, "packs is not empty", "",
-        "ls packs/*.pack", PACKED),
-    ROW("packed, without its directory of files", NULL, "rm -r filters", STARTS, "ready", ALL, "", PACKED),
 
     /* The log. */
     ROW("log missing", NULL, "rm -r log", REFUSES, "is not there", "", "test ! -e log"),
@@ -251,13 +246,12 @@ static const struct row rows[] = {
     ROW("log read-only", NULL, "chmod 555 log", STARTS, "ready", ALL, "", .unprivileged = true),
     ROW("its first segment missing", NULL, "rm log/00000002.log", REFUSES, "is not there", "", ""),
     ROW("a segment in the middle missing", NULL, "rm log/00000004.log", REFUSES,
-        "00000004.log is damaged: it is not there: frames", "",
-        "test ! -e log/00000004.log"),
+        "00000004.log is damaged: it is not there: frames", "", "test ! -e log/00000004.log"),
     ROW("a segment in the middle missing, accepted", NULL, "rm log/00000004.log", STARTS, "the loss is accepted",
         "one=5 two=30 three=0", "", ACCEPT),
     ROW("its last segment missing", NULL, "rm log/00000006.log", REFUSES,
         "00000006.log is damaged: MANIFEST.log says that it had been begun, and it is not there", "", ""),
-    ROW("its last segment missing, accepted", NULL, "rm log/00000006.log", STARTS, "the loss is accepted",
+    ROW("its last segment missing, accepted", NULL, "rm log/00000006.log log/*.pending", STARTS, "the loss is accepted",
         "one=5 two=30 three=2", "", ACCEPT),
     ROW("its last segments missing", NULL, "rm log/0000000[3456].log", REFUSES, "00000006.log is damaged", "", ""),
     ROW("its last segment empty", NULL, ": > log/00000006.log", REFUSES, "00000006.log is damaged", "", ""),
@@ -268,7 +262,12 @@ static const struct row rows[] = {
     ROW("MANIFEST.log a directory", NULL, "rm MANIFEST.log && mkdir MANIFEST.log", REFUSES, "MANIFEST.log", "",
         "test -d MANIFEST.log"),
     ROW("a MANIFEST.log that was not put into place", NULL, "echo torn > MANIFEST.log.new", STARTS, "ready", ALL, ""),
-    ROW("a torn end", tear_log, "", STARTS, "is cut", "one=5 two=30 three=2", ""),
+    ROW("a torn end", tear_log, "rm log/*.pending", STARTS, "is cut", "one=5 two=30 three=2", ""),
+    ROW("a torn end, whose records are still pending", tear_log, "", STARTS, "1 adds and 0 control records", ALL, ""),
+    ROW("records pending, zeros", NULL, "truncate -s 0 log/*.pending && truncate -s 1M log/00000006.pending", STARTS,
+        "ready", ALL, ""),
+    ROW("records pending, a directory", NULL, "rm log/*.pending && mkdir log/00000006.pending", REFUSES,
+        "00000006.pending", "", ""),
     ROW("garbage behind its end", put_garbage_behind_log, "", STARTS, "is cut", ALL, ""),
     ROW("damage in the middle", change_log_in_the_middle, "", REFUSES, "00000004.log is damaged: frame", "", ""),
     ROW("damage in the middle, accepted", change_log_in_the_middle, "", STARTS, "the loss is accepted",
@@ -303,11 +302,11 @@ static bool give_away(void)
         cr_assert_eq(errno, EINVAL, "%s", strerror(errno));
         return false;
     }
-    shell("chown -R 65534:65534 .");
+    shell("chown -R 65534:65534 .", false);
     return true;
 }
 
-/* ---- the test ------------------------------------------------------------------------------------------------- */
+/* ---- the test ---- */
 
 /* The directory that the rows begin with, beside the data directory. */
 static void make_template(bool packed)
@@ -332,7 +331,10 @@ static void make_template(bool packed)
     }
     redisFree(client);
     daemon_kill(&daemon_under_test);
-    shell(packed ? "chmod 755 .. && mv ../data ../packed" : "chmod 755 .. && cp -a . ../template");
+    snprintf(variables[packed], sizeof(variables[packed]), "one=%s; two=%s; later=%s; ",
+             daemon_layer(&daemon_under_test, "one", 0).file, daemon_layer(&daemon_under_test, "two", 0).file,
+             daemon_layer(&daemon_under_test, "two", 1).file);
+    shell(packed ? "chmod 755 .. && mv ../data ../packed" : "chmod 755 .. && cp -a . ../template", packed);
 }
 
 /* "one=5 two=30 three=2": what is there, of each filter the count, if its items are. */
@@ -376,7 +378,7 @@ static bool set_up(const struct row *row)
     if (row->make)
         row->make();
     if (row->command[0])
-        shell(row->command);
+        shell(row->command, row->packed);
     return true;
 }
 
@@ -415,7 +417,8 @@ static void play(const struct row *row)
     if (lock_fd >= 0)
         close(lock_fd);
     lock_fd = -1;
-    snprintf(command, sizeof(command), "cd %.255s/data && { %.500s; }", daemon_under_test.dir, row->left);
+    snprintf(command, sizeof(command), "%.200scd %.255s/data && { %.500s; }", variables[row->packed],
+             daemon_under_test.dir, row->left);
     cr_expect(row->left[0] == '\0' || system(command) == 0, "%s: afterwards not: %s", row->name, row->left);
 }
 
@@ -436,7 +439,7 @@ Test(directory, a_log_that_becomes_read_only_refuses_writes_until_it_is_writable
     make_template(false);
     if (!give_away())
         cr_skip_test("there is no user but root");
-    shell("chmod 555 log");
+    shell("chmod 555 log", false);
     daemon_under_test.unprivileged = true;
     daemon_start(&daemon_under_test, args);
     redisContext *client = client_open(daemon_under_test.port);
@@ -450,7 +453,7 @@ Test(directory, a_log_that_becomes_read_only_refuses_writes_until_it_is_writable
     cr_assert(strncmp(reply, "-MISCONF Errors writing to the AOF file: ", 41) == 0, "%s", reply);
     cr_assert(strstr(client_ask(client, "BF.ADD one g"), "Permission denied") != NULL);
     expect(client, "[:1,:1,:0]", "BF.MEXISTS one a e g");
-    shell("chmod 755 log");
+    shell("chmod 755 log", false);
     wait_for_reply(daemon_under_test.port, "+OK", "BF.RESERVE new 0.01 10");
     client = client_after_kill(client, &daemon_under_test, NULL);
     expect(client, "[:1,:1,:0]", "BF.MEXISTS one a e g");

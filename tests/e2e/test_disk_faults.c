@@ -57,7 +57,7 @@ static void disconnect_both(void)
     redisFree(other);
 }
 
-/* ---- one step -------------------------------------------------------------------------------------------------- */
+/* ---- one step ---- */
 
 /* Reads are served, whatever the disk does. */
 static void expect_reads(void)
@@ -114,7 +114,7 @@ static void step(const char *expected, const char *command)
     }
 }
 
-/* ---- the scenario --------------------------------------------------------------------------------------------- */
+/* ---- the scenario ---- */
 
 #define TEN(a, b) a "0" b a "1" b a "2" b a "3" b a "4" b a "5" b a "6" b a "7" b a "8" b a "9" b
 #define ONES      "[:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1]"
@@ -304,12 +304,13 @@ Test(disk_faults, each_operation_takes_place_and_reports_an_error_once)
     sweep("late", DISK_LATE, EIO, 2);
 }
 
-/* ---- the start ------------------------------------------------------------------------------------------------ */
+/* ---- the start ---- */
 
 /* Work for the next start: a save that was not finished, a log behind it, contents that are in no save. */
 static void prepare_start(int n)
 {
-    expect(client, "+OK", "BF.RESERVE f%d 0.0000001 %s", n, n % 2 ? "20000" : "15"); /* the copy in a file, or in the log */
+    expect(client, "+OK", "BF.RESERVE f%d 0.0000001 %s", n,
+           n % 2 ? "20000" : "15"); /* the copy in a file, or in the log */
     expect(client, "[:1,:1,:1]", "BF.MADD f%d a b c", n);
     wait_for_reply(daemon_under_test.port, "+OK", "SAVE");
     expect(client, ":1", "BF.ADD f%d d", n);

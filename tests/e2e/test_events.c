@@ -18,7 +18,7 @@ static struct wire connect_wire(void)
     return wire;
 }
 
-/* ---- keyspace events --------------------------------------------------------------------------------------------- */
+/* ---- keyspace events ---- */
 
 /* The events of both channels until `last` was seen on its key's channel, as "event name;..."; each comes on both, the
  * keyspace channel first. */
@@ -57,10 +57,10 @@ static const char *events_of(struct wire *sub, struct wire *client, const char *
     return text;
 }
 
-#define expect_events(commands, expected)                                                                       \
-    do {                                                                                                        \
-        const char *text_got = events_of(&sub, &client, commands);                                              \
-        cr_assert_str_eq(text_got, expected, "%s: got '%s' instead of '%s'", commands, text_got, expected);     \
+#define expect_events(commands, expected)                                                                   \
+    do {                                                                                                    \
+        const char *text_got = events_of(&sub, &client, commands);                                          \
+        cr_assert_str_eq(text_got, expected, "%s: got '%s' instead of '%s'", commands, text_got, expected); \
     } while (0)
 
 DAEMON_TEST(the_daemon, events, what_happens_to_filters)
@@ -268,7 +268,7 @@ DAEMON_TEST(the_daemon, events, expiry_of_many)
     wire_close(&client);
 }
 
-/* ---- MONITOR ----------------------------------------------------------------------------------------------------- */
+/* ---- MONITOR ---- */
 
 /* The next line without its time, which must look like one. */
 static const char *monitor_line(struct wire *monitor)
@@ -282,10 +282,10 @@ static const char *monitor_line(struct wire *monitor)
     return line;
 }
 
-#define expect_line(monitor, expected)                                                                \
-    do {                                                                                              \
-        const char *line_got = monitor_line(monitor);                                                 \
-        cr_assert_str_eq(line_got, expected, "got '%s' instead of '%s'", line_got, expected);         \
+#define expect_line(monitor, expected)                                                        \
+    do {                                                                                      \
+        const char *line_got = monitor_line(monitor);                                         \
+        cr_assert_str_eq(line_got, expected, "got '%s' instead of '%s'", line_got, expected); \
     } while (0)
 
 DAEMON_TEST(the_daemon, events, monitor_shows_commands)

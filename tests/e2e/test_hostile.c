@@ -24,7 +24,10 @@ static void discard(void)
 
 TestSuite(hostile, .init = start, .fini = discard, .timeout = 300);
 
-#define WORD(text) {text, sizeof(text) - 1}
+#define WORD(text)             \
+    {                          \
+        text, sizeof(text) - 1 \
+    }
 
 static const struct word hostile[] = {
     WORD("\r\n+FORGED\r\n"),
@@ -114,6 +117,22 @@ static void play(const redisReply *names, int protocol)
     wire_close(&wire);
 }
 
+/* A Prometheus that was pointed at this port comes every few seconds: it costs one line an hour. */
+DAEMON_TEST(the_daemon, hostile, http_requests_cost_one_line)
+{
+    for (int i = 0; i < 20; i++) {
+        struct wire wire;
+        wire_open(&wire, the_daemon.port);
+        cr_assert(wire_send_text(&wire, "GET /metrics HTTP/1.1\r\nHost: localhost:6379\r\nAccept: */*\r\n\r\n"));
+        cr_assert_eq(wire_text(&wire)[0], '-'); /* of GET, which could be a command */
+        cr_assert(wire_closes(&wire, 60000));
+        wire_close(&wire);
+    }
+    const char *first = strstr(daemon_output(&the_daemon), "sent an HTTP request");
+    cr_assert_not_null(first, "%s", daemon_output(&the_daemon));
+    cr_expect_null(strstr(first + 1, "sent an HTTP request"), "%s", first);
+}
+
 DAEMON_TEST(the_daemon, hostile, no_argument_forges_a_reply)
 {
     redisContext *c = client_open(the_daemon.port);
@@ -136,12 +155,14 @@ DAEMON_TEST(the_daemon, hostile, unknown_names_are_repeated_without_control_char
         size_t n;
         const char *reply;
     } cases[] = {
-        {{WORD("NO\r\nSUCH"), WORD("a\r\n+OK\r\n"), WORD("\tb\x7f")}, 3,
+        {{WORD("NO\r\nSUCH"), WORD("a\r\n+OK\r\n"), WORD("\tb\x7f")},
+         3,
          "-ERR unknown command 'NO  SUCH', with args beginning with: 'a  +OK  ' ' b ' "},
         {{WORD("CLIENT"), WORD("\r\n+OK")}, 2, "-ERR unknown subcommand '  +OK'. Try CLIENT HELP."},
         {{WORD("NO\0SUCH"), WORD("x\0y")}, 2, "-ERR unknown command 'NO', with args beginning with: 'x' "},
         {{WORD("CLIENT"), WORD("KILL"), WORD("a\r\nb")}, 3, "-ERR No such client"},
-        {{WORD("CLIENT"), WORD("SETNAME"), WORD("a\nb")}, 3,
+        {{WORD("CLIENT"), WORD("SETNAME"), WORD("a\nb")},
+         3,
          "-ERR Client names cannot contain spaces, newlines or special characters."},
     };
     struct wire wire;

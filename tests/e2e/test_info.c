@@ -95,11 +95,34 @@ static bool is_number(const char *text)
 static bool is_text_field(const char *name)
 {
     static const char *const texts[] = {
-        "redis_version", "redis_git_sha1", "redis_build_id", "redis_mode", "bloomery_version", "os", "monotonic_clock",
-        "multiplexing_api", "atomicvar_api", "gcc_version", "process_supervised", "run_id", "executable", "config_file",
-        "listener0", "listener1", "worker_connections", "maxmemory_policy", "mem_allocator", "rdb_last_bgsave_status",
-        "aof_last_bgrewrite_status", "aof_last_write_status", "role", "master_failover_state", "master_replid",
-        "master_replid2", "module", "db0",
+        "redis_version",
+        "redis_git_sha1",
+        "redis_build_id",
+        "redis_mode",
+        "bloomery_version",
+        "os",
+        "monotonic_clock",
+        "multiplexing_api",
+        "atomicvar_api",
+        "gcc_version",
+        "process_supervised",
+        "run_id",
+        "executable",
+        "config_file",
+        "listener0",
+        "listener1",
+        "worker_connections",
+        "maxmemory_policy",
+        "mem_allocator",
+        "rdb_last_bgsave_status",
+        "aof_last_bgrewrite_status",
+        "aof_last_write_status",
+        "role",
+        "master_failover_state",
+        "master_replid",
+        "master_replid2",
+        "module",
+        "db0",
     };
     size_t len = strlen(name);
 
@@ -146,12 +169,13 @@ static void work(redisContext *client)
     client_ask(client, "BF.ADD grows");
 }
 
-/* Each line is name:value, each value a number where one is due, no name comes twice, sections come in Redis's order. */
+/* Each line is name:value, each value a number where one is due, no name comes twice, sections come in Redis's order.
+ */
 DAEMON_TEST(the_daemon, info, an_exporter_can_read_it)
 {
-    static const char *const sections[] = {"Server", "Clients", "Memory", "Persistence", "Stats", "Replication", "CPU",
-                                           "Modules", "Commandstats", "Errorstats", "Latencystats", "Cluster", "Keyspace",
-                                           "bf"};
+    static const char *const sections[] = {
+        "Server",  "Clients",      "Memory",     "Persistence",  "Stats",   "Replication", "CPU",
+        "Modules", "Commandstats", "Errorstats", "Latencystats", "Cluster", "Keyspace",    "bf"};
     static const char *const command[] = {"calls", "usec", "usec_per_call", "rejected_calls", "failed_calls"};
     static const char *const error[] = {"count"}, *const db[] = {"keys", "expires", "avg_ttl", "subexpiry"};
     static const char *const latency[] = {"p50", "p99", "p99.9"};
@@ -193,6 +217,17 @@ static long long number(const struct info *info, const char *name)
     return strtoll(value, NULL, 10);
 }
 
+/* What INFO lists as overhead. */
+static long long overhead(const struct info *info)
+{
+    static const char *const parts[] = {"mem_overhead_index", "mem_overhead_expires", "mem_overhead_pubsub",
+                                        "mem_clients_normal", "mem_aof_buffer"};
+    long long sum = 0;
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        sum += number(info, parts[i]);
+    return sum;
+}
+
 /* The values are those of what was done. */
 DAEMON_TEST(the_daemon, info, values_are_true)
 {
@@ -209,7 +244,8 @@ DAEMON_TEST(the_daemon, info, values_are_true)
     cr_expect_eq(number(&info, "bf_capacity"), 10 + 10 + 20);
     cr_expect_eq(number(&info, "bf_full_filters"), 1);
     cr_expect_eq(number(&info, "bf_items"), number(&info, "bf_items_added"));
-    cr_expect_eq(number(&info, "bf_items_added") + number(&info, "bf_items_present") + number(&info, "bf_adds_refused_full"),
+    cr_expect_eq(number(&info, "bf_items_added") + number(&info, "bf_items_present") +
+                     number(&info, "bf_adds_refused_full"),
                  42);
     cr_expect_geq(number(&info, "bf_adds_refused_full"), 1);
     cr_expect_eq(number(&info, "bf_query_hits"), 1);
@@ -217,7 +253,12 @@ DAEMON_TEST(the_daemon, info, values_are_true)
     cr_expect_eq(number(&info, "keyspace_hits"), 1);
     cr_expect_eq(number(&info, "keyspace_misses"), 1);
     cr_expect_eq(number(&info, "bf_bits"), 8 * number(&info, "bf_bytes"));
-    cr_expect_eq(number(&info, "used_memory"), number(&info, "bf_bytes"));
+    cr_expect_geq(number(&info, "used_memory_dataset"), number(&info, "bf_bytes"));
+    cr_expect_eq(number(&info, "used_memory"), number(&info, "used_memory_dataset") + overhead(&info));
+    cr_expect_eq(number(&info, "used_memory_overhead"), overhead(&info));
+    cr_expect_gt(number(&info, "mem_clients_normal"), 500);
+    cr_expect_leq(number(&info, "used_memory_startup"), number(&info, "used_memory"));
+    cr_expect_leq(number(&info, "used_memory_startup"), number(&info, "used_memory_peak"));
     cr_expect_geq(number(&info, "used_memory_peak"), number(&info, "used_memory"));
     cr_expect_gt(strtod(info_value(&info, "bf_predicted_error_rate"), NULL), 0.0005);
     cr_expect_lt(strtod(info_value(&info, "bf_predicted_error_rate_max"), NULL), 0.011);
@@ -257,7 +298,7 @@ DAEMON_TEST(the_daemon, info, sections_can_be_chosen)
     redisFree(client);
 }
 
-/* ---- under load ------------------------------------------------------------------------------------------------------ */
+/* ---- under load ---- */
 
 #define LOADERS  4
 #define PAIRS    4000 /* of an add and a query, by each */
@@ -289,8 +330,8 @@ static void *load(void *arg)
     return NULL;
 }
 
-/* Counts and histograms of all threads come to exactly what was sent, whatever was asked and reset meanwhile; no reset lets a
- * number fall below nothing. */
+/* Counts and histograms of all threads come to exactly what was sent, whatever was asked and reset meanwhile; no reset
+ * lets a number fall below nothing. */
 DAEMON_TEST(the_daemon, info, counts_are_exact_under_load)
 {
     static const char *const args[] = {"--threads", "3", NULL};
@@ -340,7 +381,7 @@ DAEMON_TEST(the_daemon, info, counts_are_exact_under_load)
     redisFree(other);
 }
 
-/* ---- against Redis --------------------------------------------------------------------------------------------------- */
+/* ---- against Redis ---- */
 
 /* The fields that docs/INFO.md says are left out: the first column of its last table, in backticks. */
 static bool left_out(const char *document, const char *name)
@@ -362,8 +403,8 @@ static char *read_text(const char *path)
     return text;
 }
 
-/* Every field of redis-server 7.0 is there, in the same section, or listed in docs/INFO.md with the reason why not; and what
- * is listed there is not there. */
+/* Every field of redis-server 7.0 is there, in the same section, or listed in docs/INFO.md with the reason why not; and
+ * what is listed there is not there. */
 DAEMON_TEST(the_daemon, info, fields_are_redis_ones)
 {
     static struct info info;
@@ -393,8 +434,10 @@ DAEMON_TEST(the_daemon, info, fields_are_redis_ones)
         for (size_t i = 0; i < info.n; i++)
             there |= strcmp(info.name[i], line) == 0 && strcmp(info.section[i], section) == 0;
         if (there == left_out(document, line)) {
-            fprintf(stderr, "%s: %s %s\n", section, line, there ? "is there, and listed as left out"
-                                              : elsewhere ? "is in another section" : "is neither there nor listed");
+            fprintf(stderr, "%s: %s %s\n", section, line,
+                    there       ? "is there, and listed as left out"
+                    : elsewhere ? "is in another section"
+                                : "is neither there nor listed");
             missing++;
         }
     }

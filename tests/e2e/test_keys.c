@@ -171,6 +171,7 @@ DAEMON_TEST(the_daemon, keys, object_move_swapdb_touch_renamenx)
         {"MOVE f 2147483648", "-ERR value is out of range, value must between -2147483648 and 2147483647"},
         {"SELECT -2147483649", "-ERR value is out of range, value must between -2147483648 and 2147483647"},
         {"SELECT 2147483647", "-ERR DB index is out of range"},
+        {"SELECT 0", "+OK"}, /* until then commands on filters are refused */
         {"COPY f g DB 2147483648", "-ERR value is out of range, value must between -2147483648 and 2147483647"},
         {"COPY f g DB x", "-ERR value is not an integer or out of range"},
         {"COPY f g DB -1", "-ERR DB index is out of range"},

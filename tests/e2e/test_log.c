@@ -1,5 +1,5 @@
-/* The log with the real daemon: what survives its end, who waits for the disk, what happens when the disk fails, and every
- * state that a start may find. */
+/* The log with the real daemon: what survives its end, who waits for the disk, what happens when the disk fails, and
+ * every state that a start may find. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ static void stop(void)
 
 TestSuite(log_daemon, .fini = stop, .timeout = 300);
 
-/* ---- what is logged ------------------------------------------------------------------------------------------------- */
+/* ---- what is logged ---- */
 
 /* Everything that can happen to a filter, then kill -9. */
 DAEMON_TEST(daemon_under_test, log_daemon, all_that_happens_to_filters_survives)
@@ -150,7 +150,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_log_is_cut_only_when_all_settings_s
     redisFree(client);
 }
 
-/* ---- waiting for the disk ------------------------------------------------------------------------------------------- */
+/* ---- waiting for the disk ---- */
 
 /* On a disk that takes 5 ms for a sync 50 clients share each one. */
 DAEMON_TEST(daemon_under_test, log_daemon, one_sync_serves_many_clients)
@@ -194,7 +194,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, an_item_takes_few_bytes)
     }
 }
 
-/* ---- a disk that fails ---------------------------------------------------------------------------------------------- */
+/* ---- a disk that fails ---- */
 
 static void survive_failure(int write_error, int sync_error, const char *text)
 {
@@ -378,11 +378,11 @@ static void send_madd(redisContext *client, int first, int n)
     free(command);
 }
 
-/* No memory for the records of a BF.MADD, of which some slices have been run: it is answered with the error alone, what it has
- * added stays and is logged, and the connection's next command is the next command. */
-DAEMON_TEST(daemon_under_test, log_daemon, no_memory_for_records_ends_a_command_between_its_slices)
+/* No room for the records of a BF.MADD, of which some slices have been run: it is answered with the error alone, what
+ * it has added stays and is logged, and the connection's next command is the next command. */
+DAEMON_TEST(daemon_under_test, log_daemon, no_room_for_records_ends_a_command_between_its_slices)
 {
-    enum { BEFORE = 4000, ITEMS = 60000, RING_CHUNK = 65536 };
+    enum { BEFORE = 4000, ITEMS = 60000 };
     const char *const args[] = {"--appendfsync", "always", "--threads", "1", NULL};
     disk_attach();
     daemon_start(&daemon_under_test, args);
@@ -397,16 +397,18 @@ DAEMON_TEST(daemon_under_test, log_daemon, no_memory_for_records_ends_a_command_
     send_now(other);
     while (!atomic_load(&disk->syncs_held))
         usleep(1000);
-    atomic_store(&disk->no_memory, RING_CHUNK);
+    atomic_store(&disk->write_error, ENOSPC);
     send_madd(client, 0, ITEMS);
-    while (!atomic_load(&disk->memory_refused))
+    while (!atomic_load(&disk->writes_refused))
         usleep(1000);
     /* The worker has come round since, and holds the answer back: what has been added is not on the disk. */
     expect(third, "+PONG", "PING");
     expect(third, "+PONG", "PING");
     cr_assert_eq(poll(&(struct pollfd){.fd = client->fd, .events = POLLIN}, 1, 0), 0, "answered before the sync");
     disk_mend();
-    cr_assert_str_eq(client_reply(client), "-OOM out of memory for the log");
+    cr_assert_str_eq(
+        client_reply(client),
+        "-MISCONF Errors writing to the AOF file: there is no room for more records in memory or on the disk");
     cr_assert_str_eq(client_reply(client), "+PONG");
     cr_assert_str_eq(client_reply(other), ":1");
     int added = (int)client_number(client, "BF.CARD f") - BEFORE - 1;
@@ -446,7 +448,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, without_a_log_a_failing_save_refuses_
     redisFree(client);
 }
 
-/* ---- what a start finds --------------------------------------------------------------------------------------------- */
+/* ---- what a start finds ---- */
 
 #define LOG (tmp_path(daemon_under_test.data, "log/00000001.log").text)
 
@@ -464,7 +466,8 @@ static void make_log(void)
 static int run_damaged(const char *flag, const char **output)
 {
     char socket[400];
-    const char *const args[] = {"--port", "0", "--unixsocket", socket, "--dir", daemon_under_test.data, flag, flag ? "yes" : NULL, NULL};
+    const char *const args[] = {
+        "--port", "0", "--unixsocket", socket, "--dir", daemon_under_test.data, flag, flag ? "yes" : NULL, NULL};
     snprintf(socket, sizeof(socket), "%s/socket", daemon_under_test.dir);
     return daemon_run(args, NULL, output);
 }
@@ -487,7 +490,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, damage_in_the_middle_stops_the_start)
     redisContext *client = client_open(PORT);
     expect(client, ":49", "BF.CARD f");
     redisFree(client);
-    daemon_wait_output(&daemon_under_test, "saved 1 filters");
+    daemon_wait_output(&daemon_under_test, "saved 1 filter");
     daemon_kill(&daemon_under_test);
     cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s", output);
     daemon_start(&daemon_under_test, always);
@@ -529,7 +532,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_second_start_is_refused)
     cr_assert(strstr(output, holder) != NULL, "%s", output);
 }
 
-/* ---- loading -------------------------------------------------------------------------------------------------------- */
+/* ---- loading ---- */
 
 /* A client that comes while it loads. What it finds is looked at afterwards, by the test's own thread. */
 static char while_loading[4][4096];

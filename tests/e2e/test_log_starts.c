@@ -1,10 +1,12 @@
-/* What several starts in a row make of one log: of what an earlier process left out, numbered anew or could not finish. */
+/* What several starts in a row make of one log: of what an earlier process left out, numbered anew or could not finish.
+ */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,30 +31,24 @@ static void stop(void)
 
 TestSuite(log_starts, .fini = stop, .timeout = 300);
 
-/* ---- counts --------------------------------------------------------------------------------------------------------- */
+/* ---- counts ---- */
 
 /* A file in the data directory. */
 #define AT(name) (tmp_path(daemon_under_test.data, "%s", name).text)
 
-/* As client_after_kill(), with a byte of the file changed in between. */
-static redisContext *restart_damaged(redisContext *client, const char *name, bool packed, const char *const *args)
+/* As client_after_kill(), with a bit of the filter's bytes changed in between. */
+static redisContext *restart_damaged(redisContext *client, const char *name, const char *const *args)
 {
-    char file[64];
-
     redisFree(client);
     daemon_kill(&daemon_under_test);
-    snprintf(file, sizeof(file), "filters/%s/0-Filter.db", name);
-    if (packed)
-        daemon_damage_packed(&daemon_under_test, name, 8);
-    else
-        file_change_byte(AT(file), 8);
+    daemon_damage_layer(&daemon_under_test, name, 8);
     daemon_start(&daemon_under_test, args);
     return client_open(PORT);
 }
 
-/* A record was lost, so the counts that are given from then on have been given before. A save knows the new ones, while the
- * log with the old ones is kept for a filter in quarantine: no item is counted twice, nor left out. The loss need be accepted
- * once only. */
+/* A record was lost, so the counts that are given from then on have been given before. A save knows the new ones, while
+ * the log with the old ones is kept for a filter in quarantine: no item is counted twice, nor left out. The loss need
+ * be accepted once only. */
 DAEMON_TEST(daemon_under_test, log_starts, counts_given_anew_are_not_counted_twice)
 {
     daemon_start(&daemon_under_test, always);
@@ -67,7 +63,7 @@ DAEMON_TEST(daemon_under_test, log_starts, counts_given_anew_are_not_counted_twi
     redisFree(client);
     daemon_kill(&daemon_under_test);
     file_change_byte(AT("log/00000002.log"), (long)file_end(AT("log/00000002.log")) - 600);
-    file_change_byte(AT("filters/kept/0-Filter.db"), 8);
+    daemon_damage_layer(&daemon_under_test, "kept", 8);
 
     daemon_start(&daemon_under_test, accepting);
     daemon_wait_output(&daemon_under_test, "saved 2 filters");
@@ -83,7 +79,7 @@ DAEMON_TEST(daemon_under_test, log_starts, counts_given_anew_are_not_counted_twi
     }
 
     /* The one that was damaged gets back what came after it was saved. */
-    client = restart_damaged(client, "kept", false, always);
+    client = restart_damaged(client, "kept", always);
     expect(client, "[:1,:1]", "BF.MEXISTS kept x y");
     expect(client, ":2", "BF.CARD kept");
     expect(client, ":42", "BF.CARD f");
@@ -97,8 +93,8 @@ DAEMON_TEST(daemon_under_test, log_starts, counts_given_anew_are_not_counted_twi
     redisFree(client);
 }
 
-/* A copy is known from the log alone, and its file, if it has one, is the newest there is when the next process starts: what had
- * been added to the copy before that is not in its count. */
+/* A copy is known from the log alone, and its file, if it has one, is the newest there is when the next process starts:
+ * what had been added to the copy before that is not in its count. */
 DAEMON_TEST(daemon_under_test, log_starts, adds_to_a_copy_are_counted_however_many_starts_follow)
 {
     daemon_start(&daemon_under_test, always);
@@ -119,7 +115,7 @@ DAEMON_TEST(daemon_under_test, log_starts, adds_to_a_copy_are_counted_however_ma
     redisFree(client);
 }
 
-/* ---- losses --------------------------------------------------------------------------------------------------------- */
+/* ---- losses ---- */
 
 /* A log that was copied while a save went on, with a MANIFEST that was copied when it had ended. */
 DAEMON_TEST(daemon_under_test, log_starts, a_log_that_is_older_than_the_save_is_refused)
@@ -170,7 +166,8 @@ DAEMON_TEST(daemon_under_test, log_starts, a_log_that_is_older_than_the_save_is_
     cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s", output);
 }
 
-/* Before the first save nothing but MANIFEST.log says that there was a log; and with appendonly off nothing else is written. */
+/* Before the first save nothing but MANIFEST.log says that there was a log; and with appendonly off nothing else is
+ * written. */
 DAEMON_TEST(daemon_under_test, log_starts, a_lost_log_is_accepted_once_also_with_appendonly_off)
 {
     const char *const off[] = {"--appendonly", "no", NULL};
@@ -191,12 +188,13 @@ DAEMON_TEST(daemon_under_test, log_starts, a_lost_log_is_accepted_once_also_with
     daemon_start(&daemon_under_test, always);
 }
 
-/* ---- quarantine ----------------------------------------------------------------------------------------------------- */
+/* ---- quarantine ---- */
 
 /* Whatever takes a filter in quarantine away: a start that knows of it from the log alone keeps its files. */
 DAEMON_TEST(daemon_under_test, log_starts, files_of_filters_in_quarantine_are_never_deleted)
 {
-    static const char *const ways[] = {"DEL bad", "RENAME good bad", "COPY good bad REPLACE", "PEXPIRE bad 0", "FLUSHALL"};
+    static const char *const ways[] = {"DEL bad", "RENAME good bad", "COPY good bad REPLACE", "PEXPIRE bad 0",
+                                       "FLUSHALL"};
     daemon_start(&daemon_under_test, always);
     redisContext *client = client_open(PORT);
     for (unsigned i = 0; i < 2 * sizeof(ways) / sizeof(ways[0]); i++) {
@@ -208,19 +206,20 @@ DAEMON_TEST(daemon_under_test, log_starts, files_of_filters_in_quarantine_are_ne
         expect(client, ":1", "BF.ADD good x");
         expect(client, ":1", "BF.ADD bad x");
         expect(client, "+OK", "SAVE");
-        client = restart_damaged(client, "bad", packed, always);
+        client = restart_damaged(client, "bad", always);
         cr_assert(strncmp(client_ask(client, "BF.EXISTS bad x"), "-ERR", 4) == 0);
         cr_assert(client_ask(client, way)[0] != '-', "%s", way);
         client = client_after_kill(client, &daemon_under_test, always);
         cr_assert(client_ask(client, "BF.EXISTS bad x")[0] != '-', "%s", way);
         expect(client, "+OK", "SAVE");
-        cr_assert_eq(program_run(count, sizeof(count), "ls %s/quarantine/bad-*/0-Filter.db | wc -l", daemon_under_test.data), 0);
+        cr_assert_eq(
+            program_run(count, sizeof(count), "ls %s/quarantine/*/*-Filter.db | wc -l", daemon_under_test.data), 0);
         cr_assert_eq(strtoul(count, NULL, 10), i + 1, "%s: %s", way, count);
     }
     redisFree(client);
 }
 
-/* ---- expiry --------------------------------------------------------------------------------------------------------- */
+/* ---- expiry ---- */
 
 /* What had expired at a start has gone for good, also when the clock is set back by the next: its name is another's. */
 DAEMON_TEST(daemon_under_test, log_starts, what_has_expired_does_not_come_back_when_the_clock_is_set_back)
@@ -254,10 +253,46 @@ DAEMON_TEST(daemon_under_test, log_starts, what_has_expired_does_not_come_back_w
     daemon_unblock_saves(&daemon_under_test);
 }
 
-/* ---- the end -------------------------------------------------------------------------------------------------------- */
+/* ---- what the log says ---- */
 
-/* On a disk that hangs an end cannot come as it should. The log says at once what is waited for and what can be done, and that is
- * so: a second signal ends the daemon, and what had been answered for is there. */
+/* A start that takes long says how far it is; numbers and the end are said once, for people. */
+DAEMON_TEST(daemon_under_test, log_starts, a_long_start_says_how_far_it_is)
+{
+    disk_attach();
+    daemon_start(&daemon_under_test, always);
+    redisContext *client = client_open(PORT);
+    for (int i = 0; i < 100; i++)
+        expect(client, ":1", "BF.ADD f %d", i);
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+    disk->hold_reads = 1;
+    daemon_launch(&daemon_under_test);
+    daemon_wait_output(&daemon_under_test, "loading: 0 bytes of ");
+    disk->hold_reads = 0;
+    daemon_wait_output(&daemon_under_test, "replaying the log: ");
+    daemon_wait_output(&daemon_under_test, "; 1 filter, ");
+    cr_expect_not_null(strstr(daemon_output(&daemon_under_test), "1 filter created, 100 adds brought back"), "%s",
+                       daemon_output(&daemon_under_test));
+}
+
+/* A save at the end is reported once: the second, of what came meanwhile, only if there is something. */
+DAEMON_TEST(daemon_under_test, log_starts, the_save_at_the_end_is_reported_once)
+{
+    const char *const args[] = {"--save", "3600 1", NULL};
+    daemon_start(&daemon_under_test, args);
+    redisContext *client = client_open(PORT);
+    expect(client, ":1", "BF.ADD f x");
+    redisFree(client);
+    daemon_stop(&daemon_under_test);
+    const char *saved = strstr(daemon_output(&daemon_under_test), " saved 1 filter (1 layer, ");
+    cr_assert_not_null(saved, "%s", daemon_output(&daemon_under_test));
+    cr_expect_null(strstr(saved + 1, " saved "), "%s", saved);
+}
+
+/* ---- the end ---- */
+
+/* On a disk that hangs an end cannot come as it should. The log says at once what is waited for and what can be done,
+ * and that is so: a second signal ends the daemon, and what had been answered for is there. */
 static void end_on_a_disk_that_hangs(const char *const *args, const char *text)
 {
     int status;
@@ -293,4 +328,41 @@ DAEMON_TEST(daemon_under_test, log_starts, a_second_signal_ends_the_wait_for_the
 {
     const char *const args[] = {"--save", "", NULL};
     end_on_a_disk_that_hangs(args, "waiting until the disk has all of the log; a second signal ends it at once");
+}
+
+/* No save succeeds, but the log has every change: SHUTDOWN SAVE is refused, a signal is not. */
+DAEMON_TEST(daemon_under_test, log_starts, a_signal_ends_it_when_saves_fail_and_the_log_is_whole)
+{
+    const char *const args[] = {"--save", "3600 1", NULL};
+    daemon_start(&daemon_under_test, args);
+    redisContext *client = client_open(PORT);
+    expect(client, ":1", "BF.ADD f x");
+    daemon_block_saves(&daemon_under_test);
+    cr_assert(strncmp(client_ask(client, "SHUTDOWN SAVE"), "-ERR Errors trying to SHUTDOWN: ", 32) == 0);
+    expect(client, ":1", "BF.ADD f y");
+    redisFree(client);
+    cr_assert_eq(kill(daemon_under_test.pid, SIGTERM), 0);
+    daemon_wait(&daemon_under_test);
+    cr_assert(strstr(daemon_output(&daemon_under_test), "the next start replays it"), "%s",
+              daemon_output(&daemon_under_test));
+    daemon_unblock_saves(&daemon_under_test);
+    daemon_start(&daemon_under_test, args);
+    client = client_open(PORT);
+    expect(client, "[:1,:1]", "BF.MEXISTS f x y");
+    redisFree(client);
+}
+
+/* ---- the lock ---- */
+
+/* A process that was killed holds its lock for as long as the system takes back its memory. */
+DAEMON_TEST(daemon_under_test, log_starts, a_start_waits_for_the_lock_of_a_process_that_dies)
+{
+    daemon_start(&daemon_under_test, always);
+    daemon_kill(&daemon_under_test);
+    int fd = open(AT("LOCK"), O_RDWR | O_CLOEXEC);
+    cr_assert(fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0);
+    daemon_launch(&daemon_under_test);
+    daemon_wait_output(&daemon_under_test, "seconds at most for it to end");
+    close(fd);
+    daemon_wait_output(&daemon_under_test, " ready: listening on ");
 }

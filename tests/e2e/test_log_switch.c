@@ -28,7 +28,7 @@ DAEMON_TEST(daemon_under_test, log_switch, what_the_next_save_has_counts)
     redisContext *client = client_open(PORT);
     expect(client, ":1", "BF.ADD f 1");
     expect(client, "+OK", "CONFIG SET appendonly yes");
-    daemon_wait_output(&daemon_under_test, "saved 1 filters");
+    daemon_wait_output(&daemon_under_test, "saved 1 filter");
     expect(client, "+OK", "CONFIG SET appendfsync always");
     expect(client, ":1", "BF.ADD f 2");
     expect(client, ":1", "BF.ADD made-later 3");
@@ -38,7 +38,7 @@ DAEMON_TEST(daemon_under_test, log_switch, what_the_next_save_has_counts)
     expect(client, ":1", "BF.EXISTS made-later 3");
     expect(client, ":1", "DEL made-later");
     expect(client, "+OK", "CONFIG SET appendonly yes");
-    daemon_wait_output(&daemon_under_test, "saved 1 filters");
+    daemon_wait_output(&daemon_under_test, "saved 1 filter");
     expect(client, ":1", "BF.ADD f 3");
     expect(client, "+OK", "CONFIG SET appendonly no");
     expect(client, ":1", "DEL f");
@@ -48,7 +48,8 @@ DAEMON_TEST(daemon_under_test, log_switch, what_the_next_save_has_counts)
     redisFree(client);
 }
 
-/* The save that a log switched on at run time begins with is tried until it succeeds, and INFO says that it is awaited. */
+/* The save that a log switched on at run time begins with is tried until it succeeds, and INFO says that it is awaited.
+ */
 DAEMON_TEST(daemon_under_test, log_switch, on_tries_its_save_again)
 {
     daemon_start(&daemon_under_test, off);
@@ -59,7 +60,7 @@ DAEMON_TEST(daemon_under_test, log_switch, on_tries_its_save_again)
     daemon_wait_output(&daemon_under_test, "saving failed");
     cr_assert_eq(info_number(PORT, "aof_rewrite_scheduled"), 1);
     daemon_unblock_saves(&daemon_under_test);
-    daemon_wait_output(&daemon_under_test, "saved 1 filters");
+    daemon_wait_output(&daemon_under_test, "saved 1 filter");
     double until = seconds_now() + 60;
     while (info_number(PORT, "aof_rewrite_scheduled") != 0)
         cr_assert_lt(seconds_now(), until);
@@ -134,8 +135,8 @@ static long long wait_for_more_written(long long than)
     return written;
 }
 
-/* Killed before that save: what was not logged before may contradict what was logged after, so the save before is what holds,
- * and nobody was told otherwise. */
+/* Killed before that save: what was not logged before may contradict what was logged after, so the save before is what
+ * holds, and nobody was told otherwise. */
 DAEMON_TEST(daemon_under_test, log_switch, on_without_its_save)
 {
     daemon_start(&daemon_under_test, off);
@@ -213,8 +214,8 @@ static void switch_log(redisContext *client, bool on)
 }
 
 /* All of it at random: filters are renamed, copied, made anew, emptied and grow, and the daemon is killed, mostly
- * while saves cannot be made. It starts by itself each time; what WAITAOF or SAVE has answered for is there, and no item is
- * counted twice. */
+ * while saves cannot be made. It starts by itself each time; what WAITAOF or SAVE has answered for is there, and no
+ * item is counted twice. */
 DAEMON_TEST(daemon_under_test, log_switch, on_and_off_and_killed)
 {
     const char *const always[] = {"--appendfsync", "always", NULL};
@@ -236,7 +237,8 @@ DAEMON_TEST(daemon_under_test, log_switch, on_and_off_and_killed)
         }
         change_filters(client, step);
         client_ask(client, "BF.ADD c %u", step);
-        bool kept = strncmp(client_ask(client, "WAITAOF 1 0 1"), "[:1", 3) == 0 || strcmp(client_ask(client, "SAVE"), "+OK") == 0;
+        bool kept = strncmp(client_ask(client, "WAITAOF 1 0 1"), "[:1", 3) == 0 ||
+                    strcmp(client_ask(client, "SAVE"), "+OK") == 0;
         redisFree(client);
         daemon_kill(&daemon_under_test);
         if (blocked)

@@ -119,8 +119,16 @@ Test(model, with_appendfsync_no_the_last_moment_is_lost_at_most)
     play(args, ROUNDS, LOSES_THE_LAST, LOSES_NOTHING, false);
 }
 
-static const char *const log_is_cut[] = {"--appendonly", "yes", "--appendfsync", "always", "--threads", "1",
-                                         "--auto-aof-rewrite-min-size", "4096", "--auto-aof-rewrite-percentage", "1",
+static const char *const log_is_cut[] = {"--appendonly",
+                                         "yes",
+                                         "--appendfsync",
+                                         "always",
+                                         "--threads",
+                                         "1",
+                                         "--auto-aof-rewrite-min-size",
+                                         "4096",
+                                         "--auto-aof-rewrite-percentage",
+                                         "1",
                                          NULL};
 
 /* Saves because of the log come all the time. */

@@ -31,7 +31,7 @@ static void stop(void)
 
 TestSuite(persistence, .init = start, .fini = stop, .timeout = 300);
 
-/* ---- what survives ----------------------------------------------------------------------------------------------- */
+/* ---- what survives ---- */
 
 /* Scaled, fixed, empty and strangely named filters are there after SAVE and kill -9, with parameters and counts. */
 DAEMON_TEST(daemon_under_test, persistence, save_and_kill)
@@ -117,7 +117,7 @@ DAEMON_TEST(daemon_under_test, persistence, save_rules)
     redisContext *client = client_open(PORT);
     expect(client, "+OK", "CONFIG SET save %s", "1 100");
     client_add_items(client, "f", 0, 1000);
-    daemon_wait_output(&daemon_under_test, "saved 1 filters");
+    daemon_wait_output(&daemon_under_test, "saved 1 filter");
     client = client_after_kill(client, &daemon_under_test, NULL);
     client_expect_items(client, "f", 0, 1000);
     redisFree(client);
@@ -161,6 +161,10 @@ DAEMON_TEST(daemon_under_test, persistence, the_end_saves)
 
 static _Atomic int acked[ENDERS]; /* items 0..acked-1 of each client were answered */
 
+/* Where the machine is busy the end may serve for its full 15 s: at full speed that would be millions of items to look
+ * for afterwards. */
+#define FAST_ITEMS 20000
+
 static void *add_until_the_end(void *arg)
 {
     size_t me = (size_t)arg;
@@ -168,6 +172,8 @@ static void *add_until_the_end(void *arg)
     for (;; acked[me] += 20) {
         redisReply *reply = NULL;
         int answered = 0;
+        if (acked[me] >= FAST_ITEMS)
+            usleep(1000);
         for (int i = 0; i < 20; i++)
             redisAppendCommand(client, "BF.ADD end:%d item:%d", (int)me, acked[me] + i);
         for (; answered < 20 && redisGetReply(client, (void **)&reply) == REDIS_OK; answered++)
@@ -209,123 +215,6 @@ DAEMON_TEST(daemon_under_test, persistence, the_end_loses_nothing_acknowledged)
     redisFree(client);
 }
 
-/* ---- saves under load -------------------------------------------------------------------------------------------- */
-
-static _Atomic int acknowledged; /* items 0..acknowledged-1 have been answered */
-static _Atomic bool going;
-
-static void *add_on(void *arg)
-{
-    redisContext *client = client_open(PORT);
-    (void)arg;
-    for (int i = 0; atomic_load(&going); i += 100) {
-        client_add_items(client, "busy", i, i + 100);
-        atomic_store(&acknowledged, i + 100);
-    }
-    redisFree(client);
-    return NULL;
-}
-
-/* Whatever was acknowledged before a SAVE began is there after a kill -9 at any later moment, while adds go on through
- * the save and the filter grows. */
-DAEMON_TEST(daemon_under_test, persistence, save_under_load)
-{
-    for (int round = 0; round < 5; round++) {
-        pthread_t adder;
-        redisContext *client = client_open(PORT);
-        expect(client, "+OK", "FLUSHALL");
-        atomic_store(&acknowledged, 0);
-        atomic_store(&going, true);
-        cr_assert_eq(pthread_create(&adder, NULL, add_on, NULL), 0);
-        int covered = 0;
-        for (int i = 0; i < 8 || covered == 0; i++) { /* the adder may be slow to start */
-            usleep(20000);
-            int before = atomic_load(&acknowledged);
-            expect(client, "+OK", "SAVE");
-            covered = before;
-        }
-        atomic_store(&going, false);
-        pthread_join(adder, NULL);
-        client = client_after_kill(client, &daemon_under_test, NULL);
-        cr_assert_gt(covered, 0);
-        client_expect_items(client, "busy", 0, covered);
-        redisFree(client);
-    }
-}
-
-/* Connected before the time to the kill begins: on a busy machine a thread may begin after it. */
-static redisContext *saving_client, *adding_client;
-
-static void *save_on(void *arg)
-{
-    _Atomic int *covered = arg;
-    redisContext *client = saving_client;
-    while (atomic_load(&going)) {
-        int before = atomic_load(&acknowledged);
-        redisReply *reply = redisCommand(client, "SAVE");
-        if (reply && reply->type == REDIS_REPLY_STATUS)
-            atomic_store(covered, before);
-        else if (reply)
-            cr_expect(false, "SAVE: %s", reply->str);
-        if (reply)
-            freeReplyObject(reply);
-        else
-            break; /* killed */
-    }
-    redisFree(client);
-    return NULL;
-}
-
-static void *add_until_killed(void *arg)
-{
-    redisContext *client = adding_client;
-    (void)arg;
-    for (int i = atomic_load(&acknowledged);; i++) {
-        redisReply *reply = redisCommand(client, "BF.ADD busy item:%d", i);
-        if (!reply)
-            break;
-        freeReplyObject(reply);
-        atomic_store(&acknowledged, i + 1);
-        if (i % 50 == 0) { /* filters come and go, and change names, all the time */
-            freeReplyObject(redisCommand(client, "BF.ADD other:%d x", i % 7));
-            freeReplyObject(redisCommand(client, "RENAME other:%d other:%d", i % 7, i % 5));
-            freeReplyObject(redisCommand(client, "DEL other:%d", i % 3));
-        }
-    }
-    redisFree(client);
-    return NULL;
-}
-
-/* kill -9 at random moments of saves that follow one another, with adds, renames and deletions going on: the directory
- * always loads, nothing is quarantined, and every item acknowledged before the last good SAVE began is there. */
-DAEMON_TEST(daemon_under_test, persistence, kill_at_any_moment)
-{
-    unsigned state = 4711;
-    _Atomic int covered = 0;
-    for (int round = 0; round < 20 || (covered <= 100 && round < 400); round++) { /* on a slow disk few saves end in time */
-        pthread_t adder, saver;
-        saving_client = client_open(PORT);
-        adding_client = client_open(PORT);
-        atomic_store(&going, true);
-        atomic_store(&acknowledged, covered); /* what came after the last good save may have been lost */
-        cr_assert_eq(pthread_create(&adder, NULL, add_until_killed, NULL), 0);
-        cr_assert_eq(pthread_create(&saver, NULL, save_on, (void *)&covered), 0);
-        usleep(20000 + (unsigned)rand_r(&state) % 150000);
-        daemon_kill(&daemon_under_test);
-        atomic_store(&going, false);
-        pthread_join(adder, NULL);
-        pthread_join(saver, NULL);
-        daemon_restart(&daemon_under_test);
-        cr_expect_null(strstr(daemon_output(&daemon_under_test), "warning"), "%s", daemon_output(&daemon_under_test));
-        redisContext *client = client_open(PORT);
-        client_expect_items(client, "busy", 0, covered);
-        const char *info = client_ask(client, "INFO bf");
-        cr_expect_not_null(strstr(info, "bf_quarantined_filters:0"), "%s", info);
-        redisFree(client);
-    }
-    cr_expect_gt(covered, 100);
-}
-
 /* An end that cannot save is none, but for who insists. */
 DAEMON_TEST(daemon_under_test, persistence, an_end_that_cannot_save_needs_force)
 {
@@ -349,7 +238,7 @@ DAEMON_TEST(daemon_under_test, persistence, an_end_that_cannot_save_needs_force)
     redisFree(client);
 }
 
-/* ---- what a save may take ---------------------------------------------------------------------------------------- */
+/* ---- what a save may take ---- */
 
 #if !DAEMON_SANITIZED /* sanitizers take memory of their own for it */
 
@@ -379,8 +268,8 @@ static bool is_emulated(void)
     return strcmp(exe, program) != 0;
 }
 
-/* The filter is nine times as large as what the save may take. It is loaded from its file first, so that its own memory grows no
- * more. */
+/* The filter is nine times as large as what the save may take. It is loaded from its file first, so that its own memory
+ * grows no more. */
 DAEMON_TEST(daemon_under_test, persistence, a_save_takes_no_more_memory_than_it_may)
 {
     redisContext *client = client_open(PORT);
@@ -408,8 +297,8 @@ DAEMON_TEST(daemon_under_test, persistence, a_save_takes_no_more_memory_than_it_
 
 #endif
 
-/* At the slowest rate a save of two megabytes would take half an hour: it does not while it is held to it, and ends when the
- * limit goes, or when the process is to end. */
+/* At the slowest rate a save of two megabytes would take half an hour: it does not while it is held to it, and ends
+ * when the limit goes, or when the process is to end. */
 DAEMON_TEST(daemon_under_test, persistence, a_save_is_held_to_its_rate_until_somebody_is_in_a_hurry)
 {
     redisContext *client = client_open(PORT);

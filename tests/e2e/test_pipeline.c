@@ -52,12 +52,31 @@ struct model {
     bool watched[NAMES];
     struct version watch[NAMES];
     long long executed, refused; /* EXECs that ran their queue, and that found a watched name changed */
-    long long false_positives; /* seen so far */
-    long long negatives;       /* items that were absent in the model when asked for */
+    long long false_positives;   /* seen so far */
+    long long negatives;         /* items that were absent in the model when asked for */
 };
 
-enum kind { ADD, EXISTS, MADD, MEXISTS, DEL, RENAME, RESERVE, CARD, DBSIZE, KEYS, PING, UNKNOWN, INFO_ITEMS, KINDS,
-            MULTI, EXEC, DISCARD, WATCH, UNWATCH };
+enum kind {
+    ADD,
+    EXISTS,
+    MADD,
+    MEXISTS,
+    DEL,
+    RENAME,
+    RESERVE,
+    CARD,
+    DBSIZE,
+    KEYS,
+    PING,
+    UNKNOWN,
+    INFO_ITEMS,
+    KINDS,
+    MULTI,
+    EXEC,
+    DISCARD,
+    WATCH,
+    UNWATCH
+};
 
 struct command {
     enum kind kind;
@@ -99,6 +118,8 @@ static struct command next_command(unsigned *state, unsigned *in_multi)
             *in_multi += 1;
             if (c.kind == UNKNOWN && dice < 80)
                 c.kind = PING; /* most transactions should run */
+            if (c.kind == KEYS)
+                c.kind = DBSIZE; /* KEYS is refused there */
         }
     } else if (dice < 3) {
         c.kind = MULTI;

@@ -60,8 +60,7 @@ static const char *expected_of(const char *name, const char *server, const char 
  * thread has the name of the process and is started before the settings are read. */
 static void threads_are_on(const char *server, const char *bio, const char *saver)
 {
-    static const char *const must[] = {"worker 0", "log",     "saver",      "reclaimer",
-                                       "notifier", "expirer", "huge-pages", "pool"};
+    static const char *const must[] = {"worker 0", "log", "saver", "reclaimer", "notifier", "expirer", "pool"};
     char path[64];
     unsigned found = 0;
     snprintf(path, sizeof(path), "/proc/%d/task", (int)the_daemon.pid);

@@ -29,7 +29,7 @@ static void expect_quiet(struct wire *wire, const char *pong)
     expect_ask(wire, "PING", pong);
 }
 
-/* ---- shapes ------------------------------------------------------------------------------------------------------ */
+/* ---- shapes ---- */
 
 DAEMON_TEST(the_daemon, pubsub, shapes_in_resp2)
 {
@@ -188,7 +188,7 @@ DAEMON_TEST(the_daemon, pubsub, who_is_killed_is_not_counted)
     wire_close(&admin);
 }
 
-/* ---- order ------------------------------------------------------------------------------------------------------- */
+/* ---- order ---- */
 
 #define MANY 2000
 
@@ -271,7 +271,7 @@ DAEMON_TEST(the_daemon, pubsub, a_message_comes_before_what_is_asked_later)
     wire_close(&pub);
 }
 
-/* ---- bounds ------------------------------------------------------------------------------------------------------ */
+/* ---- bounds ---- */
 
 static void publish_large(struct wire *pub, const char *channel, size_t len, const char *expected)
 {

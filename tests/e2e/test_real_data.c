@@ -30,7 +30,7 @@ static void stop(void)
 
 TestSuite(real_data, .init = start, .fini = stop, .timeout = 300);
 
-/* ---- lines ------------------------------------------------------------------------------------------------------- */
+/* ---- lines ---- */
 
 struct lines {
     char **items;
@@ -99,7 +99,7 @@ static long long ask_all(redisContext *client, const char *command, const char *
     return sum;
 }
 
-/* ---- the URLs of apt's package index ----------------------------------------------------------------------------- */
+/* ---- the URLs of apt's package index ---- */
 
 #define URL_RATE 0.001
 
@@ -154,7 +154,7 @@ DAEMON_TEST(daemon_under_test, real_data, urls_through_redis_cli_pipe)
     cr_expect_gt(replies, 1000);
 }
 
-/* ---- Cassandra's files ------------------------------------------------------------------------------------------- */
+/* ---- Cassandra's files ---- */
 
 static size_t from_hex(const char *hex, unsigned char *bytes_out)
 {
@@ -227,8 +227,7 @@ static void compare_with_golden(redisContext *client, const char *name)
     expect(client, "+OK", "SAVE");
 
     static char written[1 << 18], golden[1 << 18];
-    snprintf(path, sizeof(path), "%s/filters/%s/0-Filter.db", daemon_under_test.data, name);
-    size_t written_len = read_file(path, written, sizeof(written));
+    size_t written_len = read_file(daemon_layer(&daemon_under_test, name, 0).path, written, sizeof(written));
     snprintf(path, sizeof(path), "%s/Filter.na.db", dir);
     size_t golden_len = read_file(path, golden, sizeof(golden));
     cr_expect(written_len == golden_len && memcmp(written, golden, golden_len) == 0, "%s: not Cassandra's file", name);
@@ -256,7 +255,7 @@ static void import_real(const char *name, const char *file_name)
     char dir[512], path[1024], command[4096], original[4096], saved[4096];
     snprintf(dir, sizeof(dir), "%s/real/%s", BLOOMERY_SHARED_GOLDEN_DIR, name);
     snprintf(path, sizeof(path), "%s/%s", daemon_under_test.dir, file_name);
-    snprintf(command, sizeof(command), "cp %s/Filter.db %s && %s import %s %s %s", dir, path, BLOOMERY_TOOL_PATH,
+    snprintf(command, sizeof(command), "cp '%s/Filter.db' %s && '%s' import %s %s %s", dir, path, BLOOMERY_TOOL_PATH,
              daemon_under_test.data, name, path);
     daemon_stop(&daemon_under_test);
     cr_assert_eq(system(command), 0, "%s", command);
@@ -272,8 +271,7 @@ static void import_real(const char *name, const char *file_name)
     daemon_kill(&daemon_under_test);
     snprintf(path, sizeof(path), "%s/Filter.db", dir);
     size_t original_len = read_file(path, original, sizeof(original));
-    snprintf(path, sizeof(path), "%s/filters/saved/0-Filter.db", daemon_under_test.data);
-    size_t saved_len = read_file(path, saved, sizeof(saved));
+    size_t saved_len = read_file(daemon_layer(&daemon_under_test, "saved", 0).path, saved, sizeof(saved));
     cr_expect(original_len == saved_len && memcmp(original, saved, saved_len) == 0, "%s was not written back as it was",
               name);
     daemon_restart(&daemon_under_test);
@@ -324,10 +322,11 @@ DAEMON_TEST(daemon_under_test, real_data, import_is_refused_while_the_log_has_ch
         cr_assert_neq(client_ask(client, changes[i])[0], '-');
         redisFree(client);
         daemon_kill(&daemon_under_test);
-        cr_expect_eq(program_run(text, sizeof(text), "%s import %s x %s/malformed/ok_4_words.db --variant na",
+        cr_expect_eq(program_run(text, sizeof(text), "'%s' import %s x '%s/malformed/ok_4_words.db' --variant na",
                                  BLOOMERY_TOOL_PATH, daemon_under_test.data, BLOOMERY_GOLDEN_DIR),
                      1, "%s: %s", changes[i], text);
-        cr_expect_not_null(strstr(text, "the log has changes that are not in the files yet"), "%s: %s", changes[i], text);
+        cr_expect_not_null(strstr(text, "the log has changes that are not in the files yet"), "%s: %s", changes[i],
+                           text);
     }
     daemon_start(&daemon_under_test, args);
     redisContext *client = client_open(PORT);
@@ -335,7 +334,7 @@ DAEMON_TEST(daemon_under_test, real_data, import_is_refused_while_the_log_has_ch
     expect(client, "(Server closed the connection)", "SHUTDOWN SAVE");
     redisFree(client);
     daemon_wait(&daemon_under_test);
-    cr_expect_eq(program_run(text, sizeof(text), "%s import %s x %s/malformed/ok_4_words.db --variant na",
+    cr_expect_eq(program_run(text, sizeof(text), "'%s' import %s x '%s/malformed/ok_4_words.db' --variant na",
                              BLOOMERY_TOOL_PATH, daemon_under_test.data, BLOOMERY_GOLDEN_DIR),
                  0, "%s", text);
 }
@@ -344,8 +343,8 @@ DAEMON_TEST(daemon_under_test, real_data, import_is_refused_while_the_log_has_ch
 DAEMON_TEST(daemon_under_test, real_data, import_is_refused_while_the_daemon_runs)
 {
     char text[512];
-    cr_expect_eq(program_run(text, sizeof(text), "%s import %s x %s/malformed/ok_4_words.db --variant na", BLOOMERY_TOOL_PATH,
-                             daemon_under_test.data, BLOOMERY_GOLDEN_DIR),
+    cr_expect_eq(program_run(text, sizeof(text), "'%s' import %s x '%s/malformed/ok_4_words.db' --variant na",
+                             BLOOMERY_TOOL_PATH, daemon_under_test.data, BLOOMERY_GOLDEN_DIR),
                  1);
     char pid[16];
     sprintf(pid, "%d", (int)daemon_under_test.pid);

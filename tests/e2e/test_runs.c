@@ -1,6 +1,7 @@
-/* Runs of commands that differ in their item only, which the server takes together (server/commands/window.h): whatever their
- * length, however the input is cut, whoever else sends meanwhile and whatever comes in between, what is answered is, byte
- * for byte, what running the commands one by one would answer. At an error rate of 1e-7 a plain set is the model. */
+/* Runs of commands that differ in their item only, which the server takes together (server/loop/window.h): whatever
+ * their length, however the input is cut, whoever else sends meanwhile and whatever comes in between, what is answered
+ * is, byte for byte, what running the commands one by one would answer. At an error rate of 1e-7 a plain set is the
+ * model. */
 #include <criterion/criterion.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -61,8 +62,8 @@ static void add_request(struct stream *s, const char *command, unsigned filter, 
 {
     char text[200];
     int len = snprintf(text, sizeof(text), "%0*u", item % 11 == 0 ? 120 : item % 3 == 0 ? 16 : 1, item);
-    add(&s->sent, "*3\r\n$%zu\r\n%s\r\n$6\r\nf:%03u%u\r\n$%d\r\n%s\r\n", strlen(command), command, s->number, filter, len,
-        text);
+    add(&s->sent, "*3\r\n$%zu\r\n%s\r\n$6\r\nf:%03u%u\r\n$%d\r\n%s\r\n", strlen(command), command, s->number, filter,
+        len, text);
 }
 
 static void expect_bool(struct stream *s, bool answer)
@@ -161,7 +162,8 @@ static void read_expected(struct stream *s, const char *about)
         cr_assert_eq(wire_reply(&s->wire, WIRE_PATIENCE_MS, &got), WIRE_OK, "%s: %zu replies", about, replies);
         for (size_t i = 0; i < got.count; i++) {
             const char *line = s->expected.data + at, *end = strstr(line, "\r\n");
-            cr_assert(end - line == (long)strlen(got.items[i]) && strncmp(line, got.items[i], (size_t)(end - line)) == 0,
+            cr_assert(end - line == (long)strlen(got.items[i]) &&
+                          strncmp(line, got.items[i], (size_t)(end - line)) == 0,
                       "%s: reply %zu is '%s' instead of '%.*s'", about, replies, got.items[i], (int)(end - line), line);
             at += (size_t)(end - line) + 2;
         }
@@ -224,8 +226,17 @@ DAEMON_TEST(the_daemon, runs, are_answered_as_one_by_one)
 /* Every add waits for room in the log, and for the disk; and each is told to those who listen. */
 DAEMON_TEST(the_daemon, runs, are_logged_and_announced_as_one_by_one)
 {
-    const char *const args[] = {"--threads", "2", "--bf-error-rate", "0.0000001", "--appendonly", "yes", "--appendfsync",
-                                "always", "--notify-keyspace-events", "KEA", NULL};
+    const char *const args[] = {"--threads",
+                                "2",
+                                "--bf-error-rate",
+                                "0.0000001",
+                                "--appendonly",
+                                "yes",
+                                "--appendfsync",
+                                "always",
+                                "--notify-keyspace-events",
+                                "KEA",
+                                NULL};
     daemon_start(&the_daemon, args);
     play(11);
     daemon_stop(&the_daemon);
@@ -244,7 +255,8 @@ DAEMON_TEST(the_daemon, runs, on_large_and_small_filters_keep_their_order)
     cr_assert_str_eq(wire_ask(&s.wire, "BF.RESERVE f:0070 0.0000001 20000000"), "+OK");
     s.filters[0].exists = true;
     for (unsigned i = 0; i < 2000; i++)
-        run_of(&s, &rng, (unsigned)rng_below(&rng, FILTERS), 1 + (unsigned)rng_below(&rng, rng_below(&rng, 4) ? 4 : 80));
+        run_of(&s, &rng, (unsigned)rng_below(&rng, FILTERS),
+               1 + (unsigned)rng_below(&rng, rng_below(&rng, 4) ? 4 : 80));
     cr_assert(wire_send(&s.wire, s.sent.data, s.sent.len));
     read_expected(&s, "sizes");
     wire_close(&s.wire);

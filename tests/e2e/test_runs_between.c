@@ -1,5 +1,6 @@
-/* What stands between a run of commands and its answers (server/commands/window.h): who may not send it, who wants no replies, what
- * ends the connection, what a command looks like, and who counts or watches. Each of these sees a run as its commands. */
+/* What stands between a run of commands and its answers (server/loop/window.h): who may not send it, who wants no
+ * replies, what ends the connection, what a command looks like, and who counts or watches. Each of these sees a run as
+ * its commands. */
 #include <criterion/criterion.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -140,10 +141,11 @@ DAEMON_TEST(the_daemon, runs_between, those_who_want_no_replies_or_only_messages
     expect(&wire, ":0", 1);
     expect(&wire, ":1", 50);
     expect(&wire, "[\"subscribe\",\"channel\",:1]", 1);
-    expect(&wire,
-           "-ERR Can't execute 'bf.exists': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in "
-           "this context",
-           40);
+    expect(
+        &wire,
+        "-ERR Can't execute 'bf.exists': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in "
+        "this context",
+        40);
     expect(&wire, "[\"unsubscribe\",\"channel\",:0]", 1);
     expect(&wire, ":1", 50);
     wire_close(&wire);
@@ -211,7 +213,8 @@ DAEMON_TEST(the_daemon, runs_between, too_many_replies_end_their_connection_only
     wire_close(&other);
 }
 
-/* A run of each kind on a filter in quarantine, between runs on a good one: with errors, with "maybe", and when it is gone. */
+/* A run of each kind on a filter in quarantine, between runs on a good one: with errors, with "maybe", and when it is
+ * gone. */
 DAEMON_TEST(the_daemon, runs_between, a_filter_in_quarantine)
 {
     struct wire wire = {0};
@@ -224,7 +227,7 @@ DAEMON_TEST(the_daemon, runs_between, a_filter_in_quarantine)
     cr_assert_str_eq(wire_ask(&wire, "SAVE"), "+OK");
     wire_close(&wire);
     daemon_kill(&the_daemon);
-    file_change_byte(tmp_path(the_daemon.data, "filters/bad/0-Filter.db").text, 8);
+    daemon_damage_layer(&the_daemon, "bad", 8);
     daemon_restart(&the_daemon);
     wire_open(&wire, the_daemon.port);
     snprintf(error, sizeof(error), "%s", wire_ask(&wire, "BF.MEXISTS bad x"));
@@ -263,7 +266,7 @@ DAEMON_TEST(the_daemon, runs_between, a_filter_in_quarantine)
     wire_close(&wire);
 }
 
-/* ---- what a command looks like ----------------------------------------------------------------------------------- */
+/* ---- what a command looks like ---- */
 
 #define NAMES 9
 
@@ -324,8 +327,8 @@ static void expect_answers(struct player *player)
     lines_deinit(&got);
 }
 
-/* Items of all lengths about those that make a difference, with line ends and digits inside, on two connections that take
- * turns at any byte. */
+/* Items of all lengths about those that make a difference, with line ends and digits inside, on two connections that
+ * take turns at any byte. */
 DAEMON_TEST(the_daemon, runs_between, items_and_names_that_look_like_requests)
 {
     static struct player players[2];
@@ -355,7 +358,7 @@ DAEMON_TEST(the_daemon, runs_between, items_and_names_that_look_like_requests)
     }
 }
 
-/* ---- who counts and watches -------------------------------------------------------------------------------------- */
+/* ---- who counts and watches ---- */
 
 /* A filter that is full in the middle of a run, and one that is not there, in each way to say so. */
 DAEMON_TEST(the_daemon, runs_between, counters_count_commands)

@@ -72,11 +72,32 @@ DAEMON_TEST(the_daemon, settings, closed_standard_descriptors_stay_nobodys)
 
     daemon_prepare(&the_daemon);
     program_expect(output, sizeof(output), 1, "cannot write to the standard output: Bad file descriptor",
-                   "%s --version >&-", BLOOMERYD_PATH);
+                   "'%s' --version >&-", BLOOMERYD_PATH);
     program_expect(output, sizeof(output), 0, "/dev/null\n/dev/null\n/dev/null\n",
-                   "cd %s; %s --port 0 --unixsocket s --logfile log <&- >&- 2>&- & "
+                   "cd %s; '%s' --port 0 --unixsocket s --logfile log <&- >&- 2>&- & "
                    "while kill -0 $! && ! grep -qs ready: log; do sleep 0.01; done; "
                    "readlink /proc/$!/fd/0 /proc/$!/fd/1 /proc/$!/fd/2; kill $!; wait $!",
+                   the_daemon.dir, BLOOMERYD_PATH);
+}
+
+/* The log names the data directory as whoever reads it can find it, and under systemd has its priorities. */
+DAEMON_TEST(the_daemon, settings, a_relative_data_directory_is_logged_as_an_absolute_path)
+{
+    char output[4096], expected[400];
+
+    daemon_prepare(&the_daemon);
+    snprintf(expected, sizeof(expected), "data in %s/here\n", the_daemon.dir);
+    program_expect(
+        output, sizeof(output), 0, expected,
+        "cd %s; '%s' --port 0 --unixsocket s --dir ./here --logfile log & "
+        "while kill -0 $! && ! grep -qs ready: log; do sleep 0.01; done; kill $!; wait $!; grep 'data in' log",
+        the_daemon.dir, BLOOMERYD_PATH);
+    program_expect(output, sizeof(output), 0, "\n<5>ready: listening on s; 0 filters, ",
+                   "cd %s; exec 2>journal; JOURNAL_STREAM=$(stat -c %%d:%%i journal) '%s' --port 0 --unixsocket s & "
+                   "while kill -0 $! && ! grep -qs ready: journal; do sleep 0.01; done; kill $!; wait $!; cat journal",
+                   the_daemon.dir, BLOOMERYD_PATH);
+    program_expect(output, sizeof(output), 0, "<3>wrong settings (bloomeryd --help lists all): argument --nosuch",
+                   "cd %s; exec 2>journal; JOURNAL_STREAM=$(stat -c %%d:%%i journal) '%s' --nosuch 1; cat journal",
                    the_daemon.dir, BLOOMERYD_PATH);
 }
 
@@ -157,7 +178,8 @@ DAEMON_TEST(the_daemon, settings, memory_limits_refuse_creation)
     redisFree(client);
 }
 
-/* EXEC is as much as what it runs: what has been queued while there was memory is refused as a whole when there is none. */
+/* EXEC is as much as what it runs: what has been queued while there was memory is refused as a whole when there is
+ * none. */
 DAEMON_TEST(the_daemon, settings, memory_limits_refuse_what_was_queued_before)
 {
     daemon_start(&the_daemon, NULL);
@@ -167,7 +189,8 @@ DAEMON_TEST(the_daemon, settings, memory_limits_refuse_what_was_queued_before)
     expect(client, "+QUEUED", "BF.EXISTS f x");
     expect(client, "+QUEUED", "BF.ADD f y");
     expect(other, "+OK", "CONFIG SET maxmemory 1");
-    expect(client, "-EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.",
+    expect(client,
+           "-EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.",
            "EXEC");
     expect(client, "[:1,:0]", "BF.MEXISTS f x y");
     expect(client, "+OK", "MULTI");
@@ -297,7 +320,8 @@ DAEMON_TEST(the_daemon, settings, what_cannot_be_listened_on_is_named)
     cr_assert_eq(RUN(NULL, "--port", "1", "--bind", "-203.0.113.7", "--dir", dir), 1);
     cr_assert_not_null(strstr(printed, "there is nothing to listen on"), "%s", printed);
     cr_assert_eq(RUN(NULL, "--port", "1", "--bind", "203.0.113.7", "--dir", dir), 1);
-    cr_assert_not_null(strstr(printed, "cannot listen on 203.0.113.7:1: Cannot assign requested address"), "%s", printed);
+    cr_assert_not_null(strstr(printed, "cannot listen on 203.0.113.7:1: Cannot assign requested address"), "%s",
+                       printed);
     cr_assert_eq(RUN(NULL, "--port", "0", "--unixsocket", "/nonexistent/socket", "--dir", dir), 1);
     cr_assert_not_null(strstr(printed, "cannot listen on unixsocket /nonexistent/socket: No such file"), "%s", printed);
     memset(text, 'x', 200);
@@ -311,8 +335,8 @@ DAEMON_TEST(the_daemon, settings, what_cannot_be_listened_on_is_named)
     cr_assert(file_is(path, "precious", 8));
 }
 
-/* A socket that somebody serves is left to him; one that a crash has left behind is not in the way. An address that may be
- * missing, is. */
+/* A socket that somebody serves is left to him; one that a crash has left behind is not in the way. An address that may
+ * be missing, is. */
 DAEMON_TEST(the_daemon, settings, a_unix_socket_of_another_is_not_taken)
 {
     char path[300], dir[300];
@@ -380,7 +404,8 @@ DAEMON_TEST(the_daemon, settings, a_pid_file_that_cannot_be_written_is_reported)
     cr_assert_eq(unlink(link), 0);
 
     daemon_start(&the_daemon, args);
-    cr_assert(strstr(daemon_output(&the_daemon), "cannot write pidfile") && strstr(daemon_output(&the_daemon), "Is a directory"),
+    cr_assert(strstr(daemon_output(&the_daemon), "cannot write pidfile") &&
+                  strstr(daemon_output(&the_daemon), "Is a directory"),
               "%s", daemon_output(&the_daemon));
     daemon_stop(&the_daemon);
     cr_assert_eq(rmdir(path), 0, "the directory is not there any more");

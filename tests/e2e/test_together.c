@@ -61,9 +61,9 @@ static const char *const work[] = {
     "DBSIZE",
     "PUBLISH news @",
     "WAITAOF 1 0 20",
-    "WATCH f#;MULTI;BF.ADD f# @;BF.MERGE u# f#;RENAME f# f#;EXEC",
-    "MULTI;BF.MADD f# @ @ @ @;FLUSHALL;BF.ADD f# @;EXEC",
-    "MULTI;COPY f# u# REPLACE;DEL f#;EXEC",
+    "WATCH f#;MULTI;BF.ADD f# @;BF.CLEAR u#;RENAME f# f#;EXEC",
+    "MULTI;BF.MADD f# @ @ @ @;DEL f# u#;BF.ADD f# @;EXEC",
+    "MULTI;RENAME f# u#;BF.ADD f# @;EXEC",
 };
 
 static const char *const orders[] = {
@@ -109,7 +109,7 @@ static const char *const orders[] = {
 static _Atomic bool ends;
 static _Atomic long killed, answered;
 
-/* ---- one client -------------------------------------------------------------------------------------------------- */
+/* ---- one client ---- */
 
 struct worker {
     pthread_t thread;
@@ -213,7 +213,7 @@ static void *client_main(void *arg)
     return NULL;
 }
 
-/* ---- listeners, admins ------------------------------------------------------------------------------------------- */
+/* ---- listeners, admins ---- */
 
 /* Reads what comes until it is killed, then listens again, to another thing. */
 static void *listener_main(void *arg)
@@ -255,7 +255,7 @@ static void *admin_main(void *arg)
     return NULL;
 }
 
-/* ---- the end ----------------------------------------------------------------------------------------------------- */
+/* ---- the end ---- */
 
 static void count_all(redisContext *client, long long counts[2 * FILTERS])
 {

@@ -20,7 +20,7 @@ int64_t traffic_now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* ---- adders --------------------------------------------------------------------------------------------------- */
+/* ---- adders ---- */
 
 static void send_add(redisContext *context, struct traffic_adder *adder, unsigned n)
 {
@@ -112,7 +112,7 @@ static void *adder_main(void *arg)
     return NULL;
 }
 
-/* ---- the mover ------------------------------------------------------------------------------------------------ */
+/* ---- the mover ---- */
 
 /* What there is of a life after each of its steps: how many items in the filters "a<n>", "b<n>", "c<n>"; -1: none. */
 #define STEPS 9
@@ -177,12 +177,11 @@ static void *mover_main(void *arg)
     return NULL;
 }
 
-/* ---- the keeper ----------------------------------------------------------------------------------------------- */
+/* ---- the keeper ---- */
 
 static void *keeper_main(void *arg)
 {
-    static const char *const commands[] = {
-        [KEEPER_SAVES] = "SAVE",
+    static const char *const commands[] = {[KEEPER_SAVES] = "SAVE",
                                            [KEEPER_SAVES_ALONE] = "SAVE",
                                            [KEEPER_WAITS] = "WAITAOF 1 0 0",
                                            [KEEPER_REWRITES] = "BGREWRITEAOF"};
@@ -206,7 +205,7 @@ static void *keeper_main(void *arg)
     return NULL;
 }
 
-/* ---- all of them ---------------------------------------------------------------------------------------------- */
+/* ---- all of them ---- */
 
 struct traffic *traffic_create(const struct traffic_options *options, uint64_t seed)
 {
@@ -263,7 +262,7 @@ unsigned traffic_answered(const struct traffic *traffic, int64_t by_ns)
     return answered;
 }
 
-/* ---- what is there -------------------------------------------------------------------------------------------- */
+/* ---- what is there ---- */
 
 static void ask_presence(redisContext *context, const struct traffic_adder *adder, bool *present)
 {
@@ -281,10 +280,13 @@ static void ask_presence(redisContext *context, const struct traffic_adder *adde
     }
 }
 
+/* A save alone is made while items come in: of one that was lost it may have some bits, and those that come afterwards
+ * may set the others. It is a false positive then, and a lost item still. */
 static void check_adder(redisContext *context, struct traffic_adder *adder, int64_t promised_ns, bool adopt,
                         uint64_t *counts, const char *what)
 {
     static bool present[TRAFFIC_ITEMS];
+    bool in_part = adder->all->options.keeper == KEEPER_SAVES_ALONE;
 
     ask_presence(context, adder, present);
     for (unsigned n = 0; n < adder->sent; n++) {
@@ -293,6 +295,8 @@ static void check_adder(redisContext *context, struct traffic_adder *adder, int6
         cr_assert(present[n] || !answered || adder->answered_ns[n] > promised_ns,
                   "%s: adder %u, item %u of %u: lost, answered %.1f ms before", what, adder->number, n, adder->sent,
                   (double)(promised_ns - adder->answered_ns[n]) / 1e6);
+        if (in_part && adder->answers[n] == LOST)
+            continue;
         cr_assert(!present[n] || adder->answers[n] != LOST, "%s: adder %u, item %u: it had been lost", what,
                   adder->number, n);
         if (adder->in_exec[n]) {
@@ -321,7 +325,8 @@ static bool is_step(const int *found, const int *step, bool exact)
 static bool is_between(const int *found, const int *step, const int *next)
 {
     for (int i = 0; i < 3; i++) {
-        if ((found[i] < 0) != (step[i] < 0) || (found[i] < 0) != (next[i] < 0) || found[i] < step[i] || found[i] > next[i])
+        if ((found[i] < 0) != (step[i] < 0) || (found[i] < 0) != (next[i] < 0) || found[i] < step[i] ||
+            found[i] > next[i])
             return false;
     }
     return true;
@@ -370,7 +375,8 @@ static unsigned check_moves(redisContext *context, const struct traffic *traffic
         const int *step = lives[move % STEPS];
         if (here && is_step(found, step, exact))
             return move;
-        if (here && (move < traffic->moves || traffic->half_moved) && is_between(found, step, lives[move % STEPS + 1])) {
+        if (here && (move < traffic->moves || traffic->half_moved) &&
+            is_between(found, step, lives[move % STEPS + 1])) {
             *half_out = true;
             return move;
         }

@@ -27,8 +27,8 @@ enum traffic_keeper {
     KEEPER_NONE,
     KEEPER_SAVES,
     KEEPER_SAVES_ALONE, /* there is no log: counts may be ahead of the items that are there */
-    KEEPER_WAITS,    /* WAITAOF */
-    KEEPER_REWRITES, /* BGREWRITEAOF; nothing is known when it ends */
+    KEEPER_WAITS,       /* WAITAOF */
+    KEEPER_REWRITES,    /* BGREWRITEAOF; nothing is known when it ends */
 };
 
 struct traffic_options {
@@ -61,7 +61,7 @@ struct traffic {
     _Atomic bool stopping;
     struct traffic_adder adders[TRAFFIC_ADDERS];
     pthread_t mover, keeper;
-    unsigned moves; /* steps sent, over all lives */
+    unsigned moves;  /* steps sent, over all lives */
     bool half_moved; /* the next one had been sent before the last end, and is there in part */
     int64_t moved_ns[TRAFFIC_MOVES];
     unsigned keeps;

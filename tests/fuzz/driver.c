@@ -1,6 +1,9 @@
-/* A main() for fuzz targets where libFuzzer is not at hand (gcc): runs the target once on every file named, or found in
- * a directory named, on the command line. The kept corpus is replayed so as a test in every build. */
+/* A main() for fuzz targets where libFuzzer is not at hand (gcc): runs the target once on every input named on the
+ * command line: a file, the files of a directory, the members of a tar archive. The kept corpus is replayed so as a
+ * test in every build: inputs that only raise the coverage are an archive, those that once broke something are files
+ * with names. scripts/fuzz makes the archives. */
 #include <dirent.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,7 +15,28 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static unsigned runs;
 
-static void run_file(const char *path)
+static void fail(const char *path, const char *why)
+{
+    fprintf(stderr, "%s: %s\n", path, why);
+    exit(1);
+}
+
+/* The copy is exactly as long as the input, so that a sanitizer sees the first byte read beyond it. */
+static void run_input(const char *path, const char *name, const uint8_t *bytes, size_t size)
+{
+    uint8_t *data = malloc(size > 0 ? size : 1);
+    if (data == NULL)
+        fail(path, "out of memory");
+    if (size > 0)
+        memcpy(data, bytes, size);
+    fprintf(stderr, "%s %s (%zu bytes)\n", path, name, size); /* the last one printed is the one that crashed */
+    LLVMFuzzerTestOneInput(data, size);
+    free(data);
+    runs++;
+}
+
+/* The whole file; the caller frees it. */
+static uint8_t *read_file(const char *path, size_t *size_out)
 {
     struct stat st;
     FILE *file = fopen(path, "rb");
@@ -21,18 +45,50 @@ static void run_file(const char *path)
         perror(path);
         exit(1);
     }
-    /* Exactly as long as the file, so that a sanitizer sees the first byte read beyond it. */
-    size_t size = (size_t)st.st_size;
-    uint8_t *data = malloc(size > 0 ? size : 1);
-    if (data == NULL || fread(data, 1, size, file) != size) {
-        fprintf(stderr, "%s: cannot be read\n", path);
-        exit(1);
-    }
+    *size_out = (size_t)st.st_size;
+    uint8_t *data = malloc(*size_out + 1);
+    if (data == NULL || fread(data, 1, *size_out, file) != *size_out)
+        fail(path, "cannot be read");
     fclose(file);
-    fprintf(stderr, "%s (%zu bytes)\n", path, size); /* the last one printed is the one that crashed */
-    LLVMFuzzerTestOneInput(data, size);
-    free(data);
-    runs++;
+    return data;
+}
+
+/* A ustar archive of plain files: blocks of 512 bytes, a header (name at 0, size in octal digits at 124, type at 156)
+ * and the file's bytes, padded. A block of zeros ends it. */
+#define TAR_BLOCK 512
+
+static void run_archive(const char *path, const uint8_t *bytes, size_t size)
+{
+    for (size_t at = 0; at + TAR_BLOCK <= size && bytes[at] != 0;) {
+        char name[101] = "", octal[13] = "";
+        memcpy(name, bytes + at, 100);
+        memcpy(octal, bytes + at + 124, 12);
+        size_t len = strtoull(octal, NULL, 8);
+        char type = (char)bytes[at + 156];
+        at += TAR_BLOCK;
+        if (len > size - at)
+            fail(path, "ends within a member");
+        if (type == '0')
+            run_input(path, name, bytes + at, len);
+        at += (len + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK;
+    }
+}
+
+static bool is_archive(const char *path)
+{
+    size_t len = strlen(path);
+    return len > 4 && strcmp(path + len - 4, ".tar") == 0;
+}
+
+static void run_file(const char *path)
+{
+    size_t size;
+    uint8_t *bytes = read_file(path, &size);
+    if (is_archive(path))
+        run_archive(path, bytes, size);
+    else
+        run_input(path, "", bytes, size);
+    free(bytes);
 }
 
 static void run_directory(const char *path)

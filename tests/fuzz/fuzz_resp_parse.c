@@ -45,8 +45,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 2 || size > TRANSCRIPT_STREAM_MAX)
         return 0;
 
-    struct transcript_options options = {.limits = limit_choices[data[0] % 4], .noauth = data[0] & 4,
-                                         .warm = data[0] & 8};
+    struct transcript_options options = {
+        .limits = limit_choices[data[0] % 4], .noauth = data[0] & 4, .warm = data[0] & 8};
     struct pieces pieces = {.sizes = data + 2, .n = data[1] & 15};
     if (size < 2 + pieces.n)
         return 0;

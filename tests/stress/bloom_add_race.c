@@ -11,6 +11,7 @@
 
 #include "bloom_batch.h"
 #include "bloom_filter.h"
+#include "redisbloom.h"
 #include "rng.h"
 #include "stress.h"
 
@@ -98,8 +99,8 @@ static void add_by_batches(struct race *race)
     }
 }
 
-/* All threads walk over the items in the same order, at once, one by one and in batches: so that the same item is added by
- * several at the same time, and batches survive growth. */
+/* All threads walk over the items in the same order, at once, one by one and in batches: so that the same item is added
+ * by several at the same time, and batches survive growth. */
 static void *add_all(void *arg)
 {
     struct worker *worker = arg;
@@ -141,7 +142,8 @@ static void *read_all(void *arg)
 
 static void run(struct bloom_pool *pool, uint64_t capacity, uint32_t expansion, uint64_t seed)
 {
-    struct bloom_params params = {capacity, 1e-3, expansion};
+    unsigned redisbloom = REDISBLOOM_DEFAULT | (expansion ? 0 : REDISBLOOM_NO_SCALING);
+    struct bloom_params params = {capacity, 1e-3, expansion, (uint8_t)(seed % 3 == 2 ? redisbloom : 0)};
     struct race *race = calloc(1, sizeof(*race));
     struct worker workers[THREADS];
     pthread_t reader;
@@ -157,7 +159,7 @@ static void run(struct bloom_pool *pool, uint64_t capacity, uint32_t expansion, 
     rng_init(&rng, seed);
     for (size_t i = 0; i < ITEMS; i++) {
         race->keys[i] = rng_next(&rng);
-        race->items[i] = murmur3_hash(&race->keys[i], sizeof(race->keys[i]));
+        race->items[i] = bloom_filter_hash(race->filter, &race->keys[i], sizeof(race->keys[i]));
     }
 
     EXPECT(pthread_create(&reader, NULL, read_all, race) == 0, "set-up");
@@ -180,7 +182,8 @@ static void run(struct bloom_pool *pool, uint64_t capacity, uint32_t expansion, 
         EXPECT(winners == capacity, "%u winners", winners);
         EXPECT(atomic_load(&race->full) > 0, "nobody was refused");
     } else {
-        EXPECT(winners >= ITEMS * 0.99, "%u winners", winners);
+        /* RedisBloom's smallest layers do not keep their rate: whole probe sequences coincide. */
+        EXPECT(winners >= ITEMS * (params.redisbloom ? 0.95 : 0.99), "%u winners", winners);
         for (unsigned i = 0; i < bloom_filter_nlayers(race->filter); i++) {
             struct bloom_layer_view view;
 

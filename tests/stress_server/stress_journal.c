@@ -1,5 +1,6 @@
-/* The journal without a server: threads that add and make filters, tickets that are waited for, saves that rotate and cut,
- * a disk that fails now and then. In the end the log has every record exactly once, and no add before what it needs. */
+/* The journal without a server: threads that add and make filters, tickets that are waited for, saves that rotate and
+ * cut, a disk that fails now and then. In the end the log has every record exactly once, and no add before what it
+ * needs. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -21,7 +22,7 @@
 
 static struct journal *journal;
 static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic bool exists[IDS + 1];  /* a filter that others may add to */
+static _Atomic bool exists[IDS + 1]; /* a filter that others may add to */
 static _Atomic uint64_t announced[THREADS];
 static _Atomic unsigned failures, states;
 static struct fsops ops; /* the real one, but for syncs that fail */
@@ -109,7 +110,7 @@ static void *producer(void *arg)
         if (n % 500 == 0)
             wait_for(me, journal_ticket(journal, me, 1));
         if (n % 5000 == 17) {
-            journal_hold(journal);
+            journal_hold(journal, ring);
             journal_ops.add(ring, id, (struct bloom_hash){me + 100, n}, 0, 1);
             journal_ops.add(ring, id, (struct bloom_hash){me + 100, n}, 0, 2);
             journal_release(journal);
@@ -138,7 +139,7 @@ static void *saver(void *arg)
     return NULL;
 }
 
-/* ---- what is in the log ---------------------------------------------------------------------------------------------- */
+/* ---- what is in the log ---- */
 
 struct seen {
     unsigned char adds[THREADS][ADDS];
@@ -182,7 +183,7 @@ static void read_back(const char *dir)
     struct seen *seen = calloc(1, sizeof(*seen));
     EXPECT(seen, "no memory");
     EXPECT(log_reader_open(&options, &reader, &sum, &err) == 0, "%s", err.text);
-    for (size_t i = 0; i < log_reader_segments(reader); i++)
+    for (size_t i = 0; i < log_reader_parts(reader); i++)
         EXPECT(log_reader_adds(reader, i, on_adds, seen, &err) == 0, "%s", err.text);
     log_reader_close(reader);
     for (unsigned t = 0; t < THREADS; t++)
@@ -192,7 +193,8 @@ static void read_back(const char *dir)
     free(seen);
 }
 
-/* The same frame by frame, as a crash after any of them would leave it: an add needs its filter in this frame or before. */
+/* The same frame by frame, as a crash after any of them would leave it: an add needs its filter in this frame or
+ * before. */
 static bool made_so_far[IDS + 1];
 
 static int on_control_in_order(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err)
@@ -228,7 +230,8 @@ static void read_segment_in_order(const char *dir, uint64_t number)
             n = log_frame_parse(bytes + at, len - at, header.salt, sequence, &frame);
             if (n == 0)
                 break;
-            EXPECT(log_payload_decode(frame.payload, frame.payload_len, frame.has_controls, &visitor, &err) == 0, "%s", err.text);
+            EXPECT(log_payload_decode(frame.payload, frame.payload_len, frame.has_controls, &visitor, &err) == 0, "%s",
+                   err.text);
         }
     }
     free(bytes);

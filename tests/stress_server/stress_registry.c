@@ -1,5 +1,6 @@
-/* The registry under many threads at once: what is created, deleted, renamed, cleared and walked while others look names
- * up, query and add. Run under ThreadSanitizer and AddressSanitizer too: they see a filter that is freed too early.
+/* The registry under many threads at once: what is created, deleted, renamed, cleared and walked while others look
+ * names up, query and add. Run under ThreadSanitizer and AddressSanitizer too: they see a filter that is freed too
+ * early.
  *
  * Claims: a name that is never deleted is always found, however its neighbours come and go; a name that is only ever
  * replaced is never missing; a creation has exactly one winner; in the end the account of memory is zero. */

@@ -1,9 +1,9 @@
-/* One slab under many threads: objects are made by all and freed by whoever takes them over, as entries are made by workers and
- * freed by the reclaimer. Entries come from malloc() under the sanitizers, so that these see what is used after it was
- * freed; the slab itself they see here.
+/* One slab under many threads: objects are made by all and freed by whoever takes them over, as entries are made by
+ * workers and freed by the reclaimer. Entries come from malloc() under the sanitizers, so that these see what is used
+ * after it was freed; the slab itself they see here.
  *
- * Claims: an object is zeroed, is nobody else's until it is freed, and in the end no more pages are held than one for each
- * size. */
+ * Claims: an object is zeroed, is nobody else's until it is freed, and in the end no more pages are held than one for
+ * each size. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +34,8 @@ static void release(struct object *object)
 
 static struct object *make(unsigned *state)
 {
-    uint32_t size = (uint32_t)sizeof(struct object) + (uint32_t)rand_r(state) % (SLAB_MAX_SIZE - sizeof(struct object) + 1);
+    uint32_t size =
+        (uint32_t)sizeof(struct object) + (uint32_t)rand_r(state) % (SLAB_MAX_SIZE - sizeof(struct object) + 1);
     struct object *object = slab_alloc(slab, size);
     EXPECT(object, "no memory");
     for (uint32_t i = 0; i < size; i++)

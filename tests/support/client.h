@@ -38,8 +38,8 @@ void client_skip(redisContext *client, int n);
 void client_add_items(redisContext *client, const char *filter, int from, int to);
 void client_expect_items(redisContext *client, const char *filter, int from, int to);
 
-/* Gives BF.MADD, BF.MEXISTS and their like the items <prefix>0 .. <prefix><n - 1>, a thousand at a time; returns how many were
- * answered 1. */
+/* Gives BF.MADD, BF.MEXISTS and their like the items <prefix>0 .. <prefix><n - 1>, a thousand at a time; returns how
+ * many were answered 1. */
 long long client_for_items(redisContext *client, const char *command, const char *key, const char *prefix, int n);
 
 /* The reply as a number; fails the test when it is not an integer. */

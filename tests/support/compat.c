@@ -83,19 +83,29 @@ static void read_row(struct compat *compat, char *text, const char *file, unsign
         add_row(compat, command + 1, len - 2, reason, line);
 }
 
-void compat_load(struct compat *compat, const char *path, const char *file)
+void compat_add(struct compat *compat, const char *path, const char *section, const char *file)
 {
     FILE *stream = fopen(path, "r");
+    bool inside = section == NULL;
     char *text = NULL;
     size_t size = 0;
 
-    *compat = (struct compat){NULL, 0};
     cr_assert_not_null(stream, "%s: %s", path, strerror(errno));
-    for (unsigned line = 1; getline(&text, &size, stream) > 0; line++)
-        if (text[0] == '|')
+    for (unsigned line = 1; getline(&text, &size, stream) > 0; line++) {
+        text[strcspn(text, "\n")] = '\0';
+        if (section && text[0] == '#')
+            inside = strcmp(text, section) == 0;
+        if (inside && text[0] == '|')
             read_row(compat, text, file, line);
+    }
     free(text);
     fclose(stream);
+}
+
+void compat_load(struct compat *compat, const char *path, const char *file)
+{
+    *compat = (struct compat){NULL, 0};
+    compat_add(compat, path, NULL, file);
 }
 
 void compat_deinit(struct compat *compat)

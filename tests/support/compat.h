@@ -1,5 +1,5 @@
-/* compat: the table of meant differences from Redis with RedisBloom, docs/COMPATIBILITY.md, as the corpus test reads
- * it.
+/* compat: the table of meant differences from Redis with RedisBloom, tests/golden/corpus/DIFFERENCES.md, as the corpus
+ * test reads it.
  *
  * A row of the table is `| files | command | reason |`: the numbers of the corpus files it is about, separated by
  * spaces; a line of those files in backticks, exactly as it stands there, or its beginning and `*`; the reason. Other
@@ -34,6 +34,9 @@ struct compat {
 /* Reads the rows about one corpus file ("09"). Fails the test when the document cannot be read or a row is malformed.
  */
 void compat_load(struct compat *compat, const char *path, const char *file);
+
+/* Adds rows, those below the heading `section` ("## Filters") only; NULL: all. */
+void compat_add(struct compat *compat, const char *path, const char *section, const char *file);
 void compat_deinit(struct compat *compat);
 
 /* The row about this line of a corpus file (an exact one first, then the longest prefix), NULL if there is none. The

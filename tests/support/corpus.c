@@ -11,17 +11,20 @@
 #define CONNECTIONS_MAX 8
 #define WORDS_MAX       4096
 #define LONG_BULK       4096
-#define SILENCE_MS      150 /* after the replies that are expected, or where none is: how long nothing more may come */
+#define SILENCE_MS      2   /* when the server has done what it was sent: how long nothing more may come */
+#define MEANT_MS        150 /* the same where the recording is no guide, as a difference is meant */
+#define PROBES          (2 * CORPUS_THREADS) /* so many new connections are spread over all threads */
 
 struct player {
     int port, resp;
     const char *path; /* NULL: connections are to the port */
-    bool patient; /* what the recording has is worth waiting for: no difference is meant */
+    bool patient;     /* what the recording has is worth waiting for: no difference is meant */
     struct {
         char name[16];
         struct wire wire;
     } connections[CONNECTIONS_MAX];
     size_t nconnections, current;
+    struct wire probes[PROBES];
 };
 
 /* ---- recordings ---- */
@@ -198,6 +201,25 @@ static void renew_connection(struct player *player, bool raw)
     open_connection(player, wire, player->resp == 3 && !raw);
 }
 
+static void open_probes(struct player *player)
+{
+    for (size_t i = 0; i < PROBES; i++)
+        wire_open(&player->probes[i], player->port);
+}
+
+/* Waits until the server has done what it was sent: each of its threads has been through its loop since. */
+static void settle(struct player *player)
+{
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < PROBES; i++) {
+            if (strcmp(wire_ask(&player->probes[i], "PING"), "(closed)") == 0) {
+                wire_close(&player->probes[i]);
+                wire_open(&player->probes[i], player->port);
+            }
+        }
+    }
+}
+
 /* ---- replies ---- */
 
 /* Takes one reply and adds its lines with their mark. */
@@ -235,7 +257,11 @@ static void take(struct player *player, size_t n, const char *mark, const struct
 
     for (size_t taken = 0; n == 0 || taken < n; taken++) {
         bool certain = n > 0 ? !silent : player->patient && (out->count < lines_expected || closes);
-        enum wire_status status = take_one(wire, mark, certain ? WIRE_PATIENCE_MS : SILENCE_MS, out);
+        int silence_ms = player->patient ? SILENCE_MS : MEANT_MS;
+
+        if (!certain)
+            settle(player);
+        enum wire_status status = take_one(wire, mark, certain ? WIRE_PATIENCE_MS : silence_ms, out);
 
         if (status == WIRE_CLOSED) {
             add_raw(out, "<! closed");
@@ -425,6 +451,7 @@ static void drain(struct player *player, const char *command)
     struct wire *wire = &player->connections[player->current].wire;
     struct lines lines = {NULL, 0, 0};
 
+    settle(player);
     while (strstr(command, "@raw ") == command && wire->fd >= 0) {
         enum wire_status status = wire_reply(wire, SILENCE_MS, &lines);
 
@@ -434,6 +461,11 @@ static void drain(struct player *player, const char *command)
             break;
     }
     lines_deinit(&lines);
+}
+
+static bool starts_save(const char *command)
+{
+    return strncmp(command, "BGSAVE", 6) == 0 || strncmp(command, "BGREWRITEAOF", 12) == 0;
 }
 
 static void wait_until(int port, const char *section, const char *line)
@@ -446,17 +478,18 @@ static void wait_until(int port, const char *section, const char *line)
     wire_close(&wire);
 }
 
-/* A recording goes on as if what runs in the background were done: what is deleted is freed by a thread of its own, which
- * matters under a limit of memory; a save on a busy disk outlasts the pause that is recorded behind it. */
+/* A recording goes on as if what runs in the background were done: what is deleted is freed by a thread of its own,
+ * which matters under a limit of memory; a save on a busy disk outlasts the pause that is recorded behind it. */
 static void wait_for_background(int port, const char *command)
 {
     if (strncmp(command, "DEL ", 4) == 0)
         wait_until(port, "INFO memory", "lazyfree_pending_objects:0");
-    else if (strncmp(command, "BGSAVE", 6) == 0 || strncmp(command, "BGREWRITEAOF", 12) == 0)
+    else if (starts_save(command))
         wait_until(port, "INFO persistence", "rdb_bgsave_in_progress:0");
 }
 
-struct corpus_result corpus_play(const struct corpus *corpus, int port, const char *path, int resp, struct compat *compat)
+struct corpus_result corpus_play(const struct corpus *corpus, int port, const char *path, int resp,
+                                 struct compat *compat)
 {
     struct player player = {.port = port, .path = path, .resp = resp};
     struct corpus_result result = {0, 0, 0};
@@ -465,6 +498,7 @@ struct corpus_result corpus_play(const struct corpus *corpus, int port, const ch
     wire_open(&wire, port);
     cr_assert_str_eq(wire_ask(&wire, "FLUSHALL"), "+OK");
     wire_close(&wire);
+    open_probes(&player);
     switch_connection(&player, "0");
     for (size_t i = 0; i < corpus->count; i++) {
         const struct corpus_case *the_case = &corpus->cases[i];
@@ -473,7 +507,9 @@ struct corpus_result corpus_play(const struct corpus *corpus, int port, const ch
         struct compat_row *row = compat_find(compat, the_case->command);
 
         player.patient = row == NULL;
-        play_case(&player, the_case, &got);
+        /* The pause of the recording behind a save: here its end has been waited for. */
+        if (i == 0 || !starts_save(the_case[-1].command) || !corpus_behind(the_case->command, "@sleep "))
+            play_case(&player, the_case, &got);
         result.cases++;
         wait_for_background(port, the_case->command);
         if (corpus_same(&the_case->reply, &got)) {
@@ -494,5 +530,7 @@ struct corpus_result corpus_play(const struct corpus *corpus, int port, const ch
     }
     for (size_t i = 0; i < player.nconnections; i++)
         wire_close(&player.connections[i].wire);
+    for (size_t i = 0; i < PROBES; i++)
+        wire_close(&player.probes[i]);
     return result;
 }

@@ -39,9 +39,14 @@ struct corpus_result {
     size_t differs; /* different otherwise; each has been printed */
 };
 
+/* The server that a recording is played against has so many threads: each is asked whether more is to come, where the
+ * recording has nothing. */
+#define CORPUS_THREADS 2
+
 /* Plays all cases of a recording against 127.0.0.1, in the given version of RESP, after a FLUSHALL. With a path, the
  * recording's connections are to that Unix socket, and send byte by byte (wire_open_dripping()). */
-struct corpus_result corpus_play(const struct corpus *corpus, int port, const char *path, int resp, struct compat *compat);
+struct corpus_result corpus_play(const struct corpus *corpus, int port, const char *path, int resp,
+                                 struct compat *compat);
 
 /* Cuts a line into words as redis-cli does; false for unbalanced quotes. The words' bytes are malloc'ed into
  * *bytes_out. */

@@ -15,7 +15,8 @@ const char *corpus_behind(const char *text, const char *prefix)
 
 bool corpus_same(const struct lines *recorded, const struct lines *got)
 {
-    bool soft = recorded->count > 0 && (corpus_behind(recorded->items[0], "<~ ") || corpus_behind(recorded->items[0], "<^ "));
+    bool soft =
+        recorded->count > 0 && (corpus_behind(recorded->items[0], "<~ ") || corpus_behind(recorded->items[0], "<^ "));
 
     if (soft) /* the kind: "<~ *" */
         return got->count > 0 && strncmp(recorded->items[0], got->items[0], 4) == 0;
@@ -87,7 +88,8 @@ bool corpus_same_but_dumps(const struct lines *recorded, const struct lines *got
 /* The same error, and behind it ": " and an explanation. */
 static bool differ_in_more_words(const struct lines *recorded, const struct lines *got)
 {
-    const char *more = recorded->count == 1 && got->count == 1 ? corpus_behind(got->items[0], recorded->items[0]) : NULL;
+    const char *more =
+        recorded->count == 1 && got->count == 1 ? corpus_behind(got->items[0], recorded->items[0]) : NULL;
 
     return more != NULL && corpus_behind(recorded->items[0], "< -") != NULL && corpus_behind(more, ": ") != NULL;
 }

@@ -1,12 +1,13 @@
 /* The crash part of fault_fs.h.
  *
- * Inodes are files or directories; a name is (directory, text) and stands for an inode. There are two tables of names: as
- * they are now, and as they are on disk. A change of a name is applied to the first at once and put on a list; a sync of
- * its directory applies it to the second. A file likewise has its bytes now and its bytes on disk, and the range in which
- * they may differ. */
+ * Inodes are files or directories; a name is (directory, text) and stands for an inode. There are two tables of names:
+ * as they are now, and as they are on disk. A change of a name is applied to the first at once and put on a list; a
+ * sync of its directory applies it to the second. A file likewise has its bytes now and its bytes on disk, and the
+ * range in which they may differ. */
 #include "fault_fs.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@
 #define MAX_CHANGES 4096
 #define SECTOR      512
 #define PAGE        4096
+#define KEPT_MEMORY (32 << 20)
 
 struct bytes {
     unsigned char *ptr;
@@ -37,7 +39,7 @@ struct crash_fs {
     struct names disk;
     struct inode *inodes;
     int ninodes;
-    int nfree; /* unused among them, at most */
+    int nfree;        /* unused among them, at most */
     int fds[MAX_FDS]; /* inode, -1: free */
     int lock_fd;
     struct change changes[MAX_CHANGES];
@@ -55,7 +57,7 @@ static void copy_bytes(struct bytes *to, const struct bytes *from)
     *to = (struct bytes){ptr, from->len};
 }
 
-/* ---- inodes and names --------------------------------------------------------------------------------------------------------- */
+/* ---- inodes and names ---- */
 
 static void do_change(struct crash_fs *fs, const char *from, const char *to, int inode)
 {
@@ -124,7 +126,7 @@ static bool is_parent(const char *path)
     return len >= 3 && strcmp(path + len - 3, "/..") == 0;
 }
 
-/* ---- operations ------------------------------------------------------------------------------------------------------- */
+/* ---- operations ---- */
 
 static struct inode *by_fd(struct crash_fs *fs, int fd)
 {
@@ -412,11 +414,23 @@ static int crash_lock(void *ctx, const char *path, int *fd_out, pid_t *owner_out
     return rc;
 }
 
+static int crash_is_at(void *ctx, int fd, const char *path)
+{
+    struct crash_fs *fs = ctx;
+    const struct name *name = names_find(&fs->now, path);
+
+    return name && &fs->inodes[name->inode] == by_fd(fs, fd) ? 0 : -ESTALE;
+}
+
 struct crash_fs *crash_fs_create(void)
 {
     struct crash_fs *fs = calloc(1, sizeof(*fs));
 
     crash_demand(fs != NULL, "out of memory");
+    /* Thousands of disks are copied one after the other: the heap keeps the memory instead of giving it back to the
+     * system, and having it zeroed again, for each. */
+    mallopt(M_TRIM_THRESHOLD, KEPT_MEMORY);
+    mallopt(M_MMAP_THRESHOLD, KEPT_MEMORY);
     fs->lock_fd = -1;
     new_inode(fs, true);
     for (int i = 0; i < MAX_FDS; i++)
@@ -440,6 +454,7 @@ struct crash_fs *crash_fs_create(void)
         .sync_dir = crash_sync_dir,
         .sync_all = crash_sync_all,
         .lock = crash_lock,
+        .is_at = crash_is_at,
     };
     return fs;
 }
@@ -472,7 +487,7 @@ const struct fsops *crash_fs_ops(struct crash_fs *fs)
     return &fs->ops;
 }
 
-/* ---- the crash --------------------------------------------------------------------------------------------------------- */
+/* ---- the crash ---- */
 
 static uint64_t next_random(uint64_t *state)
 {
@@ -483,14 +498,16 @@ static uint64_t next_random(uint64_t *state)
     return x ^ (x >> 31);
 }
 
-/* Any sector (or page) may have reached the disk or not; the size may be the old one, the new one, or any multiple of a sector
- * between; what was never written reads as zeros. */
+/* Any sector (or page) may have reached the disk or not; the size may be the old one, the new one, or any multiple of a
+ * sector between; what was never written reads as zeros. */
 static void tear(struct bytes *out, const struct inode *inode, uint64_t *random)
 {
     size_t small = inode->now.len < inode->disk.len ? inode->now.len : inode->disk.len;
     size_t large = inode->now.len < inode->disk.len ? inode->disk.len : inode->now.len;
     size_t choice = (size_t)(next_random(random) % 4), unit = next_random(random) % 2 ? SECTOR : PAGE;
-    size_t len = choice == 0 ? inode->disk.len : choice == 1 ? small + (large - small) / 2 / unit * unit : inode->now.len;
+    size_t len = choice == 0   ? inode->disk.len
+                 : choice == 1 ? small + (large - small) / 2 / unit * unit
+                               : inode->now.len;
 
     resize(out, 0);
     resize(out, len);

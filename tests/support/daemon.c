@@ -2,10 +2,12 @@
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +25,7 @@
 #define PATIENCE_MS    60000 /* of anything that certainly happens; sanitizers on a loaded machine take their time */
 #define START_ATTEMPTS 5     /* another process may take the port between our look and the daemon's bind */
 #define READY_TEXT     " ready: listening on "
+#define ENGINE_READY   "Ready to accept connections"
 
 static char output[1 << 20];
 
@@ -207,8 +210,9 @@ static void free_args(struct daemon *daemon)
 
 static void run(struct daemon *daemon)
 {
-    char port[16], *argv[80] = {NULL};
-    const char *fixed[] = {BLOOMERYD_PATH, "--port", port, "--bind", "127.0.0.1", "--dir", daemon->data, "--save", ""};
+    char port[16], web_port[16], *argv[84] = {NULL};
+    const char *program = daemon->engine ? ENGINE_PATH : BLOOMERYD_PATH;
+    const char *fixed[] = {program, "--port", port, "--bind", "127.0.0.1", "--dir", daemon->data, "--save", ""};
     size_t n = sizeof(fixed) / sizeof(fixed[0]);
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     int errors = open(daemon->errors, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -217,8 +221,15 @@ static void run(struct daemon *daemon)
     daemon->log_start = file_size(daemon->log);
     snprintf(port, sizeof(port), "%d", daemon->port);
     memcpy(argv, fixed, sizeof(fixed));
+    if (daemon->with_web) {
+        snprintf(web_port, sizeof(web_port), "%d", daemon->web_port);
+        argv[n++] = (char *)(uintptr_t) "--metrics-port";
+        argv[n++] = web_port;
+    }
     memcpy(argv + n, daemon->args, sizeof(daemon->args));
-    if (daemon->file[0] != '\0') { /* the first argument */
+    if (daemon->engine)
+        cr_assert(mkdir(daemon->data, 0700) == 0 || errno == EEXIST); /* the daemon makes its own */
+    if (daemon->file[0] != '\0') {                                    /* the first argument */
         memmove(argv + 2, argv + 1, sizeof(argv) - 2 * sizeof(argv[0]));
         argv[1] = daemon->file;
     }
@@ -236,7 +247,7 @@ static enum outcome try_start(struct daemon *daemon, int *status_out)
     size_t errors_start = file_size(daemon->errors);
 
     run(daemon);
-    while (strstr(daemon_output(daemon), READY_TEXT) == NULL) {
+    while (strstr(daemon_output(daemon), daemon->engine ? ENGINE_READY : READY_TEXT) == NULL) {
         if (wait_exit(daemon->pid, 2, status_out)) {
             daemon->pid = 0;
             bool taken = strcasestr(daemon_output(daemon), "address already in use") != NULL ||
@@ -255,6 +266,7 @@ static bool start_or_end(struct daemon *daemon, int *status_out)
 
     for (int attempt = 0; attempt < START_ATTEMPTS; attempt++) {
         daemon->port = free_port();
+        daemon->web_port = free_port();
         enum outcome outcome = try_start(daemon, status_out);
         if (outcome == ENDED)
             return false;
@@ -310,7 +322,8 @@ bool daemon_try(struct daemon *daemon, const char *const *args)
     if (start_or_end(daemon, &status))
         return true;
     cr_assert_null(find_report(daemon), "the daemon's output has a report:\n%.4000s", find_report(daemon));
-    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1, "the daemon ended with status 0x%x:\n%s", status, tail(daemon));
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1, "the daemon ended with status 0x%x:\n%s", status,
+              tail(daemon));
     return false;
 }
 
@@ -318,6 +331,7 @@ void daemon_launch(struct daemon *daemon)
 {
     cr_assert_eq(daemon->pid, 0, "the daemon runs already");
     daemon->port = free_port();
+    daemon->web_port = free_port();
     run(daemon);
 }
 
@@ -437,39 +451,68 @@ int daemon_run(const char *const *args, const char *input, const char **output_o
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* ---- packs ------------------------------------------------------------------------------------------------------- */
+/* ---- files of filters ---- */
 
-/* What a record begins with ends with the id, whose upper bytes are zero here, and the name. */
-static long find_in_pack(const char *path, const char *name)
+static unsigned long long number_behind(const char *text, const char *key)
 {
-    size_t name_len = strlen(name), len;
-    unsigned char *bytes = file_read(path, &len);
-    char text[80] = {0};
+    const char *at = strstr(text, key);
 
-    memcpy(text + 6, name, name_len);
-    unsigned char *found = memmem(bytes, len, text, 6 + name_len);
-    long at = found ? (long)(found - bytes) + 6 + (long)name_len : -1;
-    free(bytes);
-    return at;
+    cr_assert(at && at < text + strcspn(text, "\n"), "no '%s' in: %.200s", key, text);
+    return strtoull(at + strlen(key), NULL, 10);
 }
 
-void daemon_damage_packed(const struct daemon *daemon, const char *name, long at)
+static const char *next_line(const char *line)
 {
-    char command[512], path[512] = "";
-    long offset = -1;
+    return line + strcspn(line, "\n") + 1;
+}
 
-    snprintf(command, sizeof(command), "ls -v %s/packs/*.pack", daemon->data);
-    FILE *list = popen(command, "r");
-    cr_assert_not_null(list);
-    for (char line[512]; fgets(line, sizeof(line), list);) {
-        line[strcspn(line, "\n")] = '\0';
-        long found = find_in_pack(line, name);
-        if (found < 0)
-            continue;
-        offset = found;
-        strcpy(path, line);
+struct daemon_layer daemon_layer(const struct daemon *daemon, const char *name, unsigned layer)
+{
+    struct daemon_layer found = {.offset = 0};
+    char key[200], variant[16];
+    size_t len;
+    char *text = (char *)file_read(tmp_path(daemon->data, "MANIFEST").text, &len);
+    const char *filter = NULL;
+
+    text[len - 1] = '\0';
+    snprintf(key, sizeof(key), " name=%s ", name);
+    for (const char *at = text; (at = strstr(at, key)); at++) /* the last one holds */
+        filter = at;
+    cr_assert_not_null(filter, "no filter '%s' in:\n%s", name, text);
+    cr_assert_eq(sscanf(strstr(filter, " variant="), " variant=%15[^ ]", variant), 1);
+    if (memcmp(strchr(filter + 6, ' '), " pack=", 6) == 0) {
+        snprintf(found.file, sizeof(found.file), "filters/%llu.pack", number_behind(filter, " pack="));
+        found.offset = (long)number_behind(filter, " offset=");
+        for (unsigned i = 0; i < layer; i++) {
+            filter = next_line(filter);
+            found.offset += 8 + 8 * (long)number_behind(filter, " words=");
+        }
+    } else {
+        for (unsigned i = 0; i <= layer; i++)
+            filter = next_line(filter);
+        snprintf(found.file, sizeof(found.file), "filters/%s-%llu%s", variant, number_behind(filter, " file="),
+                 strncmp(variant, "redisbloom", 10) == 0 ? ".layer" : "-big-Filter.db");
     }
-    pclose(list);
-    cr_assert_geq(offset, 0, "no pack has '%s'", name);
-    file_flip_bit(path, (size_t)(8 * (offset + at)));
+    snprintf(found.path, sizeof(found.path), "%s/%s", daemon->data, found.file);
+    free(text);
+    return found;
+}
+
+size_t daemon_layer_files(const struct daemon *daemon)
+{
+    size_t count = 0;
+    DIR *list = opendir(tmp_path(daemon->data, "filters").text);
+
+    for (struct dirent *entry; list && (entry = readdir(list));)
+        count += strstr(entry->d_name, "-Filter.db") != NULL;
+    if (list)
+        closedir(list);
+    return count;
+}
+
+void daemon_damage_layer(const struct daemon *daemon, const char *name, long at)
+{
+    struct daemon_layer layer = daemon_layer(daemon, name, 0);
+
+    file_flip_bit(layer.path, (size_t)(8 * (layer.offset + at)));
 }

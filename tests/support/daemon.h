@@ -21,13 +21,17 @@
 /* Zero-initialise. */
 struct daemon {
     int port;
-    pid_t pid;        /* 0: not running */
-    char dir[256];    /* the test's own directory */
-    char data[300];   /* dir/data, the data directory */
-    char errors[300]; /* dir/output: what the daemon wrote to stdout and stderr, of all its starts */
-    char log[300];    /* where it logs: the same, or what --logfile among the arguments says */
-    char file[300];   /* set before the start: its configuration file; "" for none */
-    bool unprivileged; /* set before the start: as a user who may do what file modes allow, also where tests run as root */
+    pid_t pid;         /* 0: not running */
+    char dir[256];     /* the test's own directory */
+    char data[300];    /* dir/data, the data directory */
+    char errors[300];  /* dir/output: what the daemon wrote to stdout and stderr, of all its starts */
+    char log[300];     /* where it logs: the same, or what --logfile among the arguments says */
+    char file[300];    /* set before the start: its configuration file; "" for none */
+    bool engine;       /* set before the start: not the daemon, but redis-server with the module; logs to `errors` */
+    bool unprivileged; /* set before the start: as a user who may do what file modes allow, also where tests run as root
+                        */
+    bool with_web;     /* set before the start: with a metrics-port */
+    int web_port;
     size_t log_start; /* where the log of the current start begins */
     char *args[64];   /* internal */
 };
@@ -59,8 +63,9 @@ void daemon_wait(struct daemon *daemon);
 /* Stops it if it runs, as daemon_stop() does, and removes the directory. Idempotent. */
 void daemon_deinit(struct daemon *daemon);
 
-/* Kills it if it runs and removes the directory, whatever has happened: for .fini. Idempotent. With BLOOMERY_KEEP=1 in the
- * environment the directory of a test that has not come to daemon_deinit() stays, and the output says where it is. */
+/* Kills it if it runs and removes the directory, whatever has happened: for .fini. Idempotent. With BLOOMERY_KEEP=1 in
+ * the environment the directory of a test that has not come to daemon_deinit() stays, and the output says where it is.
+ */
 void daemon_discard(struct daemon *daemon);
 
 /* A test at whose end the daemon is stopped, within the test, with all that daemon_stop() demands: Criterion counts no
@@ -89,7 +94,8 @@ void daemon_discard(struct daemon *daemon);
     }                                                   \
     TestSuite(suite, .init = suite##_start, .fini = suite##_discard, .timeout = 300)
 
-/* From here on no save succeeds: there is a directory where it would write its MANIFEST. Until it is taken away again. */
+/* From here on no save succeeds: there is a directory where it would write its MANIFEST. Until it is taken away again.
+ */
 void daemon_block_saves(const struct daemon *daemon);
 void daemon_unblock_saves(const struct daemon *daemon);
 
@@ -99,9 +105,19 @@ const char *daemon_output(const struct daemon *daemon);
 /* Waits until the log of the current start has the text. */
 void daemon_wait_output(const struct daemon *daemon, const char *text);
 
-/* Flips a bit of the byte `at` of a filter's first layer in the newest pack that has it; before it, if `at` is
- * negative. */
-void daemon_damage_packed(const struct daemon *daemon, const char *name, long at);
+/* Where a layer of a filter is, as the MANIFEST of the data directory says: a file of its own, or a pack. The name has
+ * nothing that would be encoded. */
+struct daemon_layer {
+    char file[80];  /* below the data directory */
+    char path[400]; /* the same with it */
+    long offset;
+};
+struct daemon_layer daemon_layer(const struct daemon *daemon, const char *name, unsigned layer);
+
+size_t daemon_layer_files(const struct daemon *daemon); /* layers that have files of their own, named or not */
+
+/* Flips a bit of the byte `at` of a filter's first layer; before it, in a pack, if `at` is negative. */
+void daemon_damage_layer(const struct daemon *daemon, const char *name, long at);
 
 /* Runs `bloomeryd <args>` to its end, with `input` (NULL for none) on its standard input. Returns the exit status and
  * what it wrote to stdout and stderr together, valid until the next call. */

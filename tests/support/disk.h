@@ -20,16 +20,18 @@ enum disk_fault {
 };
 
 struct disk {
-    _Atomic int delay_ms;    /* each sync of data takes so long */
-    _Atomic int sync_error;  /* each sync of data in the log's directory fails with this errno */
-    _Atomic int write_error; /* each write there fails with this errno */
-    _Atomic int hold_syncs;  /* a sync of data in the log's directory waits until this is 0 again */
-    _Atomic int syncs_held;  /* how often one has begun to wait */
-    _Atomic int hold_reads;  /* a read there waits until this is 0 again */
-    _Atomic int read_ms;     /* each read there takes so long */
-    _Atomic int clock_s;     /* the time of day is so many seconds later than it is */
+    _Atomic int delay_ms;       /* each sync of data takes so long */
+    _Atomic int sync_error;     /* each sync of data in the log's directory fails with this errno */
+    _Atomic int write_error;    /* each write there fails with this errno */
+    _Atomic int writes_refused; /* how often one has */
+    _Atomic int hold_syncs;     /* a sync of data in the log's directory waits until this is 0 again */
+    _Atomic int syncs_held;     /* how often one has begun to wait */
+    _Atomic int hold_reads;     /* a read there waits until this is 0 again */
+    _Atomic int read_ms;        /* each read there takes so long */
+    _Atomic int clock_s;        /* the time of day is so many seconds later than it is */
 
-    _Atomic size_t no_memory;   /* malloc() of so many bytes fails, but under a sanitizer, which has its own; 0: none does */
+    _Atomic size_t
+        no_memory; /* malloc() of so many bytes fails, but under a sanitizer, which has its own; 0: none does */
     _Atomic int memory_refused; /* how often it has */
 
     _Atomic long calls;   /* operations so far */

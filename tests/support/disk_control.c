@@ -1,6 +1,7 @@
 #include "disk_control.h"
 
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 struct disk *disk;
 
 static char control_path[64];
+static char shim_path[80]; /* a link: LD_PRELOAD is a list, and takes a space within a path for the end of it */
 
 void disk_attach(void)
 {
@@ -28,7 +30,9 @@ void disk_attach(void)
     snprintf(asan, sizeof(asan), "%s%sverify_asan_link_order=0", options ? options : "", options ? ":" : "");
     setenv("ASAN_OPTIONS", asan, 1);
     setenv("BLOOMERY_DISK", control_path, 1);
-    setenv("LD_PRELOAD", DISK_SHIM_PATH, 1);
+    snprintf(shim_path, sizeof(shim_path), "%s.so", control_path);
+    cr_assert(symlink(DISK_SHIM_PATH, shim_path) == 0 || errno == EEXIST, "%s: %s", shim_path, strerror(errno));
+    setenv("LD_PRELOAD", shim_path, 1);
 }
 
 void disk_detach(void)
@@ -38,6 +42,7 @@ void disk_detach(void)
     unsetenv("LD_PRELOAD");
     unsetenv("BLOOMERY_DISK");
     unlink(control_path);
+    unlink(shim_path);
     munmap(disk, sizeof(*disk));
     disk = NULL;
 }
@@ -47,6 +52,7 @@ void disk_mend(void)
     atomic_store(&disk->delay_ms, 0);
     atomic_store(&disk->sync_error, 0);
     atomic_store(&disk->write_error, 0);
+    atomic_store(&disk->writes_refused, 0);
     atomic_store(&disk->hold_syncs, 0);
     atomic_store(&disk->hold_reads, 0);
     atomic_store(&disk->read_ms, 0);

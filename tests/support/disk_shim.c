@@ -83,9 +83,9 @@ int clock_gettime(clockid_t clock, struct timespec *now)
     return status;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------ */
+/* ---- memory ---- */
 
-#if !DAEMON_SANITIZED /* not what this library is built with, but what it is loaded into */
+#if !DAEMON_SANITIZED                    /* not what this library is built with, but what it is loaded into */
 extern void *__libc_malloc(size_t size); /* the search for it would allocate */
 
 void *malloc(size_t size)
@@ -99,7 +99,7 @@ void *malloc(size_t size)
 }
 #endif
 
-/* ---- faults ------------------------------------------------------------------------------------------------------ */
+/* ---- faults ---- */
 
 static bool counts(const char *what, const char *path)
 {
@@ -137,7 +137,7 @@ static int fate(const char *what, const char *path, bool writes, bool is_pwrite)
     return fault;
 }
 
-/* ---- the record ----------------------------------------------------------------------------------------------- */
+/* ---- the record ---- */
 
 static int64_t now_ns(void)
 {
@@ -180,7 +180,7 @@ static void record_paths(enum disk_op kind, int fd, int flags, int64_t began, co
     record((struct disk_record){.kind = kind, .fd = fd, .flags = (uint32_t)flags, .time_ns = began}, paths, len);
 }
 
-/* ---- files ---------------------------------------------------------------------------------------------------- */
+/* ---- files ---- */
 
 int open(const char *path, int flags, ...)
 {
@@ -250,9 +250,10 @@ ssize_t pwrite(int fd, const void *buf, size_t len, off_t offset)
     if (to_do == DISK_SHORT || to_do == DISK_TORN) /* past the page cache writes are of whole blocks */
         len = fcntl(fd, F_GETFL) & O_DIRECT ? len / 2 & ~(size_t)4095 : (len + 1) / 2;
     ssize_t n = -1;
-    if (error)
+    if (error) {
+        atomic_fetch_add(&disk->writes_refused, 1);
         errno = error;
-    else if (to_do == DISK_ERROR)
+    } else if (to_do == DISK_ERROR)
         errno = atomic_load(&disk->error);
     else
         n = len ? real(fd, buf, len, offset) : 0;
@@ -363,7 +364,7 @@ int syncfs(int fd)
     return sync_file("syncfs", DISK_SYNC_ALL, fd, real);
 }
 
-/* ---- names ---------------------------------------------------------------------------------------------------- */
+/* ---- names ---- */
 
 /* After the operation has been done or not: what the caller is told. */
 static int done(int to_do, int result, enum disk_op kind, int64_t began, const char *from, const char *to)

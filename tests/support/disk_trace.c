@@ -92,7 +92,7 @@ int64_t disk_trace_began_ns(const struct disk_trace *trace, size_t n)
     return n < trace->count ? head_of(trace, n).time_ns : INT64_MAX;
 }
 
-/* ---- playing -------------------------------------------------------------------------------------------------- */
+/* ---- playing ---- */
 
 static void play_open(struct disk_trace *trace, const struct disk_record *head, const char *path)
 {
@@ -210,7 +210,7 @@ struct crash_fs *disk_trace_crash(const struct disk_trace *trace, enum crash_mod
     return crash_fs_after(trace->fs, mode, seed);
 }
 
-/* ---- directories ---------------------------------------------------------------------------------------------- */
+/* ---- directories ---- */
 
 struct export
 {

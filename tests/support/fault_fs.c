@@ -36,13 +36,13 @@ static bool is_stuck(const struct fault_fs *fault, const char *path)
 }
 
 /* An operation without other results than its status. */
-#define FORWARD(fault, op, call)                                                                                       \
-    do {                                                                                                               \
-        bool struck = strikes(fault, op);                                                                              \
-        if (struck && (fault)->kind == FAULT_ERROR)                                                                    \
-            return (fault)->error;                                                                                     \
-        int rc = (call);                                                                                               \
-        return struck && (fault)->kind == FAULT_LATE ? (fault)->error : rc;                                            \
+#define FORWARD(fault, op, call)                                            \
+    do {                                                                    \
+        bool struck = strikes(fault, op);                                   \
+        if (struck && (fault)->kind == FAULT_ERROR)                         \
+            return (fault)->error;                                          \
+        int rc = (call);                                                    \
+        return struck && (fault)->kind == FAULT_LATE ? (fault)->error : rc; \
     } while (0)
 
 static int fault_open(void *ctx, const char *path, unsigned flags, int *fd_out)
@@ -203,6 +203,13 @@ static int fault_lock(void *ctx, const char *path, int *fd_out, pid_t *owner_out
     return fault->below->lock(fault->below->ctx, path, fd_out, owner_out);
 }
 
+static int fault_is_at(void *ctx, int fd, const char *path)
+{
+    struct fault_fs *fault = ctx;
+
+    FORWARD(fault, "is_at", fault->below->is_at(fault->below->ctx, fd, path));
+}
+
 void fault_fs_init(struct fault_fs *fault, const struct fsops *below)
 {
     *fault = (struct fault_fs){
@@ -226,6 +233,7 @@ void fault_fs_init(struct fault_fs *fault, const struct fsops *below)
                 .sync_dir = fault_sync_dir,
                 .sync_all = fault_sync_all,
                 .lock = fault_lock,
+                .is_at = fault_is_at,
             },
         .below = below,
     };

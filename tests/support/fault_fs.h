@@ -1,10 +1,10 @@
 /* fault_fs: a table of file operations for tests, in two parts that stack.
  *
- * fault_fs passes operations on to another table and lets chosen ones fail: the n-th, or from the n-th on (the process is
- * dead from there).
+ * fault_fs passes operations on to another table and lets chosen ones fail: the n-th, or from the n-th on (the process
+ * is dead from there).
  *
- * crash_fs is a file system in memory that knows what a crash may leave of it: what has been synced stays; of what has not,
- * each write and each change of a name may be there or not, in any combination, and a write may be there in part.
+ * crash_fs is a file system in memory that knows what a crash may leave of it: what has been synced stays; of what has
+ * not, each write and each change of a name may be there or not, in any combination, and a write may be there in part.
  *
  * One thread at a time. Both end the program when they are used wrongly. */
 #ifndef BLOOMERY_TEST_FAULT_FS_H
@@ -16,7 +16,7 @@
 
 #include "fsops.h"
 
-/* ---- faults -------------------------------------------------------------------------------------------------------- */
+/* ---- faults ---- */
 
 enum fault_kind {
     FAULT_ERROR, /* the operation is not done and returns `error` */
@@ -34,10 +34,10 @@ struct fault_fs {
     enum fault_kind kind;
     int error; /* negative errno */
     bool hit;
-    const char *hit_op; /* what was hit */
-    bool refuse_direct; /* FS_DIRECT is -EINVAL, as on a file system that cannot */
-    bool refuse_link;   /* link is -EPERM, as on a file system that cannot */
-    const char *stuck;  /* what has this in its path cannot be removed, renamed or replaced: -EPERM; NULL: nothing */
+    const char *hit_op;  /* what was hit */
+    bool refuse_direct;  /* FS_DIRECT is -EINVAL, as on a file system that cannot */
+    bool refuse_link;    /* link is -EPERM, as on a file system that cannot */
+    const char *stuck;   /* what has this in its path cannot be removed, renamed or replaced: -EPERM; NULL: nothing */
     const char *mounted; /* what has this in its path is on another file system */
 };
 
@@ -46,7 +46,7 @@ void fault_fs_init(struct fault_fs *fault, const struct fsops *below);
 /* The `at`-th operation from now (1 is the next) will fail. */
 void fault_fs_arm(struct fault_fs *fault, size_t at, enum fault_kind kind, int error, bool from_then_on);
 
-/* ---- crashes ------------------------------------------------------------------------------------------------------- */
+/* ---- crashes ---- */
 
 struct crash_fs;
 
@@ -58,9 +58,9 @@ const struct fsops *crash_fs_ops(struct crash_fs *fs);
 void crash_fs_sync_failed(struct crash_fs *fs, int fd);
 
 enum crash_mode {
-    CRASH_DROP_ALL,  /* only what was synced */
-    CRASH_KEEP_ALL,  /* everything that was done (kill -9) */
-    CRASH_RANDOM,    /* any subset, writes torn, as `seed` decides */
+    CRASH_DROP_ALL,   /* only what was synced */
+    CRASH_KEEP_ALL,   /* everything that was done (kill -9) */
+    CRASH_RANDOM,     /* any subset, writes torn, as `seed` decides */
     CRASH_NAMES_ONLY, /* changes of names, no data that was not synced: what a journal of metadata does */
     CRASH_DATA_ONLY,
 };

@@ -39,8 +39,8 @@ void power_end(struct power *power, struct disk_trace *trace, struct daemon *dae
 /* Both in one. */
 void power_fail(struct power *power, struct daemon *daemon, uint64_t seed);
 
-/* The process alone has ended: all that it did is there. (A directory that it has left itself may be one operation ahead of
- * the record.) */
+/* The process alone has ended: all that it did is there. (A directory that it has left itself may be one operation
+ * ahead of the record.) */
 void power_stays(struct power *power, struct daemon *daemon);
 
 #endif

@@ -4,17 +4,17 @@
 
 #include <stddef.h>
 
-/* Runs a command of the shell, built as by printf. What it writes to its standard output and error goes to output_out, as
- * much of it as fits, with a NUL behind it. Its exit status, 128 if a signal has ended it. A command that cannot be run, or
- * is longer than 4 kB, fails the test. */
+/* Runs a command of the shell, built as by printf. What it writes to its standard output and error goes to output_out,
+ * as much of it as fits, with a NUL behind it. Its exit status, 128 if a signal has ended it. A command that cannot be
+ * run, or is longer than 4 kB, fails the test. */
 int program_run(char *output_out, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* That it exits with this status and that its output has the text: as program_run(), with Criterion's assertions. */
-#define program_expect(output, size, code, text, ...)                                \
-    do {                                                                             \
-        int ran = program_run(output, size, __VA_ARGS__);                            \
-        cr_assert(ran == (code), "exit %d: %s", ran, output);                        \
-        cr_assert(strstr(output, text), "'%s' is not in: %s", text, output);         \
+#define program_expect(output, size, code, text, ...)                        \
+    do {                                                                     \
+        int ran = program_run(output, size, __VA_ARGS__);                    \
+        cr_assert(ran == (code), "exit %d: %s", ran, output);                \
+        cr_assert(strstr(output, text), "'%s' is not in: %s", text, output); \
     } while (0)
 
 #endif

@@ -7,12 +7,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define REQUIRE(claim)                                                                                                 \
-    do {                                                                                                               \
-        if (!(claim)) {                                                                                                \
-            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #claim);                                      \
-            abort();                                                                                                   \
-        }                                                                                                              \
+#define REQUIRE(claim)                                                            \
+    do {                                                                          \
+        if (!(claim)) {                                                           \
+            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #claim); \
+            abort();                                                              \
+        }                                                                         \
     } while (0)
 
 void transcript_deinit(struct transcript *transcript)
@@ -33,7 +33,7 @@ static void write_argument(FILE *out, const char *data, size_t len)
     fputc('\n', out);
 }
 
-/* ---- by the parser ---------------------------------------------------------------------------------------------- */
+/* ---- by the parser ---- */
 
 /* Where input ends at an unreadable page. The address is varied by starting from one of two areas in turn. */
 static char *place_at_guard(size_t len)
@@ -53,9 +53,9 @@ static char *place_at_guard(size_t len)
 }
 
 struct stream {
-    const char *bytes;   /* all of it, as sent */
-    size_t request;      /* where the request being parsed begins */
-    size_t arrived;      /* bytes that have been passed to the parser at least once */
+    const char *bytes; /* all of it, as sent */
+    size_t request;    /* where the request being parsed begins */
+    size_t arrived;    /* bytes that have been passed to the parser at least once */
     struct resp_parser parser;
     const struct transcript_options *options;
     FILE *out;
@@ -166,7 +166,7 @@ struct transcript transcript_parse(const char *stream, size_t len, const struct 
     return transcript;
 }
 
-/* ---- by the model ----------------------------------------------------------------------------------------------- */
+/* ---- by the model ---- */
 
 enum outcome { WHOLE, UNFINISHED, BROKEN };
 

@@ -39,8 +39,8 @@ enum wire_status {
 
 void wire_open(struct wire *wire, int port);
 
-/* To a Unix socket. Of what is sent at a time the first kilobytes go byte by byte, each when the server has read the one
- * before: it gets a command in as many pieces as that has bytes. */
+/* To a Unix socket. What is sent at a time goes byte by byte, each when the server has read the one before; only the
+ * inside of a long argument goes at once. */
 void wire_open_dripping(struct wire *wire, const char *path);
 void wire_close(struct wire *wire); /* idempotent */
 

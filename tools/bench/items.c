@@ -29,7 +29,7 @@ static double fraction(struct items *items)
     return (double)(items_random(items) >> 11) * 0x1p-53;
 }
 
-/* ---- Zipf -------------------------------------------------------------------------------------------------------- */
+/* ---- Zipf ---- */
 
 /* W. Hormann, G. Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions" (1996):
  * constant time per number and no table, however many items there are. h is the integral of x^-skew. */
@@ -61,11 +61,11 @@ static uint64_t zipf_next(struct items *items)
         else if (k > (double)items->options.count)
             k = (double)items->options.count;
         if (k - x <= items->shift || u >= h(items, k + 0.5) - pow(k, -items->options.skew))
-            return mix((uint64_t)k) % items->options.count; /* the popular ones are not neighbours */
+            return mix((uint64_t)k) % items->options.count; /* popular items are not neighbours */
     }
 }
 
-/* ---- all --------------------------------------------------------------------------------------------------------- */
+/* ---- all ---- */
 
 void items_init(struct items *items, const struct items_options *options, unsigned index, unsigned stride)
 {
@@ -120,7 +120,7 @@ size_t items_bytes(const struct items *items, uint64_t number, char *out)
     /* The low digits first, so that short items differ as long as they can. */
     uint64_t low = htole64(hex_digits((uint32_t)number)), high = htole64(hex_digits((uint32_t)(number >> 32)));
 
-    if (size >= 16) { /* not by way of an array: sixteen bytes read behind two writes of eight wait for these */
+    if (size >= 16) { /* without an array: a load of sixteen bytes would wait for the two stores of eight before it */
         memcpy(out, &low, 8);
         memcpy(out + 8, &high, 8);
         if (size > 16)

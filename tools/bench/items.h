@@ -1,6 +1,6 @@
-/* items: which item the next request is about, and its bytes. Item i of a size always has the same bytes, so that what
- * one run has added another one finds. Items 0 .. n-1 are those that a filter was loaded with; an item that is to be
- * absent is taken from far above them.
+/* items: chooses the item of the next request and writes its bytes. Item i of a size always has the same bytes, so that
+ * a run finds the items that another run has added. A loaded filter holds items 0 .. n-1; absent items have far larger
+ * numbers.
  *
  * Thread: each thread has its own. */
 #ifndef BLOOMERY_BENCH_ITEMS_H
@@ -34,13 +34,13 @@ struct items {
     double h_first, h_last, shift;
 };
 
-/* Thread `index` of `stride`: SEQUENTIAL ones share the numbers out among them. */
+/* For thread `index` of `stride` threads; SEQUENTIAL threads divide the numbers among themselves. */
 void items_init(struct items *items, const struct items_options *options, unsigned index, unsigned stride);
 
 /* The number of the next item. */
 uint64_t items_next(struct items *items);
 
-/* How many bytes an item has. */
+/* The number of bytes of an item. */
 size_t items_size(const struct items *items, uint64_t number);
 
 /* Writes the bytes of an item to `out`, which has room for max_size; returns their number. */

@@ -9,19 +9,17 @@
 
 #define EVENTS 256
 
-/* What a spinning generator notices later than this has been taken from it with its processor. */
+/* A spinning generator that notices a due request later than this had lost its processor. */
 #define LEAVE_OUT_NS 100000
 
 static double thread_cpu(void)
 {
-    struct timespec ts;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+    return (double)tool_clock_thread_ns() / 1e9;
 }
 
-/* ---- one thread -------------------------------------------------------------------------------------------------- */
+/* ---- one thread ---- */
 
-/* Open loop: sends what is due, as far as connections are free. */
+/* Open loop: sends the due requests while connections are free. */
 static int send_due(struct worker *worker, uint64_t now)
 {
     unsigned pipeline = worker->run->options->pipeline, full = 0;
@@ -43,7 +41,7 @@ static int send_due(struct worker *worker, uint64_t now)
     return 0;
 }
 
-/* Without epoll_pwait2() (before Linux 5.11) ppoll() knows times as short. */
+/* Without epoll_pwait2() (before Linux 5.11) ppoll() accepts equally short times. */
 static int wait_for_events(int epoll, struct epoll_event *events, const struct timespec *wait)
 {
     int n = epoll_pwait2(epoll, events, EVENTS, wait, NULL);
@@ -54,7 +52,7 @@ static int wait_for_events(int epoll, struct epoll_event *events, const struct t
     return n > 0 ? epoll_wait(epoll, events, EVENTS, 0) : n;
 }
 
-/* How long there is nothing to send. */
+/* The time until the next request is due. */
 static struct timespec pause_of(const struct worker *worker, uint64_t now)
 {
     struct timespec pause = {.tv_nsec = 50000000};
@@ -105,7 +103,7 @@ static void begin_measuring(struct worker *worker)
 {
     for (unsigned i = 0; i < worker->nclients; i++) {
         struct reply_reader *reader = &worker->clients[i].reader;
-        reader->errors = reader->ones = reader->zeros = 0;
+        reader->ones = reader->zeros = 0;
     }
     worker->measuring = true;
     worker->began = load_now_ns();
@@ -142,7 +140,7 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* ---- the run ----------------------------------------------------------------------------------------------------- */
+/* ---- the run ---- */
 
 static int open_worker(struct load_run *run, unsigned index, struct errbuf *err)
 {
@@ -227,11 +225,8 @@ static int collect(struct load_run *run, struct load_result *result, struct errb
         hdr_merge(&result->lateness, &worker->lateness);
         for (unsigned c = 0; c < worker->nclients; c++) {
             const struct reply_reader *reader = &worker->clients[c].reader;
-            result->errors += reader->errors;
             result->ones += reader->ones;
             result->zeros += reader->zeros;
-            if (result->first_error[0] == '\0')
-                strcpy(result->first_error, reader->first_error);
         }
     }
     return status;

@@ -1,13 +1,13 @@
-/* load: threads that drive connections to a RESP server and record what they see.
+/* load: threads that send requests to a RESP server over connections and record the latencies.
  *
  * Closed loop (no rate): each connection writes `pipeline` requests at once, waits for all their replies, and goes on.
  * A request's latency runs from the moment its batch is handed to the kernel to the moment its reply is read.
  *
  * Open loop (a rate): requests are due at fixed moments whatever the server does. Each is sent when it is due, or later
- * if all connections have `pipeline` requests under way; its latency runs from the moment it was due (schedule.h), so a
- * server that stalls is charged for every request that would have come meanwhile. It ends when the kernel has the
- * reply, not when this thread gets to read it (TCP; over a Unix socket, when it is read). What the generator itself was
- * late by is `lateness`.
+ * if all connections have `pipeline` requests under way. Its latency begins at the moment it was due (schedule.h), so a
+ * stalled server is charged for every request that was due meanwhile. The latency ends when the kernel receives the
+ * reply, not when this thread reads it (TCP; over a Unix socket, when it is read). `lateness` is the generator's own
+ * delay.
  *
  * Thread: the caller's; load_run() starts and joins its own. */
 #ifndef BLOOMERY_BENCH_LOAD_H
@@ -46,24 +46,24 @@ struct load_options {
 struct load_result {
     double seconds;    /* measured */
     uint64_t requests; /* answered while measuring */
-    uint64_t errors, ones, zeros;
-    uint64_t left_out;  /* open loop that spins: requests not sent, as the generator noticed them too late */
-    double cpu_busiest; /* seconds of CPU of the busiest thread, of `seconds` */
-    double cpu_total;   /* of all threads */
-    char first_error[REPLY_TEXT];
+    uint64_t ones, zeros;
+    uint64_t left_out;   /* open loop that spins: requests not sent, because the generator noticed them too late */
+    double cpu_busiest;  /* seconds of CPU of the busiest thread, of `seconds` */
+    double cpu_total;    /* of all threads */
     struct hdr latency;  /* ns */
     struct hdr lateness; /* open loop: ns from when a request was due until the generator noticed it */
 };
 
-/* 0, or -errno with the reason: no connection, a connection lost, not RESP. `result` is large: allocate it. */
+/* 0, or -errno with the reason: no connection, a connection lost, not RESP. -EREMOTEIO with the server's first error
+ * reply, which ends the run, because figures of refused requests mean nothing. `result` is large: allocate it. */
 int load_run(const struct load_options *options, struct load_result *result, struct errbuf *err);
 
-/* One connected socket, authenticated and in the protocol version asked for. A descriptor, or -errno with the reason.
- */
+/* One connected socket, non-blocking, authenticated and in the protocol version asked for. A descriptor, or -errno with
+ * the reason. */
 int endpoint_connect(const struct endpoint *endpoint, struct errbuf *err);
 
-/* Sends one command over a connection of its own and waits for the reply: its first line in `line`, and of a bulk
- * string its contents in `text` (NUL-terminated, cut at size). 0 or -errno with the reason. */
+/* Sends one command of at most 8 words over a connection of its own and waits for the reply: the text of a string, a
+ * status or an error in `text` (NUL-terminated, cut at size). 0 or -errno with the reason. */
 int endpoint_ask(const struct endpoint *endpoint, const char *const *words, unsigned nwords, char *text, size_t size,
                  struct errbuf *err);
 

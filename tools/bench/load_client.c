@@ -1,4 +1,4 @@
-/* One connection of a load: requests out, replies in, and how long each has taken. */
+/* One connection of a load: sends requests, reads replies and records their latencies. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,14 @@ int worker_fail(struct worker *worker, int status, const char *what)
     return status;
 }
 
-/* Open loop: the kernel notes when data arrives, so that it does not matter when this thread gets to read it. */
+int worker_refused(struct worker *worker, const char *error)
+{
+    worker->status = -EREMOTEIO;
+    errbuf_set(&worker->err, "the server answered: %s", error);
+    return worker->status;
+}
+
+/* Open loop: the kernel notes the time of arrival, so this thread may read the data later. */
 static void note_arrivals(int fd)
 {
     int flags = SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
@@ -97,23 +104,22 @@ int client_send_batch(struct worker *worker, struct client *client, uint64_t now
     return client_flush(worker, client);
 }
 
-/* How long ago what was read has arrived, as the kernel has noted it; 0 if it has not. */
+/* The time since the arrival of the data, by the kernel's note; 0 without one. */
 static uint64_t age_of(struct msghdr *message)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
         struct scm_timestamping stamps;
-        struct timespec now;
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPING)
             continue;
         memcpy(&stamps, CMSG_DATA(c), sizeof(stamps));
-        clock_gettime(CLOCK_REALTIME, &now); /* the stamps' clock */
-        int64_t ns = (now.tv_sec - stamps.ts[0].tv_sec) * 1000000000 + now.tv_nsec - stamps.ts[0].tv_nsec;
+        /* The stamps are of the same clock. */
+        int64_t ns = tool_clock_unix_ns() - ((int64_t)stamps.ts[0].tv_sec * 1000000000 + stamps.ts[0].tv_nsec);
         return ns > 0 ? (uint64_t)ns : 0;
     }
     return 0;
 }
 
-/* As recv(); *arrived_out is when the last byte came. */
+/* Like recv(); *arrived_out is the time of the last byte's arrival. */
 static ssize_t receive(struct worker *worker, int fd, uint64_t *arrived_out)
 {
     char control[256];
@@ -160,6 +166,8 @@ int client_take_replies(struct worker *worker, struct client *client)
         return worker_fail(worker, -ECONNRESET, "the server closed a connection");
     if (!replies_take(&client->reader, worker->input, (size_t)n))
         return worker_fail(worker, -EPROTO, "what the server sent");
+    if (client->reader.errors > 0)
+        return worker_refused(worker, client->reader.first_error);
     uint64_t replies = client->reader.replies - before;
     if (replies > client->under_way)
         return worker_fail(worker, -EPROTO, "more replies than requests");

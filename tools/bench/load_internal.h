@@ -4,10 +4,10 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #include "load.h"
 #include "schedule.h"
+#include "../tool_clock.h"
 
 #define LOAD_READ_SIZE (256 * 1024)
 
@@ -56,20 +56,21 @@ struct load_run {
 
 static inline uint64_t load_now_ns(void)
 {
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+    return (uint64_t)tool_clock_ns();
 }
 
-/* Notes why the thread ends, and returns `status`. */
+/* Notes the reason for which the thread ends, and returns `status`. */
 int worker_fail(struct worker *worker, int status, const char *what);
 
-/* All of these: 0, or what worker_fail() has noted. */
+/* Like worker_fail(), for an error reply of the server. */
+int worker_refused(struct worker *worker, const char *error);
+
+/* All of these return 0, or the status given to worker_fail(). */
 
 int client_open(struct worker *worker, struct client *client, struct errbuf *err);
 void client_close(struct client *client);
 
-/* Hands to the kernel what it takes. */
+/* Writes as much as the kernel accepts. */
 int client_flush(struct worker *worker, struct client *client);
 
 /* Puts a request into the buffer, charged from `since`. There is room for `pipeline` of them. */
@@ -78,7 +79,7 @@ void client_put(struct worker *worker, struct client *client, uint64_t since);
 /* Closed loop: the next batch, when the one before is answered. */
 int client_send_batch(struct worker *worker, struct client *client, uint64_t now);
 
-/* Reads what has arrived, once. */
+/* Reads the arrived data once. */
 int client_take_replies(struct worker *worker, struct client *client);
 
 #endif

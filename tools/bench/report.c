@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#define BUSY 0.9 /* of a core: what counts as having no time left */
+#define BUSY 0.9 /* share of a core from which a side counts as busy */
 
 static const struct {
     const char *name;
@@ -25,7 +25,7 @@ static void print_count(FILE *out, double n)
         fprintf(out, "%.0f ", n);
 }
 
-/* Which side had no time left. */
+/* The side that was busy. */
 static const char *limit(const struct report *report)
 {
     const struct load_result *result = report->result;
@@ -95,9 +95,6 @@ void report_print(const struct report *report, FILE *out)
         }
     }
     fprintf(out, "\n  the limit   %s\n", limit(report));
-    if (result->errors)
-        fprintf(out, "  ERRORS      %llu, the first one: %s\n", (unsigned long long)result->errors,
-                result->first_error);
 }
 
 static void json_text(FILE *out, const char *text)
@@ -138,10 +135,8 @@ void report_json(const struct report *report, FILE *out)
     fprintf(out, ", \"seconds\": %.6f, \"requests\": %llu, \"requests_per_second\": %.1f, \"items_per_second\": %.1f",
             result->seconds, (unsigned long long)result->requests, per_second(result),
             per_second(result) * options->request->items);
-    fprintf(out, ", \"errors\": %llu, \"ones\": %llu, \"zeros\": %llu, \"left_out\": %llu, \"first_error\": ",
-            (unsigned long long)result->errors, (unsigned long long)result->ones, (unsigned long long)result->zeros,
-            (unsigned long long)result->left_out);
-    json_text(out, result->first_error);
+    fprintf(out, ", \"ones\": %llu, \"zeros\": %llu, \"left_out\": %llu", (unsigned long long)result->ones,
+            (unsigned long long)result->zeros, (unsigned long long)result->left_out);
     json_percentiles(out, "latency_us", "", &result->latency);
     if (result->lateness.total)
         json_percentiles(out, "lateness_us", "lateness_", &result->lateness);

@@ -12,7 +12,7 @@ void schedule_init(struct schedule *schedule, uint64_t start_ns, double rate, ui
 
 uint64_t schedule_look(struct schedule *schedule, uint64_t now_ns, struct hdr *lateness)
 {
-    bool waited = schedule_waits(schedule); /* for the server, which what comes now would have waited for, too */
+    bool waited = schedule_waits(schedule); /* for the server, so the requests due now would have waited, too */
     uint64_t left_out = 0, due;
     for (; (due = due_at(schedule, schedule->seen)) <= now_ns; schedule->seen++) {
         if (waited)

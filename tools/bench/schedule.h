@@ -1,11 +1,10 @@
-/* schedule: when the requests of an open loop are due, and who is to blame for those that leave late.
+/* schedule: the due times of an open loop's requests, and the side that is charged for late ones.
  *
- * Requests are due at fixed moments, whatever the server does. One that has to wait because all connections are busy
- * waits for the server, and is charged to it from the moment it was due: that is what keeps a stall from hiding the
- * requests that would have come meanwhile ("coordinated omission"). But a load generator that was asleep, or had lost
- * its processor, sends late as well, and that is no fault of the server's: such a request counts from the moment the
- * generator noticed it, and what it was late by goes into a histogram of its own, which tells how far the figures can
- * be trusted.
+ * Requests are due at fixed moments, whatever the server does. A request that waits because all connections are busy
+ * waits for the server, and is charged to it from its due time: so a stall cannot hide the requests that were due
+ * meanwhile ("coordinated omission"). But a load generator that was asleep or had lost its processor sends late, too,
+ * and that is not the server's fault. Such a request counts from the moment the generator noticed it; the generator's
+ * delay goes into a histogram of its own, which tells how far the figures can be trusted.
  *
  * Lifetime: caller's storage. Thread: one. Times are ns of one clock. */
 #ifndef BLOOMERY_BENCH_SCHEDULE_H
@@ -27,12 +26,12 @@ struct schedule {
     uint64_t noticed_ns;
 };
 
-/* `rate` > 0. What the generator itself notices more than `leave_out_ns` late is not sent at all: in one heap it would
- * keep the connections busy and so be charged to requests that come later. UINT64_MAX: everything is sent. */
+/* `rate` > 0. Requests that the generator notices more than `leave_out_ns` late are not sent: a burst of them would
+ * keep the connections busy and so delay later requests at the server's charge. UINT64_MAX: all are sent. */
 void schedule_init(struct schedule *schedule, uint64_t start_ns, double rate, uint64_t leave_out_ns);
 
-/* What is due by now, to be called before schedule_take(), as often as possible. Records in `lateness`, if it is not
- * NULL, how late the generator has noticed each; returns how many it leaves out. */
+/* Notices the requests due by now; called before schedule_take(), as often as possible. Records in `lateness`, if not
+ * NULL, the generator's delay for each; returns the number left out. */
 uint64_t schedule_look(struct schedule *schedule, uint64_t now_ns, struct hdr *lateness);
 
 /* Whether a request is waiting to be sent. */
@@ -41,10 +40,10 @@ static inline bool schedule_waits(const struct schedule *schedule)
     return schedule->next < schedule->seen;
 }
 
-/* Takes one that waits, and returns the moment from which it is charged to the server. */
+/* Takes a waiting request and returns the moment from which the server is charged for it. */
 uint64_t schedule_take(struct schedule *schedule);
 
-/* When the next one is due that was not at the last look. */
+/* The due time of the first request that was not due at the last look. */
 uint64_t schedule_next_due(const struct schedule *schedule);
 
 #endif

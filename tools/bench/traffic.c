@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- templates --------------------------------------------------------------------------------------------------- */
+/* ---- templates ---- */
 
 enum part_kind { PART_LITERAL, PART_ITEM, PART_FILTER };
 
@@ -146,7 +146,7 @@ static char *write_number(char *out, uint64_t number)
     return out;
 }
 
-/* "$<len>\r\n", and "\r\n" behind the bytes, which belong where the result points to. */
+/* Writes "$<len>\r\n", and "\r\n" behind the place of the bytes; returns that place. */
 static char *open_bulk(char *out, size_t len)
 {
     *out++ = '$';
@@ -194,7 +194,7 @@ size_t request_write(const struct request_template *t, struct items *items, char
     return (size_t)(out - start);
 }
 
-/* ---- replies ----------------------------------------------------------------------------------------------------- */
+/* ---- replies ---- */
 
 static void take_error(struct reply_reader *r, const char *line, size_t len)
 {
@@ -203,8 +203,8 @@ static void take_error(struct reply_reader *r, const char *line, size_t len)
         snprintf(r->first_error, sizeof(r->first_error), "%.*s", (int)(len < REPLY_TEXT ? len : REPLY_TEXT - 1), line);
 }
 
-/* The number of a header, which has nothing else: never read beyond the line, as strtoll() would over blanks. False: it is
- * none, or larger than any. */
+/* Reads the number that fills a header. Never reads beyond the line, as strtoll() would after blanks. False: no number,
+ * or too large. */
 static bool read_count(const char *text, size_t len, long long *n_out)
 {
     bool negative = len > 1 && text[0] == '-';
@@ -285,8 +285,7 @@ static void count_if_whole(struct reply_reader *r)
         r->replies++;
 }
 
-/* Puts the first bytes of a line aside, or completes one. NULL: the line is not whole yet, or too long to be a header.
- */
+/* Keeps the first bytes of a line, or completes it. NULL: the line is incomplete, or too long for a header. */
 static const char *complete_line(struct reply_reader *r, const char *data, size_t len, bool whole)
 {
     size_t room = sizeof(r->line) - 1 - r->line_len;
@@ -308,7 +307,7 @@ bool replies_take(struct reply_reader *r, const char *data, size_t len)
             count_if_whole(r);
             continue;
         }
-        /* Most of what comes: ":1\r\n" and ":0\r\n", alone or as elements. */
+        /* Most replies: ":1\r\n" and ":0\r\n", alone or as elements. */
         if (r->line_len == 0 && end - data >= 4 && data[0] == ':' && (unsigned char)(data[1] - '0') < 10 &&
             data[2] == '\r' && data[3] == '\n') {
             r->ones += data[1] == '1';

@@ -10,7 +10,7 @@
 
 #include "items.h"
 
-/* ---- requests ---------------------------------------------------------------------------------------------------- */
+/* ---- requests ---- */
 
 /* A command line such as "BF.EXISTS {filter} {item}" or "BF.MADD {filter} {items}": words separated by spaces, in which
  * {filter} stands for a filter's name, {item} for the next item and {items}, a word of its own, for a batch of them. */
@@ -35,7 +35,7 @@ void request_template_deinit(struct request_template *t);
 /* Writes the next request, at most max_size bytes; returns their number. */
 size_t request_write(const struct request_template *t, struct items *items, char *out);
 
-/* ---- replies ----------------------------------------------------------------------------------------------------- */
+/* ---- replies ---- */
 
 #define REPLY_TEXT 160
 

@@ -45,7 +45,7 @@ static void fail(const char *what)
     exit(1);
 }
 
-/* ---- loads ------------------------------------------------------------------------------------------------------- */
+/* ---- loads ---- */
 
 /* As many commands of `items` items as fit; lengths of items run from `min` to `max`, in no order that a branch
  * predictor could learn. */
@@ -77,7 +77,7 @@ static struct load make_load(const char *name, const char *command, const char *
     }
 }
 
-/* ---- contestants: each goes through the load once and returns something that depends on all of it ---------------- */
+/* ---- contestants: each goes through the load once and returns something that depends on all of it ---- */
 
 static size_t copy_bytes(const struct load *load)
 {
@@ -143,7 +143,7 @@ static size_t parse_1460(const struct load *load)
     return parse_in_pieces(load, 1460); /* a TCP segment */
 }
 
-/* ---- measuring --------------------------------------------------------------------------------------------------- */
+/* ---- measuring ---- */
 
 static int by_value(const void *a, const void *b)
 {

@@ -1,6 +1,6 @@
 // A session of ioredis, which has no helpers for filters: `node ioredis.mjs ioredis-5|ioredis-6 [2|3]`, with the
 // library's default protocol or the given one. See with_daemon.py.
-import { AUTH_PORT, PASSWORD, PORT, equal, event, holds, library, raises, run, until } from './session.mjs';
+import { AUTH_PORT, HOST, PASSWORD, PORT, equal, event, holds, library, raises, run, until } from './session.mjs';
 
 const [, , packageName, protocol] = process.argv;
 const { Redis } = library(packageName);
@@ -11,7 +11,7 @@ const clients = [];
 
 function create(options = {}) {
     const asked = protocol ? { protocol: Number(protocol) } : {};
-    const client = new Redis({ port: PORT, retryStrategy: () => 20, ...asked, ...options });
+    const client = new Redis({ host: HOST, port: PORT, retryStrategy: () => 20, ...asked, ...options });
     client.on('error', () => {}); // a lost connection is reported here, and made again
     clients.push(client);
     return client;
@@ -45,10 +45,10 @@ async function connectsWithAndWithoutAPassword() {
     equal(open.status, 'ready');
     equal(await create({ port: AUTH_PORT, password: PASSWORD, connectionName: 'guard' }).client('GETNAME'), 'guard');
     equal(await create({ port: AUTH_PORT, username: 'default', password: PASSWORD, db: 0 }).ping(), 'PONG');
-    const url = new Redis(`redis://:${encodeURIComponent(PASSWORD)}@127.0.0.1:${AUTH_PORT}/0`);
+    const url = new Redis(`redis://:${encodeURIComponent(PASSWORD)}@${HOST}:${AUTH_PORT}/0`);
     clients.push(url);
     equal(await url.ping(), 'PONG');
-    const wrong = new Redis({ port: AUTH_PORT, password: 'no', retryStrategy: null, maxRetriesPerRequest: 0 });
+    const wrong = new Redis({ host: HOST, port: AUTH_PORT, password: 'no', retryStrategy: null, maxRetriesPerRequest: 0 });
     clients.push(wrong);
     const reported = new Promise(resolve => wrong.on('error', resolve));
     holds((await reported).message.includes('WRONGPASS'), 'a wrong password is reported');
@@ -108,6 +108,18 @@ async function errors() {
     equal(await client.ping(), 'PONG');
     const elsewhere = create(); // it would ask for the same database again whenever it connects again
     await raises('DB index is out of range', elsewhere.select(1));
+    elsewhere.disconnect();
+}
+
+// ioredis goes on after a SELECT that was refused, and sends its commands.
+async function aDatabaseThatIsNotThere() {
+    const client = await fresh();
+    await client.call('BF.ADD', 'theirs', 'a');
+    const elsewhere = create({ db: 5 });
+    await raises('SELECT failed on this connection', elsewhere.call('BF.EXISTS', 'theirs', 'a'));
+    await raises('SELECT failed on this connection', elsewhere.call('BF.ADD', 'theirs', 'b'));
+    await raises('SELECT failed on this connection', elsewhere.flushall());
+    equal(await client.call('BF.CARD', 'theirs'), 1);
     elsewhere.disconnect();
 }
 
@@ -244,7 +256,8 @@ async function connectsAgain() {
 }
 
 const status = await run(`ioredis ${version}, RESP${resp3 ? 3 : 2}`, [
-    connectsWithAndWithoutAPassword, filters, aCacheGuard, ownCommands, errors, pipelinesAndTransactions, dumpAndLoad,
+    connectsWithAndWithoutAPassword, filters, aCacheGuard, ownCommands, errors, aDatabaseThatIsNotThere,
+    pipelinesAndTransactions, dumpAndLoad,
     keysAndExpiry, publishAndSubscribe, monitor, administration, connectsAgain]);
 for (const client of clients) client.disconnect();
 process.exit(status);

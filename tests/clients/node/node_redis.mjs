@@ -1,6 +1,6 @@
 // A session of node-redis: `node node_redis.mjs redis-5|redis-6 [2|3]`, with the library's default protocol or the
 // given one. See with_daemon.py.
-import { AUTH_PORT, PASSWORD, PORT, equal, event, holds, library, raises, run, until } from './session.mjs';
+import { AUTH_PORT, HOST, PASSWORD, PORT, equal, event, holds, library, raises, run, until } from './session.mjs';
 
 const [, , packageName, protocol] = process.argv;
 const { createClient, createClientPool, RESP_TYPES, WatchError, MultiErrorReply } = library(packageName);
@@ -9,7 +9,7 @@ const clients = [];
 
 async function connect(options = {}) {
     const client = createClient({
-        socket: { port: PORT, reconnectStrategy: 20 },
+        socket: { host: HOST, port: PORT, reconnectStrategy: 20 },
         ...(protocol ? { RESP: Number(protocol) } : {}),
         ...options,
     });
@@ -25,7 +25,7 @@ async function fresh(options) {
     return client;
 }
 
-const auth = { socket: { port: AUTH_PORT, reconnectStrategy: false } };
+const auth = { socket: { host: HOST, port: AUTH_PORT, reconnectStrategy: false } };
 
 async function connectsWithAndWithoutAPassword() {
     equal(await (await connect()).ping(), 'PONG');
@@ -34,9 +34,9 @@ async function connectsWithAndWithoutAPassword() {
     equal(await named.clientGetName(), 'guard');
     await raises('WRONGPASS', connect({ ...auth, password: 'no' }));
     await raises('NOAUTH', (async () => (await connect(auth)).bf.add('f', 'a'))());
-    const elsewhere = { database: 1, socket: { port: PORT, reconnectStrategy: false } };
+    const elsewhere = { database: 1, socket: { host: HOST, port: PORT, reconnectStrategy: false } };
     await raises('DB index is out of range', connect(elsewhere));
-    const url = createClient({ url: `redis://:${encodeURIComponent(PASSWORD)}@127.0.0.1:${AUTH_PORT}` });
+    const url = createClient({ url: `redis://:${encodeURIComponent(PASSWORD)}@${HOST}:${AUTH_PORT}` });
     clients.push(url);
     equal(await (await url.connect()).ping(), 'PONG');
     const mine = await named.sendCommand(['CLIENT', 'INFO']);
@@ -61,6 +61,24 @@ async function theHelpers() {
     equal(await client.bf.card('missing'), 0);
     equal(await client.bf.reserve('fixed', 0.01, 10, { NONSCALING: true }), 'OK');
     equal((await client.bf.info('fixed'))['Expansion rate'], null);
+}
+
+// The library keeps answers of EXISTS and TYPE, until it is told that the filter has changed.
+async function aCacheOfItsOwn() {
+    if (protocol === '2') return;
+    const other = await fresh();
+    const client = await connect({ RESP: 3, clientSideCache: { ttl: 0, maxEntries: 0 } });
+    const asked = async () => /cmdstat_exists:calls=(\d+)/.exec(await other.info('commandstats'))?.[1] ?? '0';
+    equal(await client.exists('kept'), 0);
+    const before = await asked();
+    equal(await client.exists('kept'), 0);
+    equal(await asked(), before); // from the cache
+    await other.bf.add('kept', 'a');
+    await until(async () => await client.exists('kept') === 1, 'the answer from before the add is forgotten');
+    equal(await client.type('kept'), 'MBbloom--');
+    await other.del('kept');
+    await until(async () => await client.type('kept') === 'none', 'the type is forgotten');
+    await until(async () => await client.exists('kept') === 0, 'the answer from before DEL is forgotten');
 }
 
 async function insertWithOptions() {
@@ -204,7 +222,7 @@ async function administration() {
 }
 
 async function aPool() {
-    const options = { socket: { port: PORT }, ...(protocol ? { RESP: Number(protocol) } : {}) };
+    const options = { socket: { host: HOST, port: PORT }, ...(protocol ? { RESP: Number(protocol) } : {}) };
     const pool = createClientPool(options, { maximum: 5 });
     pool.on('error', () => {});
     await pool.connect();
@@ -234,7 +252,7 @@ async function connectsAgain() {
 }
 
 const status = await run(`node-redis ${version}, RESP${protocol ?? ' default'}`, [
-    connectsWithAndWithoutAPassword, theHelpers, insertWithOptions, errors, pipelinesAndTransactions,
+    connectsWithAndWithoutAPassword, theHelpers, aCacheOfItsOwn, insertWithOptions, errors, pipelinesAndTransactions,
     optimisticTransactions, dumpAndLoad, keysAndExpiry, publishAndSubscribe, administration, aPool, connectsAgain]);
 for (const client of clients) if (client.isOpen) client.destroy();
 process.exit(status);

@@ -5,6 +5,7 @@ import { createRequire } from 'node:module';
 import path from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 
+export const HOST = '127.0.0.1'; // not localhost, which may mean ::1, too: on a machine without it that is refused
 export const PORT = Number(process.env.BLOOMERY_PORT);
 export const AUTH_PORT = Number(process.env.BLOOMERY_AUTH_PORT);
 export const PASSWORD = process.env.BLOOMERY_PASSWORD;

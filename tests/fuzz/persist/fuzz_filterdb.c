@@ -1,5 +1,5 @@
-/* A Filter.db file: what is accepted is the same bytes when written again. The first byte chooses the variant. The input is
- * tried as a file name, too. */
+/* A Filter.db file: what is accepted is the same bytes when written again. The first byte chooses the variant. The
+ * input is tried as a file name, too. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

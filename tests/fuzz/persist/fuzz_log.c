@@ -1,10 +1,12 @@
-/* The log's reader. The input is tried as it is: as a payload and as a segment's frames, which are searched as behind
- * damage. Then as the payload of valid frames, so that what is behind the checksum is reached; what is accepted says the
- * same when it is encoded again. */
+/* The log's reader. The input is tried as it is: as a segment's header, as a payload, and as a segment's frames, which
+ * are searched as behind damage. Then with right checksums, so that the code behind them is reached: as the fields of a
+ * header, and as the payload of valid frames. Whatever is accepted says the same when it is encoded again. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
+#include "bytes.h"
 #include "check.h"
 #include "log_frame.h"
 
@@ -80,7 +82,12 @@ static void try_frames(const uint8_t *data, size_t size)
 /* The input framed: it is found, whole, behind bytes that are no frame. */
 static void try_framed(const uint8_t *data, size_t size)
 {
-    struct log_frame frame = {.sequence = 9, .synced = 7, .has_controls = size & 1, .payload = data, .payload_len = size}, got;
+    struct log_frame frame = {.sequence = 9,
+                              .synced = 7,
+                              .has_controls = size & 1,
+                              .payload = data,
+                              .payload_len = size},
+                     got;
     unsigned char *bytes = malloc(size + LOG_FRAME_HEAD_MAX + 8);
     size_t n;
 
@@ -95,6 +102,30 @@ static void try_framed(const uint8_t *data, size_t size)
     free(bytes);
 }
 
+#define HEADER_FIELDS 16 /* where they begin, behind the magic and the version */
+#define HEADER_SUMMED 80
+
+/* The first bytes of the input are the fields. */
+static void try_header(const uint8_t *data, size_t size)
+{
+    unsigned char bytes[LOG_HEADER_BYTES], again[LOG_HEADER_BYTES];
+    struct log_header header = {.number = 1};
+    struct errbuf err = {{0}};
+
+    log_header_encode(&header, bytes);
+    memcpy(bytes + HEADER_FIELDS, data, size < HEADER_SUMMED - HEADER_FIELDS ? size : HEADER_SUMMED - HEADER_FIELDS);
+    le64_put(bytes + HEADER_SUMMED, XXH3_64bits(bytes, HEADER_SUMMED));
+    if (log_header_decode(bytes, &header, &err) != LOG_OK) {
+        CHECK(err.text[0] != '\0');
+        return;
+    }
+    CHECK(header.number != 0 && header.first != 0 && header.previous < header.number);
+    log_header_encode(&header, again);
+    CHECK(log_header_decode(again, &header, &err) == LOG_OK);
+    log_header_encode(&header, bytes);
+    CHECK(memcmp(bytes, again, LOG_HEADER_BYTES) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct log_header header;
@@ -102,6 +133,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size >= LOG_HEADER_BYTES && log_header_decode(data, &header, &err) == LOG_OK)
         CHECK(header.number != 0 && header.first != 0);
+    try_header(data, size);
     try_payload(data, size, false);
     try_payload(data, size, true);
     try_frames(data, size);

@@ -1,5 +1,5 @@
-/* The configuration file. What is accepted says the same when it is printed, and when it is rewritten, and read again; each
- * line is also tried as CONFIG SET would have it. */
+/* The configuration file. What is accepted says the same when it is printed, and when it is rewritten, and read again;
+ * each line is also tried as CONFIG SET would have it. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -46,7 +46,8 @@ static void check_sets(struct slice text, const struct buf *expected)
     CHECK(config_init(&cfg) == 0);
     CHECK(config_load_text(&cfg, "text", text, &err) == CONFIG_OK);
     print(&cfg, &printed);
-    CHECK(buf_len(&printed) == buf_len(expected) && memcmp(buf_head(&printed), buf_head(expected), buf_len(expected)) == 0);
+    CHECK(buf_len(&printed) == buf_len(expected) &&
+          memcmp(buf_head(&printed), buf_head(expected), buf_len(expected)) == 0);
     buf_deinit(&printed);
     config_deinit(&cfg);
 }
@@ -105,8 +106,8 @@ static void try_set(struct slice text)
         int status = config_set(&cfg, name, value, CONFIG_RUNTIME, &err);
         CHECK((status == CONFIG_OK) == (err.text[0] == '\0'));
         print(&cfg, &after);
-        CHECK(status == CONFIG_OK ||
-              (buf_len(&before) == buf_len(&after) && memcmp(buf_head(&before), buf_head(&after), buf_len(&before)) == 0));
+        CHECK(status == CONFIG_OK || (buf_len(&before) == buf_len(&after) &&
+                                      memcmp(buf_head(&before), buf_head(&after), buf_len(&before)) == 0));
         buf_deinit(&before);
         buf_deinit(&after);
         len += end != NULL;

@@ -85,15 +85,18 @@ static void make_base(void)
 
 static bool is_whole(const char *dir)
 {
-    char *argv[] = {(char[]){"check"}, (char *)dir, NULL};
-    int status = tool_check(2, argv);
+    char *argv[] = {(char *)dir, NULL};
+    struct tool_args args;
+    int status = tool_read_arguments(&tool_check_command, 1, argv, &args);
 
+    CHECK(status == TOOL_OK);
+    status = tool_check_command.run(&args);
     CHECK(status == TOOL_OK || status == TOOL_FAILED);
     return status == TOOL_OK;
 }
 
-/* A start makes a MANIFEST where there is nothing that one belongs to; check says that there is none. And a log can state
- * filters that are more than there is memory for, which the start makes all at a time. */
+/* A start makes a MANIFEST where there is nothing that one belongs to; check says that there is none. And a log can
+ * state filters that are more than there is memory for, which the start makes all at a time. */
 static void expect_agreement(bool whole, bool has_manifest, const struct started *started)
 {
     bool starts = !started->refused && started->quarantined == 0;

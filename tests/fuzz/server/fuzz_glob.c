@@ -1,5 +1,5 @@
-/* Patterns of KEYS and SCAN: the first byte says whether case counts and how long the pattern is; the rest is the text. The
- * compiled pattern says the same as the one that is not. */
+/* Patterns of KEYS and SCAN: the first byte says whether case counts and how long the pattern is; the rest is the text.
+ * The compiled pattern says the same as the one that is not. */
 #include <stdint.h>
 
 #include "check.h"

@@ -22,7 +22,7 @@ static void teardown(void)
 
 TestSuite(bloom_batch, .init = setup, .fini = teardown);
 
-/* ---- two filters -------------------------------------------------------------------------------------------------- */
+/* ---- two filters ---- */
 
 struct pair {
     struct bloom_filter *batched, *single;
@@ -55,7 +55,7 @@ static void expect_same(const struct pair *pair)
     }
 }
 
-/* ---- items -------------------------------------------------------------------------------------------------------- */
+/* ---- items ---- */
 
 enum lengths { EQUAL, MIXED, ANY };
 
@@ -91,7 +91,7 @@ static void items_new(struct items *items, struct rng *rng, enum lengths lengths
     }
 }
 
-/* ---- runs ---------------------------------------------------------------------------------------------------------- */
+/* ---- runs ---- */
 
 static void add_to_both(struct pair *pair, struct bloom_hash hash)
 {
@@ -133,7 +133,8 @@ static void step(struct pair *pair, struct rng *rng, enum lengths lengths, uint6
 
     items_new(&items, rng, lengths, seen);
     memset(&batch, 0xee, sizeof(batch));
-    bool staged = rng_below(rng, 2), narrow = staged && bloom_batch_start_staged(&batch, pair->batched, items.item, items.n);
+    bool staged = rng_below(rng, 2),
+         narrow = staged && bloom_batch_start_staged(&batch, pair->batched, items.item, items.n);
     if (!staged)
         bloom_batch_start(&batch, pair->batched, items.item, items.n);
     /* In between somebody adds: other items, or one of these. */
@@ -174,9 +175,9 @@ static void run(const struct bloom_params *params, const struct bloom_shape *sha
 
 Test(bloom_batch, answers_as_the_items_one_by_one_while_the_filter_grows)
 {
-    static const struct bloom_params rows[] = {{1, 0.5, 0},     {1, 0.01, 2},    {10, 0.01, 2},   {100, 0.001, 2},
-                                               {300, 0.01, 0},  {7, 0.1, 3},     {500, 0.2, 1},   {1000, 0.01, 4},
-                                               {2, 0.1, 1000},  {3, 0.9, 2},     {30000, 0.05, 0}, {5, 1e-5, 2}};
+    static const struct bloom_params rows[] = {{1, 0.5, 0},    {1, 0.01, 2}, {10, 0.01, 2},    {100, 0.001, 2},
+                                               {300, 0.01, 0}, {7, 0.1, 3},  {500, 0.2, 1},    {1000, 0.01, 4},
+                                               {2, 0.1, 1000}, {3, 0.9, 2},  {30000, 0.05, 0}, {5, 1e-5, 2}};
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
         for (uint64_t seed = 0; seed < 6; seed++)
@@ -199,7 +200,8 @@ Test(bloom_batch, answers_as_the_items_one_by_one_for_every_hash_count_and_varia
 /* The half of the batch that fetches words ahead. The capacity makes it grow beyond and back below the cache. */
 Test(bloom_batch, answers_as_the_items_one_by_one_beyond_the_cache)
 {
-    static const struct bloom_shape shapes[] = {{3000000, 7, BLOOM_NA}, {3000001, 21, BLOOM_ME}, {2500000, 8, BLOOM_KA}};
+    static const struct bloom_shape shapes[] = {
+        {3000000, 7, BLOOM_NA}, {3000001, 21, BLOOM_ME}, {2500000, 8, BLOOM_KA}};
 
     for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++) {
         run(&(struct bloom_params){UINT64_MAX, 0.01, 0}, &shapes[i], 40, i);
@@ -210,8 +212,11 @@ Test(bloom_batch, answers_as_the_items_one_by_one_beyond_the_cache)
 /* With staged starts. The second kind of filter grows by layers that are not staged, and that are in the cache. */
 Test(bloom_batch, answers_as_the_items_one_by_one_beyond_the_last_cache)
 {
-    static const struct bloom_shape shapes[] = {{5000000, 7, BLOOM_NA}, {5000001, 2, BLOOM_ME}, {4500000, 3, BLOOM_KA},
-                                                {4500000, 1, BLOOM_NA}, {5000000, 21, BLOOM_KA}};
+    static const struct bloom_shape shapes[] = {{5000000, 7, BLOOM_NA},
+                                                {5000001, 2, BLOOM_ME},
+                                                {4500000, 3, BLOOM_KA},
+                                                {4500000, 1, BLOOM_NA},
+                                                {5000000, 21, BLOOM_KA}};
 
     for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++) {
         run(&(struct bloom_params){UINT64_MAX, 0.01, 0}, &shapes[i], 30, i);
@@ -225,12 +230,8 @@ Test(bloom_batch, is_staged_beyond_the_last_cache_only)
     static const struct row {
         struct bloom_shape shape;
         bool staged;
-    } rows[] = {{{5000000, 7, BLOOM_NA}, true},
-                {{5000000, 3, BLOOM_NA}, true},
-                {{5000000, 2, BLOOM_NA}, false},
-                {{4194304, 7, BLOOM_NA}, false},
-                {{4194305, 7, BLOOM_NA}, true},
-                {{1000, 7, BLOOM_NA}, false}};
+    } rows[] = {{{5000000, 7, BLOOM_NA}, true},  {{5000000, 3, BLOOM_NA}, true}, {{5000000, 2, BLOOM_NA}, false},
+                {{4194304, 7, BLOOM_NA}, false}, {{4194305, 7, BLOOM_NA}, true}, {{1000, 7, BLOOM_NA}, false}};
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct bloom_filter *filter = filter_make(pool, &(struct bloom_params){UINT64_MAX, 0.01, 0}, &rows[i].shape);
@@ -253,7 +254,7 @@ Test(bloom_batch, knows_which_filters_are_beyond_the_cache)
     pair_free(&large);
 }
 
-/* ---- journal ------------------------------------------------------------------------------------------------------- */
+/* ---- journal ---- */
 
 struct told {
     struct bloom_filter *filter;
@@ -309,39 +310,4 @@ Test(bloom_batch, tells_the_journal_of_each_item_once_and_before_its_bits_are_se
     for (uint64_t i = 0; i < told.n; i++)
         cr_assert(bloom_filter_query(pair.batched, told.hash[i]));
     pair_free(&pair);
-}
-
-/* ---- memory ------------------------------------------------------------------------------------------------------- */
-
-static void count_call(void *ctx)
-{
-    ++*(unsigned *)ctx;
-}
-
-/* A filter of a few items stays on small pages; the thread that makes them huge is woken once, at an item for each 2 MiB. */
-Test(bloom_batch, adds_say_when_a_large_filter_is_worth_huge_pages)
-{
-    struct bloom_params params = {80000000, 0.01, 0}; /* 96 MB: 45 huge pages and more */
-    struct bloom_filter *filter = filter_make(pool, &params, NULL);
-    unsigned woken = 0;
-
-    bloom_pool_set_ahead(pool, 0, count_call, &woken);
-    for (uint64_t i = 0; i < 200; i++) {
-        struct bloom_item item = {(const char *)&i, sizeof(i)};
-        struct bloom_batch batch;
-        enum bloom_add refused;
-        uint32_t added;
-
-        bloom_batch_start(&batch, filter, &item, 1);
-        bloom_batch_add_all(&batch, 0, filter, NULL, NULL, &added, &refused);
-        cr_assert_eq(added, 1);
-        if (i == 10) /* the thread finds out by itself, too, at about half of that number */
-            cr_expect_eq(bloom_pool_settle(pool), BLOOM_SETTLED_NOTHING);
-        if (i == 40)
-            cr_expect_eq(woken, 0);
-    }
-    cr_expect_eq(woken, 1);
-    cr_expect_neq(bloom_pool_settle(pool), BLOOM_SETTLED_NOTHING);
-    bloom_pool_set_ahead(pool, 0, NULL, NULL);
-    filter_free(filter);
 }

@@ -92,15 +92,15 @@ static unsigned scenario(void)
     struct rng rng;
     unsigned failures = 0;
 
-#define TRY(call, undone)                                                                                              \
-    do {                                                                                                               \
-        int rc = (call);                                                                                               \
-        if (rc != 0) {                                                                                                 \
-            cr_assert_eq(rc, -ENOMEM);                                                                                 \
-            cr_assert(undone);                                                                                         \
-            failures++;                                                                                                \
-            cr_assert_eq((call), 0);                                                                                   \
-        }                                                                                                              \
+#define TRY(call, undone)              \
+    do {                               \
+        int rc = (call);               \
+        if (rc != 0) {                 \
+            cr_assert_eq(rc, -ENOMEM); \
+            cr_assert(undone);         \
+            failures++;                \
+            cr_assert_eq((call), 0);   \
+        }                              \
     } while (0)
 
     rng_init(&rng, 51);

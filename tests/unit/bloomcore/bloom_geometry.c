@@ -34,7 +34,7 @@ static void expect_walk(const struct bloom_geometry *geometry, struct bloom_hash
 
         if (is != reference(base, geometry->bits)) /* a plain branch: millions of cr_assert() take minutes */
             cr_assert_fail("%llu rem %llu: %llu", (unsigned long long)base, (unsigned long long)geometry->bits,
-                    (unsigned long long)is);
+                           (unsigned long long)is);
     }
 }
 
@@ -67,8 +67,20 @@ Test(bloom_geometry, every_golden_vector_is_met)
     cr_assert_geq(tested, 1460);
 }
 
-static const uint64_t edges[] = {0, 1, 2, 63, 64, 65, INT32_MAX, UINT32_MAX, INT64_MAX - 1, INT64_MAX,
-                                 (uint64_t)INT64_MAX + 1, (uint64_t)INT64_MAX + 2, UINT64_MAX - 1, UINT64_MAX};
+static const uint64_t edges[] = {0,
+                                 1,
+                                 2,
+                                 63,
+                                 64,
+                                 65,
+                                 INT32_MAX,
+                                 UINT32_MAX,
+                                 INT64_MAX - 1,
+                                 INT64_MAX,
+                                 (uint64_t)INT64_MAX + 1,
+                                 (uint64_t)INT64_MAX + 2,
+                                 UINT64_MAX - 1,
+                                 UINT64_MAX};
 
 /* For each size: the edges of the signed range, multiples of the size and their neighbours, random numbers. */
 static void expect_size(struct rng *rng, uint64_t nwords, unsigned samples)
@@ -141,7 +153,7 @@ Test(bloom_geometry, shapes_outside_the_format_are_refused_with_the_limit)
         {{.nwords = UINT64_MAX, .k = 1}, "18446744073709551615 words: must be in the range [1, 2147483647]"},
         {{.nwords = 1, .k = 0}, "hash count 0: must be in the range [1, 21]"},
         {{.nwords = 1, .k = BLOOM_MAX_K + 1}, "hash count 22: must be in the range [1, 21]"},
-        {{.nwords = 1, .k = 1, .variant = BLOOM_KA + 1}, "unknown layout variant 3"},
+        {{.nwords = 1, .k = 1, .variant = BLOOM_VARIANTS}, "unknown layout variant 5"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {

@@ -1,4 +1,5 @@
-/* What a log is told of adds, and that a filter can be brought back from it, whatever part of it a saved state holds. */
+/* What a log is told of adds, and that a filter can be brought back from it, whatever part of it a saved state holds.
+ */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -88,8 +88,8 @@ Test(bloom_merge, a_union_has_every_item_of_every_source)
     struct errbuf err = {""};
 
     add(sources[0], 0, 300);
-    add(sources[1], 200, 500);   /* 100 in common */
-    add(sources[2], 0, 300);     /* the same as the first */
+    add(sources[1], 200, 500); /* 100 in common */
+    add(sources[2], 0, 300);   /* the same as the first */
     cr_assert_eq(unite(dst, sources, 3, false, &err), BLOOM_OK, "%s", err.text);
     cr_assert(has(dst, 0, 500));
     cr_assert(bloom_filter_items(dst) > 480 && bloom_filter_items(dst) < 520, "%llu",
@@ -187,9 +187,9 @@ Test(bloom_merge, what_differs_is_said)
         struct bloom_filter *filter;
         const char *word;
     } cases[] = {
-        {filter_shaped(101, 0.01, 2, &shape), "capacities"},     {filter_shaped(100, 0.02, 2, &shape), "error rates"},
-        {filter_shaped(100, 0.01, 0, &shape), "expansion"},      {filter_shaped(100, 0.01, 2, &more_hashes), "hash"},
-        {filter_shaped(100, 0.01, 2, &more_words), "sizes"},     {filter_shaped(100, 0.01, 2, &other_order), "layouts"},
+        {filter_shaped(101, 0.01, 2, &shape), "capacities"}, {filter_shaped(100, 0.02, 2, &shape), "error rates"},
+        {filter_shaped(100, 0.01, 0, &shape), "expansion"},  {filter_shaped(100, 0.01, 2, &more_hashes), "hash"},
+        {filter_shaped(100, 0.01, 2, &more_words), "sizes"}, {filter_shaped(100, 0.01, 2, &other_order), "layouts"},
     };
     struct errbuf err = {""};
 
@@ -226,8 +226,8 @@ Test(bloom_merge, twins_share_their_adds)
     filter_free(other);
 }
 
-/* Layers of the younger one are full when those of the older one are, though its bits come later: none of them gets items
- * that the older one has in the next layer. */
+/* Layers of the younger one are full when those of the older one are, though its bits come later: none of them gets
+ * items that the older one has in the next layer. */
 Test(bloom_merge, twins_fill_the_same_layers)
 {
     struct bloom_filter *older = filter_new(100, 0.001, 2), *younger = filter_new(100, 0.001, 2);
@@ -288,8 +288,8 @@ static void on_change(void *ctx)
     p->changed++;
 }
 
-/* Somebody else who finds an item in the older one answers that it is there. Then it must be in the younger one, which may be
- * published the next moment, and the log must have it for that. */
+/* Somebody else who finds an item in the older one answers that it is there. Then it must be in the younger one, which
+ * may be published the next moment, and the log must have it for that. */
 Test(bloom_merge, an_item_is_in_the_younger_twin_before_it_is_seen_in_the_older_one)
 {
     static const struct bloom_journal_ops ops = {on_record, on_growth};
@@ -349,9 +349,9 @@ static void expect_turns(struct bloom_filter *older, struct bloom_filter *younge
     bloom_twins_end(pool, older);
 }
 
-/* Of two adders of one item, one on either side, the later one finds what the earlier one has added: both hold the lock of the
- * younger filter, whichever of the two locks comes first. Who adds to the older one holds its lock, too, against those who do
- * not know of the pair yet. */
+/* Of two adders of one item, one on either side, the later one finds what the earlier one has added: both hold the lock
+ * of the younger filter, whichever of the two locks comes first. Who adds to the older one holds its lock, too, against
+ * those who do not know of the pair yet. */
 Test(bloom_merge, adds_to_twins_take_turns)
 {
     struct bloom_filter *a = filter_new(1000, 0.001, 2), *b = filter_new(1000, 0.001, 2), *same = NULL;
@@ -395,7 +395,7 @@ Test(bloom_merge, pairs_are_limited)
             cr_assert(
                 bloom_twins_begin(pool, &(struct bloom_twins){.older = filters[2 * i], .younger = filters[2 * i + 1]}));
         cr_assert_not(bloom_twins_begin(pool, &(struct bloom_twins){.older = filters[2 * BLOOM_MAX_TWINS],
-                                                                   .younger = filters[2 * BLOOM_MAX_TWINS + 1]}));
+                                                                    .younger = filters[2 * BLOOM_MAX_TWINS + 1]}));
         for (size_t i = 0; i < BLOOM_MAX_TWINS; i++)
             bloom_twins_end(pool, filters[2 * i]);
     }
@@ -403,7 +403,7 @@ Test(bloom_merge, pairs_are_limited)
         filter_free(filters[i]);
 }
 
-/* ---- plans ------------------------------------------------------------------------------------------------------- */
+/* ---- plans ---- */
 
 /* For filters of any kind: layers, bits, hash counts and memory are those of the filter that is then made and filled.
  */
@@ -450,8 +450,8 @@ Test(bloom_plan, limits)
 
     cr_assert_eq(bloom_plan(&(struct bloom_params){100, 0.01, 0}, 101, &plan, &err), BLOOM_REFUSED);
     cr_assert(strstr(err.text, "100"), "%s", err.text);
-    cr_assert_eq(bloom_plan(&(struct bloom_params){10, 0.1, 1}, 10 * 64 + 1, &plan, &err), BLOOM_REFUSED);
-    cr_assert(strstr(err.text, "64 layers"), "%s", err.text);
+    cr_assert_eq(bloom_plan(&(struct bloom_params){10, 0.1, 1}, 10 * BLOOM_MAX_LAYERS + 1, &plan, &err), BLOOM_REFUSED);
+    cr_assert(strstr(err.text, "1024 layers"), "%s", err.text);
     cr_assert_eq(bloom_plan(&(struct bloom_params){100, 1e-300, 2}, 0, &plan, &err), BLOOM_REFUSED);
     cr_assert_eq(bloom_plan(&(struct bloom_params){UINT64_MAX, 0.01, 2}, 0, &plan, &err), BLOOM_REFUSED);
     cr_assert_eq(bloom_plan(&(struct bloom_params){1000000000, 1e-7, 2}, 0, &plan, &err), BLOOM_OK, "%s", err.text);

@@ -1,4 +1,5 @@
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,7 +132,7 @@ Test(bloom_pool, wrong_parameters_are_refused_with_what_would_be_right)
     cr_assert_str_eq(err.text, "hash count 0: must be in the range [1, 21]");
 }
 
-/* ---- limits ----------------------------------------------------------------------------------------------------- */
+/* ---- limits ---- */
 
 static struct bloom_filter *try_filter(struct bloom_class *class, int expected, struct errbuf *err)
 {
@@ -216,7 +217,7 @@ Test(bloom_pool, limits_hold_for_growth_too)
         item++;
     cr_assert_eq(bloom_filter_items(filter), 10);
     cr_assert_eq(
-        strncmp(err.text, "cannot grow by layer 1 (capacity 20, error rate 0.0025): the filter would need ", 78), 0,
+        strncmp(err.text, "cannot grow by layer 1 (capacity 20, error rate 0.00166667): the filter would need ", 82), 0,
         "%s", err.text);
     cr_assert_eq(bloom_pool_bytes(pool), first);
     cr_assert_eq(bloom_filter_append_layer(filter, &(struct bloom_shape){2, 5, 0}, &err), BLOOM_LIMIT);
@@ -226,4 +227,71 @@ Test(bloom_pool, limits_hold_for_growth_too)
     cr_assert_eq(bloom_filter_add(filter, murmur3_hash(&item, sizeof(item)), &err), BLOOM_ADDED);
     cr_assert_eq(bloom_filter_nlayers(filter), 2);
     drop(filter);
+}
+
+/* ---- memory of a host ---- */
+
+static size_t held, pieces, refuse_from;
+
+static void *host_zeroed(size_t bytes)
+{
+    size_t *piece = bytes >= refuse_from ? NULL : calloc(1, bytes + 16);
+
+    if (!piece)
+        return NULL;
+    *piece = bytes;
+    held += bytes;
+    pieces++;
+    return piece + 2;
+}
+
+static void host_release(void *memory)
+{
+    size_t *piece = (size_t *)memory - 2;
+
+    held -= *piece;
+    pieces--;
+    free(piece);
+}
+
+/* Words of small and large layers and the layers that growth adds are the host's memory, all of it comes back, and a
+ * refusal leaves the filter as it was. */
+Test(bloom_pool, all_of_a_filter_lies_in_the_memory_of_its_host)
+{
+    static const struct bloom_memory memory = {host_zeroed, host_release};
+    struct bloom_params params = {3000000, 0.01, 2};
+    struct bloom_pool *own;
+    struct bloom_class *class;
+    struct bloom_layer_view view;
+    struct errbuf err = {""};
+
+    refuse_from = SIZE_MAX;
+    cr_assert_eq(bloom_pool_create_in(&memory, &own), 0);
+    cr_assert_eq(bloom_class_get(own, &params, NULL, &class, &err), 0);
+    struct bloom_filter *filter = malloc(bloom_filter_bytes(class));
+    cr_assert_eq(bloom_filter_init(filter, class, &err), 0, "%s", err.text);
+    bloom_filter_layer(filter, 0, &view);
+    cr_assert_geq(view.shape.nwords * 8, BLOOM_ROOM_MIN_BYTES);
+    cr_assert_null(view.room);
+    cr_assert_eq(held, view.shape.nwords * 8);
+    cr_assert(bloom_pool_is_settled(own));
+    bloom_filter_expect_fill(filter);
+
+    refuse_from = 1000;
+    cr_assert_eq(bloom_filter_append_layer(filter, &view.shape, &err), -ENOMEM);
+    cr_assert_eq(bloom_filter_nlayers(filter), 1);
+    refuse_from = SIZE_MAX;
+    cr_assert_eq(bloom_filter_append_layer(filter, &(struct bloom_shape){5, 5, BLOOM_NA}, &err), 0, "%s", err.text);
+    cr_assert_eq(bloom_filter_append_layer(filter, &view.shape, &err), 0, "%s", err.text);
+    cr_assert_gt(held, 2 * view.shape.nwords * 8);
+    cr_assert_eq(pieces, 4);
+    cr_assert_eq(bloom_filter_add(filter, (struct bloom_hash){1, 2}, NULL), BLOOM_ADDED);
+    cr_assert(bloom_filter_query(filter, (struct bloom_hash){1, 2}));
+
+    bloom_filter_deinit(filter);
+    free(filter);
+    cr_assert_eq(held, 0);
+    cr_assert_eq(pieces, 0);
+    bloom_class_release(class);
+    bloom_pool_destroy(own);
 }

@@ -10,12 +10,12 @@
 
 static const char *status_name(enum bloom_size_status status)
 {
-    static const char *const names[] = {"OK", "ALWAYS_PRESENT", "ERR_UNSATISFIABLE", "ERR_TOO_BIG",
-                                        "ERR_INVALID_PROBABILITY", "ERR_INVALID_CAPACITY"};
+    static const char *const names[] = {"OK",          "ALWAYS_PRESENT",          "ERR_UNSATISFIABLE",
+                                        "ERR_TOO_BIG", "ERR_INVALID_PROBABILITY", "ERR_INVALID_CAPACITY"};
     return names[status];
 }
 
-/* ---- Cassandra's own sizing ------------------------------------------------------------------------------------- */
+/* ---- Cassandra's own sizing ---- */
 
 Test(bloom_size, cassandra_meets_every_golden_vector)
 {
@@ -74,10 +74,10 @@ Test(bloom_size, cassandra_refuses_what_is_no_probability_and_what_does_not_fit)
     cr_assert_eq(bloom_size_buckets(UINT64_C(1) << 62, 1, &size), BLOOM_SIZE_TOO_BIG);
 }
 
-/* ---- the plan --------------------------------------------------------------------------------------------------- */
+/* ---- the plan ---- */
 
-static const double rates[] = {0.999999, 0.9, 0.5, 0.3931, 0.393, 0.3929, 0.3,  0.1,     0.05,    0.01,
-                               0.001,    1e-4, 6.71e-5, 6.7e-5, 1e-5, 1e-6, 1e-7, 1e-9, 1e-12, 1e-18};
+static const double rates[] = {0.999999, 0.9,  0.5,     0.3931, 0.393, 0.3929, 0.3,  0.1,  0.05,  0.01,
+                               0.001,    1e-4, 6.71e-5, 6.7e-5, 1e-5,  1e-6,   1e-7, 1e-9, 1e-12, 1e-18};
 
 static double usual_formula(uint64_t n, unsigned k, uint64_t nwords)
 {
@@ -94,9 +94,9 @@ Test(bloom_size, plan_is_cassandras_for_the_filters_cassandra_built)
         unsigned k;
         uint64_t nwords;
     } rows[] = {
-        {1, 0.1, 3, 1},      {12, 0.01, 5, 3},       {100000, 0.01, 5, 15626}, {10000, 0.01, 5, 1563},
-        {1000, 0.05, 3, 110}, {1000, 6.71e-5, 14, 313}, {100, 0.01, 5, 16},    {10, 0.02, 4, 2},
-        {1, 0.01, 5, 1},     {45, 0.01, 5, 8},       {5000, 0.001, 7, 1173},   {5, 0.1, 3, 1},
+        {1, 0.1, 3, 1},       {12, 0.01, 5, 3},         {100000, 0.01, 5, 15626}, {10000, 0.01, 5, 1563},
+        {1000, 0.05, 3, 110}, {1000, 6.71e-5, 14, 313}, {100, 0.01, 5, 16},       {10, 0.02, 4, 2},
+        {1, 0.01, 5, 1},      {45, 0.01, 5, 8},         {5000, 0.001, 7, 1173},   {5, 0.1, 3, 1},
         {1000, 0.01, 5, 157},
     };
 
@@ -109,8 +109,8 @@ Test(bloom_size, plan_is_cassandras_for_the_filters_cassandra_built)
     }
 }
 
-/* The rate after n counted items, by simulation in the mean: each item that is offered sets k(1-F) bits and is counted with
- * probability 1 - F^k. In steps of the fill, so that it is an integral. */
+/* The rate after n counted items, by simulation in the mean: each item that is offered sets k(1-F) bits and is counted
+ * with probability 1 - F^k. In steps of the fill, so that it is an integral. */
 static double counted_rate(uint64_t n, unsigned k, uint64_t nwords)
 {
     enum { STEPS = 4000 };

@@ -4,260 +4,280 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "bloom_batch.h"
+#include "bloom_pool.h"
 #include "bloom_words.h"
+#include "filters.h"
 
-#define MB    (UINT64_C(1) << 20)
-#define WORDS (9 * MB / 8 + 5000) /* four huge pages and a rest */
+#define MB     (UINT64_C(1) << 20)
+#define PAGES  5     /* huge ones, and a rest */
+#define SPARSE PAGES /* an item for each huge page: so many and more are moved, if they are at rest */
+#define FILLED 3000  /* an item for each small page, and some */
 
-static struct bloom_maps maps;
+static struct bloom_pool *pool;
+static const struct bloom_params params = {9000000, 0.01, 0}; /* 10.7 MB */
 
 static void set_up(void)
 {
-    bloom_maps_init(&maps);
+    cr_assert_eq(bloom_pool_create(&pool), 0);
 }
 
 static void tear_down(void)
 {
-    bloom_maps_deinit(&maps);
+    bloom_pool_destroy(pool);
 }
 
 TestSuite(bloom_words, .init = set_up, .fini = tear_down);
 
-/* Kilobytes of the mapping that holds `address`, by the field of /proc/self/smaps. */
-static long kilobytes(const void *address, const char *field)
+struct mapping {
+    long rss, huge; /* kB */
+    unsigned n;     /* mappings of the kernel that it consists of */
+};
+
+/* The words of a filter, by /proc/self/smaps. */
+static struct mapping look(const struct bloom_filter *filter)
 {
-    FILE *in = fopen("/proc/self/smaps", "r");
+    struct bloom_layer_view view;
+    struct mapping sum = {0};
     char line[512];
     bool here = false;
-    long sum = 0;
+    FILE *in = fopen("/proc/self/smaps", "r");
+
     cr_assert_not_null(in);
+    bloom_filter_layer(filter, 0, &view);
     while (fgets(line, sizeof(line), in)) {
-        unsigned long from, to;
+        unsigned long from, to, start = (unsigned long)view.words;
         long value;
-        if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
-            here = (unsigned long)address < to && (unsigned long)address + WORDS * 8 > from;
-        else if (here && strncmp(line, field, strlen(field)) == 0 && sscanf(line + strlen(field), ": %ld", &value) == 1)
-            sum += value;
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2) {
+            here = from < start + view.shape.nwords * 8 && to > start;
+            sum.n += here;
+        } else if (here && sscanf(line, "Rss: %ld", &value) == 1) {
+            sum.rss += value;
+        } else if (here && sscanf(line, "AnonHugePages: %ld", &value) == 1) {
+            sum.huge += value;
+        }
     }
     fclose(in);
     return sum;
 }
 
-/* Whether it can be done here, and be seen: emulators show no huge pages, and where small ones have 64 KiB 2 MiB is none. */
-static bool collapse_works(void)
+/* Whether there are huge pages here, and they can be seen: emulators show none, and where small ones have 64 KiB 2 MiB
+ * is none. */
+static bool huge_pages_work(void)
 {
-    char *raw = mmap(NULL, 4 * MB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned long from, to;
+    long value, found = 0;
+    bool here = false;
+    char line[512], *raw = mmap(NULL, 4 * MB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     char *page = raw + (-(uintptr_t)raw & (2 * MB - 1));
+    FILE *in;
+
     madvise(page, 2 * MB, MADV_HUGEPAGE);
-    bool works = madvise(page, 2 * MB, 25) == 0 && kilobytes(page, "AnonHugePages") >= 2048;
+    *(volatile char *)page = 1;
+    in = fopen("/proc/self/smaps", "r");
+    cr_assert_not_null(in);
+    while (fgets(line, sizeof(line), in)) {
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+            here = from <= (unsigned long)page && to > (unsigned long)page;
+        else if (here && sscanf(line, "AnonHugePages: %ld", &value) == 1)
+            found += value;
+    }
+    fclose(in);
     munmap(raw, 4 * MB);
-    return works;
+    return found >= 2048;
 }
 
-/* Kernels before 5.14 have no such advice, and emulators may ignore it. */
-static bool populate_works(void)
+static struct bloom_hash hash_of(uint64_t item)
 {
-    void *raw = mmap(NULL, 2 * MB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    long before = kilobytes(raw, "Rss");
-    bool works = madvise(raw, 2 * MB, 23) == 0 && kilobytes(raw, "Rss") >= before + 2048;
-    munmap(raw, 2 * MB);
-    return works;
+    return murmur3_hash(&item, sizeof(item));
 }
 
-Test(bloom_words, creating_and_the_first_touches_cost_small_pages_only)
+static void add(struct bloom_filter *filter, unsigned from, unsigned to)
 {
-    _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS, true);
-    cr_assert_not_null(words);
-    cr_expect_eq((uintptr_t)words % (2 * MB), BLOOM_ROOM_HEAD);
-    cr_expect_leq(kilobytes((const void *)words, "Rss"), 64);
+    for (unsigned i = from; i < to; i++)
+        bloom_filter_add(filter, hash_of(i), NULL);
+}
+
+static uint64_t bits_of(const struct bloom_filter *filter)
+{
+    struct bloom_layer_view view;
+    uint64_t bits = 0;
+    bloom_filter_layer(filter, 0, &view);
+    for (uint64_t i = 0; i < view.shape.nwords; i++)
+        bits += (uint64_t)__builtin_popcountll(view.words[i]);
+    return bits;
+}
+
+/* One look: a filling that goes on is not disturbed. A second one finds it at rest. */
+static void settle(void)
+{
+    bloom_pool_settle(pool, NULL, NULL);
+}
+
+static void expect_moved(const struct bloom_filter *filter, bool moved)
+{
+    struct mapping mapping = look(filter);
+    if (!moved)
+        cr_expect_eq(mapping.huge, 0);
+    else if (huge_pages_work())
+        cr_expect_eq(mapping.huge, PAGES * 2048);
+    cr_expect_leq(mapping.n, 3);
+    cr_expect_eq(pool->maps.n, moved ? 0 : 1);
+}
+
+Test(bloom_words, creating_costs_address_space_only)
+{
+    struct bloom_filter *filter = filter_make(pool, &params, NULL);
+    struct bloom_layer_view view;
+    bloom_filter_layer(filter, 0, &view);
+    cr_expect_eq((uintptr_t)view.words % (2 * MB), BLOOM_ROOM_HEAD);
+    cr_expect_leq(look(filter).rss, 64);
+    filter_free(filter);
+}
+
+/* Queries find the kernel's page of zeros everywhere; it is nobody's memory, and no use of the filter. */
+Test(bloom_words, a_sparse_filter_stays_small_however_often_it_is_read)
+{
+    struct bloom_filter *filter = filter_make(pool, &params, NULL);
+    add(filter, 0, 1);
+    for (unsigned i = 0; i < 20000; i++)
+        bloom_filter_query(filter, hash_of(i + 1000));
+    cr_expect_gt(bits_of(filter), 0);
     for (unsigned i = 0; i < 10; i++)
-        words[i * (WORDS / 10)] = 1;
-    cr_expect_lt(kilobytes((const void *)words, "Rss"), 10 * 64 + 64);
-    bloom_words_free(&maps, words, WORDS);
+        settle();
+    expect_moved(filter, false);
+    cr_expect_leq(look(filter).rss, 16 * 64 + 64);
+    filter_free(filter);
 }
 
-/* One small page here and there: a handful of items. */
-static void touch_some(_Atomic uint64_t *words, unsigned pages)
+Test(bloom_words, a_filter_is_moved_when_its_first_filling_rests)
 {
-    for (unsigned i = 0; i < pages; i++)
-        words[i * (MB / 8 / 2)] = 1;
+    struct bloom_filter *filter = filter_make(pool, &params, NULL);
+    add(filter, 0, SPARSE - 1);
+    settle();
+    settle();
+    expect_moved(filter, false);
+    add(filter, SPARSE - 1, 1000);
+    uint64_t bits = bits_of(filter);
+    settle();
+    expect_moved(filter, false);
+    add(filter, 0, 1000); /* they are there: it rests */
+    settle();
+    expect_moved(filter, true);
+    cr_expect_eq(bits_of(filter), bits);
+    filter_free(filter);
 }
 
-Test(bloom_words, a_mapping_that_is_hardly_used_is_left_alone)
+Test(bloom_words, a_filter_is_moved_when_its_first_filling_is_over)
 {
-    _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS, true);
-    cr_expect_eq(bloom_maps_settle(&maps), BLOOM_SETTLED_NOTHING);
-    cr_expect_leq(kilobytes((const void *)words, "Rss"), 64);
-    touch_some(words, 3);
-    cr_expect_eq(bloom_maps_settle(&maps), BLOOM_SETTLED_NOTHING);
-    touch_some(words, 16);
-    cr_expect_neq(bloom_maps_settle(&maps), BLOOM_SETTLED_NOTHING);
-    bloom_words_free(&maps, words, WORDS);
-    cr_expect_eq(bloom_maps_settle(&maps), BLOOM_SETTLED_NOTHING);
+    struct bloom_filter *filter = filter_make(pool, &params, NULL);
+    add(filter, 0, FILLED);
+    uint64_t bits = bits_of(filter);
+    settle();
+    expect_moved(filter, true);
+    cr_expect_eq(bits_of(filter), bits);
+    add(filter, FILLED, 2 * FILLED);
+    cr_expect_eq(bloom_filter_items(filter), 2 * FILLED);
+    for (unsigned i = 0; i < 2 * FILLED; i++)
+        cr_assert(bloom_filter_query(filter, hash_of(i)));
+    settle();
+    filter_free(filter);
 }
 
-static unsigned settle_all(void)
+static bool go_on_for(void *ctx)
 {
-    unsigned steps = 0;
-    while (bloom_maps_settle(&maps) != BLOOM_SETTLED_NOTHING)
-        cr_assert_lt(++steps, 100);
-    return steps;
+    unsigned *pages = ctx;
+    return (*pages)-- > 0;
 }
 
-Test(bloom_words, settling_keeps_every_word_and_ends)
+Test(bloom_words, a_move_can_be_interrupted_and_goes_on)
 {
-    _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS, true), *other = bloom_words_alloc(&maps, WORDS, true);
-    for (uint64_t i = 0; i < WORDS; i += 997)
-        words[i] = i + 1;
-    cr_expect_geq(settle_all(), 4);
-    for (uint64_t i = 0; i < WORDS; i++)
-        cr_assert_eq(words[i], i % 997 == 0 ? i + 1 : 0);
-    if (collapse_works())
-        cr_expect_geq(kilobytes((const void *)words, "AnonHugePages"), 8192);
-    cr_expect_leq(kilobytes((const void *)other, "Rss"), 64);
-    bloom_words_free(&maps, other, WORDS);
-    bloom_words_free(&maps, words, WORDS);
+    struct bloom_filter *filter = filter_make(pool, &params, NULL);
+    unsigned calls = 3; /* one before the mapping, two before pages */
+    add(filter, 0, FILLED);
+    uint64_t bits = bits_of(filter);
+    bloom_pool_settle(pool, go_on_for, &calls);
+    if (huge_pages_work())
+        cr_expect_eq(look(filter).huge, 2 * 2048);
+    cr_expect_eq(bits_of(filter), bits);
+    settle();
+    expect_moved(filter, true);
+    cr_expect_eq(bits_of(filter), bits);
+    filter_free(filter);
 }
 
-Test(bloom_words, pages_of_which_nothing_is_touched_are_huge_afterwards_as_well)
+Test(bloom_words, a_filter_is_freed_or_filled_in_the_middle_of_its_move)
 {
-    _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS, true);
-    for (uint64_t i = 0; i < MB / 8; i += 512) /* of the first only */
-        words[i] = i + 1;
-    settle_all();
-    if (collapse_works())
-        cr_expect_geq(kilobytes((const void *)words, "AnonHugePages"), 8192);
-    for (uint64_t i = 0; i < WORDS; i++)
-        cr_assert_eq(words[i], i < MB / 8 && i % 512 == 0 ? i + 1 : 0);
-    bloom_words_free(&maps, words, WORDS);
+    for (unsigned i = 0; i < 2; i++) {
+        struct bloom_filter *filter = filter_make(pool, &params, NULL);
+        unsigned calls = 3;
+        add(filter, 0, FILLED);
+        uint64_t bits = bits_of(filter);
+        bloom_pool_settle(pool, go_on_for, &calls);
+        if (i == 1)
+            bloom_filter_expect_fill(filter);
+        cr_expect_eq(bits_of(filter), bits);
+        settle();
+        filter_free(filter);
+        cr_expect_eq(pool->maps.n, 0);
+    }
 }
 
-Test(bloom_words, what_settling_needs_itself_is_given_back)
+/* They are written by atomic operations, without the filter's lock: a bit could be lost. */
+Test(bloom_words, filters_that_are_being_merged_are_left_alone)
 {
-    _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS, true);
-    touch_some(words, 16);
-    settle_all();
-    if (collapse_works())
-        cr_expect_not_null(maps.spare);
-    cr_expect_not(maps.has_spare);
-    bloom_words_free(&maps, words, WORDS);
+    struct bloom_filter *older = filter_make(pool, &params, NULL), *younger = filter_make(pool, &params, NULL);
+    struct bloom_twins twins = {.older = older, .younger = younger};
+    add(older, 0, FILLED);
+    add(younger, 0, FILLED);
+    cr_assert(bloom_twins_begin(pool, &twins));
+    settle();
+    cr_expect_eq(look(older).huge + look(younger).huge, 0);
+    cr_expect_eq(pool->maps.n, 2);
+    bloom_twins_end(pool, older);
+    settle();
+    cr_expect_eq(pool->maps.n, 0);
+    for (unsigned i = 0; i < FILLED; i++)
+        cr_assert(bloom_filter_query(older, hash_of(i)) && bloom_filter_query(younger, hash_of(i)));
+    filter_free(older);
+    filter_free(younger);
+}
+
+Test(bloom_words, what_is_to_be_filled_has_huge_pages_from_the_start)
+{
+    struct bloom_filter *filter = filter_make(pool, &params, NULL);
+    bloom_filter_expect_fill(filter);
+    bloom_filter_expect_fill(filter); /* twice is fine */
+    cr_expect_eq(pool->maps.n, 0);
+    add(filter, 0, FILLED);
+    if (huge_pages_work())
+        cr_expect_eq(look(filter).huge, PAGES * 2048);
+    settle();
+    filter_free(filter);
 }
 
 Test(bloom_words, small_ones_and_null)
 {
-    _Atomic uint64_t *words = bloom_words_alloc(&maps, 100, true);
+    _Atomic uint64_t *words = bloom_words_alloc(&pool->maps, NULL, NULL, 100);
     cr_assert_not_null(words);
-    bloom_words_fill(&maps, words, 100);
+    bloom_words_fill(&pool->maps, words, 100);
     cr_expect_eq(words[99], 0);
-    bloom_words_free(&maps, words, 100);
-    bloom_words_free(&maps, NULL, WORDS);
-    cr_expect_eq(bloom_maps_settle(&maps), BLOOM_SETTLED_NOTHING);
+    bloom_words_free(&pool->maps, words, 100);
+    bloom_words_free(&pool->maps, NULL, 100);
+    settle();
 }
 
-Test(bloom_words, what_is_to_be_filled_does_not_wait)
+/* The first bits of a large layer have a page made each: batches of adds are short, as others wait for the end of one.
+ */
+Test(bloom_words, batches_of_adds_are_short_while_pages_are_made)
 {
-    _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS, true);
-    bloom_words_fill(&maps, words, WORDS);
-    words[0] = 1;
-    cr_expect_eq(bloom_maps_settle(&maps), BLOOM_SETTLED_NOTHING);
-    bloom_words_fill(&maps, words, WORDS); /* twice is fine */
-    bloom_words_free(&maps, words, WORDS);
-}
-
-static unsigned wakes;
-
-static void count_wake(void *ctx)
-{
-    cr_expect_eq(ctx, &wakes);
-    wakes++;
-}
-
-/* Whoever uses it says so: the thread need not find out, and does it first. */
-Test(bloom_words, what_is_said_to_be_in_use_is_settled_at_once)
-{
-    _Atomic uint64_t *other = bloom_words_alloc(&maps, WORDS, true), *words = bloom_words_alloc(&maps, WORDS, true);
-    bloom_maps_set_ahead(&maps, 0, count_wake, &wakes);
-    touch_some(other, 16);
-    words[WORDS - 1] = 5;
-    bloom_words_in_use(&maps, words);
-    bloom_words_in_use(&maps, words);
-    cr_expect_eq(wakes, 1);
-    cr_expect_neq(bloom_maps_settle(&maps), BLOOM_SETTLED_NOTHING);
-    if (populate_works())
-        cr_expect_geq(kilobytes((const void *)words, "Rss"), 2048);
-    settle_all();
-    cr_expect_eq(words[WORDS - 1], 5);
-    bloom_words_in_use(&maps, words); /* it is done: nobody is woken */
-    bloom_words_fill(&maps, other, WORDS);
-    bloom_words_in_use(&maps, other);
-    cr_expect_eq(wakes, 1);
-    bloom_words_free(&maps, words, WORDS);
-    bloom_words_free(&maps, other, WORDS);
-}
-
-/* Populates whatever is to be populated ahead; returns how many steps that took. */
-static unsigned settle_ahead(void)
-{
-    unsigned steps = 0;
-    enum bloom_settled settled;
-    while ((settled = bloom_maps_settle(&maps)) == BLOOM_SETTLED_AHEAD)
-        steps++;
-    cr_assert_eq(settled, BLOOM_SETTLED_NOTHING);
-    return steps;
-}
-
-Test(bloom_words, new_ones_are_populated_ahead_of_their_use)
-{
-    bloom_maps_set_ahead(&maps, 40 * MB, count_wake, &wakes);
-    _Atomic uint64_t *words = bloom_words_alloc(&maps, WORDS, true);
-    cr_expect_eq(wakes, 1);
-    cr_expect_eq(settle_ahead(), 5);
-    if (populate_works())
-        cr_expect_geq(kilobytes((const void *)words, "Rss"), WORDS * 8 / 1024);
-    if (collapse_works())
-        cr_expect_geq(kilobytes((const void *)words, "AnonHugePages"), 8192);
-    for (uint64_t i = 0; i < WORDS; i++)
-        cr_assert_eq(words[i], 0);
-    words[0] = 1;
-    cr_expect_eq(settle_ahead(), 0);
-    bloom_words_free(&maps, words, WORDS);
-}
-
-/* Somebody who creates many filters and uses none of them pays for a few. */
-Test(bloom_words, what_is_populated_and_not_used_is_bounded)
-{
-    _Atomic uint64_t *words[6];
-    bloom_maps_set_ahead(&maps, 20 * MB, NULL, NULL);
-    for (unsigned i = 0; i < 4; i++)
-        words[i] = bloom_words_alloc(&maps, WORDS, true);
-    cr_expect_eq(settle_ahead(), 2 * 5);
-    cr_expect_leq(kilobytes((const void *)words[2], "Rss"), 64);
-
-    words[0][10] = 1; /* is used: makes room for another one */
-    cr_expect_eq(settle_ahead(), 0);
-    words[4] = bloom_words_alloc(&maps, WORDS, true);
-    cr_expect_eq(settle_ahead(), 5);
-
-    bloom_words_free(&maps, words[1], WORDS); /* so does one that goes unused */
-    words[5] = bloom_words_alloc(&maps, WORDS, true);
-    cr_expect_eq(settle_ahead(), 5);
-
-    bloom_words_fill(&maps, words[5], WORDS); /* or that is filled */
-    words[1] = bloom_words_alloc(&maps, WORDS, true);
-    cr_expect_eq(settle_ahead(), 5);
-    for (unsigned i = 0; i < 6; i++)
-        bloom_words_free(&maps, words[i], WORDS);
-    cr_expect_eq(maps.ahead, 0);
-}
-
-Test(bloom_words, what_is_too_large_or_used_at_once_is_not_populated_ahead)
-{
-    bloom_maps_set_ahead(&maps, 2 * WORDS * 8, count_wake, &wakes);
-    _Atomic uint64_t *large = bloom_words_alloc(&maps, 2 * WORDS, true), *grown = bloom_words_alloc(&maps, WORDS / 2, false);
-    cr_expect_eq(wakes, 0);
-    cr_expect_eq(settle_ahead(), 0);
-    cr_expect_leq(kilobytes((const void *)large, "Rss"), 64);
-    cr_expect_leq(kilobytes((const void *)grown, "Rss"), 64);
-    bloom_words_free(&maps, large, 2 * WORDS);
-    bloom_words_free(&maps, grown, WORDS / 2);
+    struct bloom_filter *filter = filter_make(pool, &params, NULL);
+    struct bloom_params other = {100000, 0.01, 0};
+    struct bloom_filter *small = filter_make(pool, &other, NULL);
+    cr_expect_eq(bloom_batch_adds(small), BLOOM_BATCH);
+    cr_expect_lt(bloom_batch_adds(filter), BLOOM_BATCH / 2);
+    add(filter, 0, FILLED);
+    cr_expect_eq(bloom_batch_adds(filter), BLOOM_BATCH);
+    filter_free(small);
+    filter_free(filter);
 }

@@ -9,8 +9,9 @@
 #include "tmpdir.h"
 
 static const char *const built[] = {
-    "emptykey_n1_p0.1", "longkeys_p0.01",  "n100000_p0.01", "n10000_p0.01_int",    "n1000_p0.05_uuid", "n1000_p0.9",
-    "n1000_pmin",       "n100_p0.01_mixed", "n10_p0.02",     "n1_p0.01",            "n45_p0.01",        "n50000_p0.5_int",
+    "emptykey_n1_p0.1",   "longkeys_p0.01", "n100000_p0.01",      "n10000_p0.01_int",
+    "n1000_p0.05_uuid",   "n1000_p0.9",     "n1000_pmin",         "n100_p0.01_mixed",
+    "n10_p0.02",          "n1_p0.01",       "n45_p0.01",          "n50000_p0.5_int",
     "n5000_p0.001_ascii", "n5_p0.1_int",    "nokeys_n1000_p0.01", "overfull_n100_p0.01",
 };
 
@@ -41,21 +42,23 @@ Test(golden_store, saved_filters_are_cassandras_files)
         rig_init(&rig);
         cr_assert_eq(rig_load(&rig, dir, NULL, 1, &store, &err), 0, "%s", err.text);
         for (int variant = BLOOM_NA; variant <= BLOOM_KA; variant++) {
-            const char *name = filterdb_variant_name((enum bloom_variant)variant);
+            const char *name = bloom_variant_name((enum bloom_variant)variant);
             struct bloom_params params = {.capacity = 1000000, .error_rate = 0.01, .expansion = 0};
             struct bloom_shape shape;
             size_t len;
             unsigned char *file = golden_file(&len, BLOOMERY_GOLDEN_DIR "/built/%s/Filter.%s.db", built[i], name);
-            cr_assert_eq(filterdb_decode_header(file, len, (enum bloom_variant)variant, &shape, &err), 0, "%s", err.text);
+            cr_assert_eq(filterdb_decode_header(file, len, (enum bloom_variant)variant, &shape, &err), 0, "%s",
+                         err.text);
             add_keys(rig_add(&rig, name, &params, &shape), built[i]);
             free(file);
         }
         cr_assert_eq(rig_save(&rig, store, NULL, &err), 0, "%s", err.text);
         for (int variant = BLOOM_NA; variant <= BLOOM_KA; variant++) {
-            const char *name = filterdb_variant_name((enum bloom_variant)variant);
+            const char *name = bloom_variant_name((enum bloom_variant)variant);
             size_t expected_len, len;
-            unsigned char *expected = golden_file(&expected_len, BLOOMERY_GOLDEN_DIR "/built/%s/Filter.%s.db", built[i], name);
-            unsigned char *file = file_read(tmp_path(dir, "filters/%s/0-Filter.db", name).text, &len);
+            unsigned char *expected =
+                golden_file(&expected_len, BLOOMERY_GOLDEN_DIR "/built/%s/Filter.%s.db", built[i], name);
+            unsigned char *file = file_read(rig_place(NULL, dir, name, 0).path, &len);
             cr_assert(len == expected_len && memcmp(file, expected, len) == 0, "%s, %s", built[i], name);
             free(expected);
             free(file);

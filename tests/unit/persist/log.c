@@ -5,92 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fault_fs.h"
-#include "log_frame.h"
-#include "log_rig.h"
+#include "log_case.h"
 
-static struct crash_fs *fs;
-static const struct fsops *ops;
-
-static void setup(void)
-{
-    fs = crash_fs_create();
-    ops = crash_fs_ops(fs);
-    cr_assert_eq(ops->mkdir(ops->ctx, LOG_RIG_DIR), 0);
-}
-
-static void teardown(void)
-{
-    crash_fs_destroy(fs);
-}
-
-TestSuite(log, .init = setup, .fini = teardown);
-
-static void read_log(bool accept_loss, struct log_rig_read *read)
-{
-    log_rig_read(ops, 0, accept_loss, read);
-}
-
-/* Writes frames first .. last with a sync after each `every`, and one at the end if it is not 0. */
-static void write_frames(uint64_t first, uint64_t last, uint64_t every)
-{
-    struct log_rig_read before;
-    struct errbuf err = {""};
-
-    read_log(false, &before);
-    cr_assert_eq(before.status, 0, "%s", before.err.text);
-    struct log_writer *writer = log_rig_writer(ops, &before);
-    for (uint64_t n = first; n <= last; n++) {
-        cr_assert_eq(log_rig_append(writer, n, &err), 0, "%s", err.text);
-        if (every && (n % every == 0 || n == last))
-            cr_assert_eq(log_writer_sync(writer, &err), 0, "%s", err.text);
-    }
-    log_writer_destroy(writer);
-}
-
-static void expect_frames(uint64_t n)
-{
-    struct log_rig_read read;
-
-    read_log(false, &read);
-    cr_assert_eq(read.status, 0, "%s", read.err.text);
-    cr_assert(read.exact, "frame %llu", (unsigned long long)read.first_missing);
-    cr_assert_eq(read.frames, n, "%llu", (unsigned long long)read.frames);
-    cr_assert_eq(read.summary.frames, n);
-    cr_assert_eq(read.summary.next_sequence, n + 1);
-}
-
-static char *segment(uint64_t number)
-{
-    static char path[64];
-    char name[LOG_SEGMENT_NAME];
-
-    log_segment_name(number, name);
-    snprintf(path, sizeof(path), "%s/log/%s", LOG_RIG_DIR, name);
-    return path;
-}
-
-static void change_byte(const char *path, uint64_t at)
-{
-    unsigned char byte;
-    size_t n;
-    int fd;
-
-    cr_assert_eq(ops->open(ops->ctx, path, FS_READ | FS_WRITE, &fd), 0);
-    cr_assert_eq(ops->pread(ops->ctx, fd, &byte, 1, at, &n), 0);
-    cr_assert_eq(n, 1u);
-    byte ^= 0x55;
-    cr_assert_eq(ops->pwrite(ops->ctx, fd, &byte, 1, at, &n), 0);
-    cr_assert_eq(ops->close(ops->ctx, fd), 0);
-}
-
-static uint64_t last_segment(void)
-{
-    struct log_rig_read read;
-
-    read_log(false, &read);
-    return read.summary.next_segment - 1;
-}
+TestSuite(log, .init = log_case_begin, .fini = log_case_end);
 
 Test(log, no_log_is_an_empty_log)
 {
@@ -125,8 +42,8 @@ Test(log, a_start_without_writes_leaves_nothing)
     cr_assert_eq(ops->stat(ops->ctx, LOG_RIG_DIR "/log", &st), -ENOENT);
 }
 
-/* The tail that was not synced is cut where it begins to be wrong, reported, and overwritten by nobody: the next frames go
- * to a new segment. */
+/* The tail that was not synced is cut where it begins to be wrong, reported, and overwritten by nobody: the next frames
+ * go to a new segment. */
 Test(log, a_torn_tail_is_cut)
 {
     struct log_rig_read read;
@@ -139,7 +56,7 @@ Test(log, a_torn_tail_is_cut)
     cr_assert_eq(read.frames, 20u);
     cr_assert(read.exact);
     cr_assert_gt(read.summary.torn_bytes, 0u);
-    cr_assert(strstr(read.reports, "had not been synced") != NULL, "%s", read.reports);
+    cr_assert(strstr(read.reports, "nothing says that it had been synced") != NULL, "%s", read.reports);
     write_frames(21, 30, 1);
     expect_frames(30);
 }
@@ -154,7 +71,7 @@ Test(log, damage_in_the_middle_is_refused_and_explained)
     read_log(false, &read);
     cr_assert_eq(read.status, LOG_DAMAGED);
     cr_assert(strstr(read.err.text, "00000001.log is damaged") != NULL, "%s", read.err.text);
-    cr_assert(strstr(read.err.text, "says that it had been written") != NULL, "%s", read.err.text);
+    cr_assert(strstr(read.err.text, "says that it had been synced") != NULL, "%s", read.err.text);
 
     /* Whoever accepts the loss loses this frame and no other. */
     read_log(true, &read);
@@ -303,7 +220,8 @@ Test(log, a_log_that_is_missing_as_a_whole_is_refused)
     cr_assert_eq(read.status, LOG_DAMAGED);
 }
 
-/* What says so is no part of the log: without it, or damaged, it is as it was before there was such a file; that is told. */
+/* What says so is no part of the log: without it, or damaged, it is as it was before there was such a file; that is
+ * told. */
 Test(log, the_note_of_the_last_segment_may_be_missing_or_damaged)
 {
     struct log_rig_read read;
@@ -376,8 +294,8 @@ Test(log, segments_before_the_save_are_not_read)
     cr_assert_eq(ops->stat(ops->ctx, segment(cut - 1), &st), -ENOENT);
 }
 
-/* Nothing but the header says that the frames of a segment that was written as a whole had been on the disk. The start after that
- * has nothing to write again. */
+/* Nothing but the header says that the frames of a segment that was written as a whole had been on the disk. The start
+ * after that has nothing to write again. */
 Test(log, a_segment_that_was_made_as_a_whole_is_whole)
 {
     struct log_rig_read read;
@@ -394,7 +312,7 @@ Test(log, a_segment_that_was_made_as_a_whole_is_whole)
     change_byte(segment(last), LOG_HEADER_BYTES + 60);
     read_log(false, &read);
     cr_assert_eq(read.status, LOG_DAMAGED);
-    cr_assert(strstr(read.err.text, "its header says that it had been written") != NULL, "%s", read.err.text);
+    cr_assert(strstr(read.err.text, "its header says that it had been synced") != NULL, "%s", read.err.text);
 
     /* Whoever accepts the loss loses this frame and no other, here too. */
     read_log(true, &read);
@@ -415,7 +333,7 @@ Test(log, a_segment_that_was_made_as_a_whole_and_was_cut_is_damaged)
 
     write_frames(1, 13, 0);
     write_frames(14, 13, 0);
-    char *path = segment(last_segment());
+    const char *path = segment(last_segment());
     cr_assert_eq(ops->open(ops->ctx, path, FS_READ, &fd), 0);
     cr_assert_eq(ops->size(ops->ctx, fd, &size), 0);
     unsigned char *bytes = malloc(size);
@@ -430,7 +348,8 @@ Test(log, a_segment_that_was_made_as_a_whole_and_was_cut_is_damaged)
         read_log(false, &read);
         cr_assert_eq(read.status, cut < size ? LOG_DAMAGED : 0, "cut at %zu of %zu", cut, (size_t)size);
         if (cut < size)
-            cr_assert(strstr(read.err.text, "its header says that it had been written") != NULL, "%zu: %s", cut, read.err.text);
+            cr_assert(strstr(read.err.text, "its header says that it had been synced") != NULL, "%zu: %s", cut,
+                      read.err.text);
     }
     cr_assert_eq(read.frames, 13u);
     free(bytes);
@@ -502,7 +421,7 @@ Test(log, a_name_that_leads_to_no_file_is_a_missing_segment)
     cr_assert_eq(read.status, -EIO, "what cannot be read may be there");
 }
 
-/* ---- space ------------------------------------------------------------------------------------------------------- */
+/* ---- space ---- */
 
 static unsigned grown; /* frames that were written behind the end of the file */
 

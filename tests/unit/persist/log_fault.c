@@ -1,5 +1,6 @@
-/* The log under faults and crashes. Whatever fails and whenever the machine stops: what a sync has promised is read again,
- * what is read are the frames that were appended, in order, without a gap, and nothing of it is called damaged. */
+/* The log under faults and crashes. Whatever fails and whenever the machine stops: what a sync has promised is read
+ * again, what is read are the frames that were appended, in order, without a gap, and nothing of it is called damaged.
+ */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@ struct outcome {
     uint64_t written;  /* frames up to this number are in a file, synced or not */
     uint64_t promised; /* frames that a sync, a rotation or a repair said are on the disk */
     uint64_t failures;
-    uint64_t cut;      /* a rotation's segment, 0: none */
+    uint64_t cut; /* a rotation's segment, 0: none */
 };
 
 static void note_sync(struct log_writer *writer, int rc, struct outcome *outcome)
@@ -62,6 +63,8 @@ static void work(const struct fsops *ops, uint64_t seed, const struct fault_fs *
             outcome->written = outcome->appended;
         if (rng_below(&rng, 3) == 0)
             note_sync(writer, log_writer_sync(writer, &err), outcome);
+        if (rng_below(&rng, 6) == 0)
+            outcome->failures += log_writer_mark(writer, &err) != 0;
         if (rng_below(&rng, 25) == 0)
             note_sync(writer, log_writer_rotate(writer, &outcome->cut, &err), outcome);
     }
@@ -127,8 +130,9 @@ static void lose_last_segment(const struct crash_fs *fs, const struct outcome *o
             break;
     }
     log_rig_read(ops, 0, false, &read);
-    cr_assert(read.status == LOG_DAMAGED || read.frames >= outcome->promised, "%s lost after operation %zu: %llu of %llu",
-              name, at, (unsigned long long)read.frames, (unsigned long long)outcome->promised);
+    cr_assert(read.status == LOG_DAMAGED || read.frames >= outcome->promised,
+              "%s lost after operation %zu: %llu of %llu", name, at, (unsigned long long)read.frames,
+              (unsigned long long)outcome->promised);
     crash_fs_destroy(copy);
 }
 
@@ -149,7 +153,8 @@ static void crash_in_every_way(struct crash_fs *fs, const struct outcome *outcom
             lose_last_segment(after, outcome, at);
         go_on(crash_fs_ops(after), outcome, at);
         struct crash_fs *twice = crash_fs_after(after, CRASH_RANDOM, at * 37 + m);
-        expect_promise(crash_fs_ops(twice), &(struct outcome){.appended = outcome->appended + 15, .promised = outcome->promised},
+        expect_promise(crash_fs_ops(twice),
+                       &(struct outcome){.appended = outcome->appended + 15, .promised = outcome->promised},
                        "second crash after operation", at);
         crash_fs_destroy(twice);
         crash_fs_destroy(after);
@@ -239,14 +244,14 @@ Test(log_fault, each_operation_takes_place_and_reports_an_error, .timeout = 500)
     sweep(FAULT_LATE, -EIO, 4);
 }
 
-/* ---- a sync that fails and then the end of the process ------------------------------------------------------------ */
+/* ---- a sync that fails and then the end of the process ---- */
 
 static struct {
     struct fsops ops;
     struct crash_fs *fs;
     const struct fsops *below;
     size_t syncs;
-    size_t fail_at; /* this sync fails, and with it what it was to write is forgotten; 0: none */
+    size_t fail_at;      /* this sync fails, and with it what it was to write is forgotten; 0: none */
     size_t failed_after; /* operations of the fault_fs above when it did */
     const struct fault_fs *fault;
 } losing;
@@ -281,8 +286,8 @@ static struct crash_fs *work_and_lose(size_t fail_at, size_t stop, struct outcom
     return losing.fs;
 }
 
-/* The process ends at any moment of the repair: what it had written is there for the next one, which goes on with it. That one
- * must not believe that the disk has what can be read: then the machine stops. */
+/* The process ends at any moment of the repair: what it had written is there for the next one, which goes on with it.
+ * That one must not believe that the disk has what can be read: then the machine stops. */
 static void end_after_failure(size_t fail_at, size_t stop)
 {
     struct outcome outcome;
@@ -356,7 +361,7 @@ Test(log_fault, a_disk_that_is_full_for_long)
     crash_fs_destroy(fs);
 }
 
-/* ---- a disk that fails for long --------------------------------------------------------------------------------------- */
+/* ---- a disk that fails for long ---- */
 
 static struct {
     struct fsops ops;

@@ -5,6 +5,7 @@
 
 #include "log_frame.h"
 #include "log_payload.h"
+#include "redisbloom.h"
 #include "log_varint.h"
 #include "rng.h"
 
@@ -63,11 +64,13 @@ static size_t some_contents(struct rng *rng, unsigned char *at)
     const unsigned char *begin = at;
     unsigned nlayers = 1 + (unsigned)rng_below(rng, 3);
 
-    *at++ = (unsigned char)rng_below(rng, 3);
+    unsigned char variant = (unsigned char)rng_below(rng, 3);
+
     *at++ = (unsigned char)nlayers;
     for (unsigned i = 0; i < nlayers; i++) {
         uint64_t nwords = 1 + rng_below(rng, 20);
         *at++ = (unsigned char)(1 + rng_below(rng, BLOOM_MAX_K));
+        *at++ = variant;
         *at++ = (unsigned char)nwords;
         rng_fill(rng, at, nwords * 8);
         at = varint_put(at + nwords * 8, some_number(rng));
@@ -76,6 +79,23 @@ static size_t some_contents(struct rng *rng, unsigned char *at)
 }
 
 #define CONTENTS_MAX 600
+
+static struct bloom_shape some_shape(struct rng *rng)
+{
+    struct bloom_shape shape = {1 + rng_below(rng, BLOOM_MAX_WORDS), (uint8_t)(1 + rng_below(rng, BLOOM_MAX_K)),
+                                (uint8_t)rng_below(rng, 3)};
+
+    if (rng_below(rng, 2) &&
+        redisbloom_size((unsigned)rng_below(rng, 2) ? REDISBLOOM_DEFAULT : 0, 1 + rng_below(rng, 1000000),
+                        0.9 / (double)(1 + rng_next(rng)), &shape, NULL) == BLOOM_OK)
+        shape.spare_bytes = shape.n2 ? 0 : (uint8_t)rng_below(rng, 8);
+    return shape;
+}
+
+static void bf_options(struct bloom_params *params)
+{
+    params->redisbloom = params->expansion ? REDISBLOOM_DEFAULT : REDISBLOOM_DEFAULT | REDISBLOOM_NO_SCALING;
+}
 
 static struct log_control some_control(struct rng *rng, const char *text)
 {
@@ -95,8 +115,9 @@ static struct log_control some_control(struct rng *rng, const char *text)
         c.params = (struct bloom_params){some_number(rng) | 1, 0.5 / (double)(1 + rng_below(rng, 1000000)),
                                          (uint32_t)rng_below(rng, BLOOM_MAX_EXPANSION + 1)};
     if (c.kind == LOG_CREATE || c.kind == LOG_GROW)
-        c.shape = (struct bloom_shape){1 + rng_below(rng, BLOOM_MAX_WORDS), (uint8_t)(1 + rng_below(rng, BLOOM_MAX_K)),
-                                       (uint8_t)rng_below(rng, 3)};
+        c.shape = some_shape(rng);
+    if ((c.kind == LOG_CREATE || c.kind == LOG_FILLED) && rng_below(rng, 2))
+        bf_options(&c.params);
     if (c.kind == LOG_GROW)
         c.layer = (unsigned)rng_below(rng, BLOOM_MAX_LAYERS);
     if (c.kind == LOG_LOADED)
@@ -119,7 +140,8 @@ static void expect_same(const struct log_control *a, const struct log_control *b
     cr_assert_eq(a->expires_ms, b->expires_ms);
     cr_assert(memcmp(&a->params.capacity, &b->params.capacity, 8) == 0);
     cr_assert(a->params.error_rate == b->params.error_rate && a->params.expansion == b->params.expansion);
-    cr_assert(a->shape.k == b->shape.k && a->shape.variant == b->shape.variant && a->shape.nwords == b->shape.nwords);
+    cr_assert_eq(a->params.redisbloom, b->params.redisbloom);
+    cr_assert(bloom_shape_equal(&a->shape, &b->shape));
     cr_assert_eq(a->layer, b->layer);
     cr_assert_eq(a->record_len, b->record_len);
     cr_assert(a->record_len == 0 || memcmp(a->record, b->record, a->record_len) == 0);
@@ -155,8 +177,9 @@ Test(log_payload, what_is_encoded_is_decoded)
             nadds += n;
         }
         struct bloom_replay_item last = items[0];
-        cr_assert_eq(log_payload_adds(&payload, 77, 63, &last, 1), 0);
-        cr_assert_eq(log_payload_decode(payload.ptr, payload.len, ncontrols > 0, &visitor, &err), LOG_OK, "%s", err.text);
+        cr_assert_eq(log_payload_adds(&payload, 77, BLOOM_MAX_LAYERS - 1, &last, 1), 0);
+        cr_assert_eq(log_payload_decode(payload.ptr, payload.len, ncontrols > 0, &visitor, &err), LOG_OK, "%s",
+                     err.text);
         cr_assert_eq(seen.ncontrols, ncontrols);
         for (size_t i = 0; i < ncontrols; i++) {
             cr_assert_eq(seen.numbers[i], first + i);
@@ -164,7 +187,7 @@ Test(log_payload, what_is_encoded_is_decoded)
         }
         cr_assert_eq(seen.nadds, nadds + 1);
         cr_assert_eq(seen.adds[nadds].id, 77u);
-        cr_assert_eq(seen.adds[nadds].layer, 63u);
+        cr_assert_eq(seen.adds[nadds].layer, BLOOM_MAX_LAYERS - 1u);
         cr_assert(memcmp(&seen.adds[nadds].item, &last, sizeof(last)) == 0);
         log_bytes_deinit(&records);
         log_bytes_deinit(&payload);
@@ -253,7 +276,8 @@ static int decode_add(uint64_t id)
     return rc;
 }
 
-/* What a MANIFEST could not state when it has been counted on from there: the save that did would be the last one to be read. */
+/* What a MANIFEST could not state when it has been counted on from there: the save that did would be the last one to be
+ * read. */
 Test(log_payload, numbers_that_no_manifest_takes_are_refused)
 {
     const uint64_t end = LOG_NUMBER_END;
@@ -261,7 +285,8 @@ Test(log_payload, numbers_that_no_manifest_takes_are_refused)
     cr_assert_eq(decode_control(5, &(struct log_control){.kind = LOG_DELETE, .id = end - 1}), LOG_OK);
     cr_assert_eq(decode_control(5, &(struct log_control){.kind = LOG_DELETE, .id = end}), LOG_DAMAGED);
     cr_assert_eq(decode_control(5, &(struct log_control){.kind = LOG_RENAME, .id = 1, .replaced_id = end - 1}), LOG_OK);
-    cr_assert_eq(decode_control(5, &(struct log_control){.kind = LOG_RENAME, .id = 1, .replaced_id = end}), LOG_DAMAGED);
+    cr_assert_eq(decode_control(5, &(struct log_control){.kind = LOG_RENAME, .id = 1, .replaced_id = end}),
+                 LOG_DAMAGED);
     cr_assert_eq(decode_control(end - 1, &(struct log_control){.kind = LOG_DELETE, .id = 1}), LOG_OK);
     cr_assert_eq(decode_control(end, &(struct log_control){.kind = LOG_DELETE, .id = 1}), LOG_DAMAGED);
     cr_assert_eq(decode_add(end - 1), LOG_OK);
@@ -271,9 +296,13 @@ Test(log_payload, numbers_that_no_manifest_takes_are_refused)
 /* Contents that are none make the whole record one that is not read. */
 Test(log_payload, contents_that_are_none_are_refused)
 {
-    unsigned char contents[] = {BLOOM_NA, 1, 3, 1, 0xff, 0, 0, 0, 0, 0, 0, 0, 8};
-    struct log_control control = {
-        .kind = LOG_FILLED, .id = 7, .name = "f", .name_len = 1, .params = {100, 0.01, 2}, .record = (const char *)contents};
+    unsigned char contents[] = {1, 3, BLOOM_NA, 1, 0xff, 0, 0, 0, 0, 0, 0, 0, 8};
+    struct log_control control = {.kind = LOG_FILLED,
+                                  .id = 7,
+                                  .name = "f",
+                                  .name_len = 1,
+                                  .params = {100, 0.01, 2},
+                                  .record = (const char *)contents};
 
     control.record_len = sizeof(contents);
     cr_assert_eq(decode_control(5, &control), LOG_OK);
@@ -285,13 +314,14 @@ Test(log_payload, contents_that_are_none_are_refused)
     contents[3] = 2; /* words */
     cr_assert_eq(decode_control(5, &control), LOG_DAMAGED);
     contents[3] = 1;
-    contents[2] = BLOOM_MAX_K + 1;
+    contents[1] = BLOOM_MAX_K + 1;
     cr_assert_eq(decode_control(5, &control), LOG_DAMAGED);
 }
 
-/* ---- frames --------------------------------------------------------------------------------------------------------- */
+/* ---- frames ---- */
 
-static size_t put_frame(unsigned char *at, uint64_t salt, uint64_t sequence, uint64_t synced, const void *payload, size_t len)
+static size_t put_frame(unsigned char *at, uint64_t salt, uint64_t sequence, uint64_t synced, const void *payload,
+                        size_t len)
 {
     struct log_frame frame = {sequence, synced, false, payload, len};
     size_t n = log_frame_head(&frame, salt, at);
@@ -375,99 +405,34 @@ Test(log_frame, what_looks_like_a_frame_within_a_long_one_is_none)
     cr_assert_eq(log_frame_skip(bytes, n, 1, 10), 1, "nothing vouches for the length of a short one");
 }
 
-/* A header as an earlier version of the format has it: `used` bytes, the checksum at their end. */
-static void expect_old_header(const unsigned char block[LOG_HEADER_BYTES], size_t used, const struct log_header *expected)
-{
-    unsigned char changed[LOG_HEADER_BYTES];
-    struct log_header header;
-    struct errbuf err = {""};
-
-    cr_assert_eq(log_header_decode(block, &header, &err), LOG_OK, "%s", err.text);
-    cr_assert(header.number == expected->number && header.first == expected->first && header.salt == expected->salt);
-    cr_assert(header.start == expected->start && header.generation == expected->generation);
-    cr_assert(header.sealed == expected->sealed && header.previous == expected->previous);
-    memcpy(changed, block, sizeof(changed));
-    for (size_t i = 0; i < used; i++) {
-        changed[i] ^= 1;
-        cr_assert_eq(log_header_decode(changed, &header, &err), LOG_DAMAGED, "byte %zu", i);
-        changed[i] ^= 1;
-    }
-}
-
-/* Segment 12 with the first frame 345 and the salt 678, as version 0.1.0 wrote it first: without the last three fields. */
-Test(log_frame, a_header_of_version_1_is_read)
-{
-    static const unsigned char block[LOG_HEADER_BYTES] = {
-        'B', 'L', 'O', 'O', 'M', 'L', 'O', 'G', 1,
-        [16] = 12, [24] = 345 & 255, 345 >> 8, [32] = 678 & 255, 678 >> 8,
-        [40] = 0x01, 0x55, 0x86, 0x1c, 0x73, 0xa1, 0x6a, 0xb2,
-    };
-
-    expect_old_header(block, 48, &(struct log_header){.number = 12, .first = 345, .salt = 678});
-}
-
-/* As it wrote it then: without the last field. */
-Test(log_frame, a_header_of_version_2_is_read)
-{
-    static const unsigned char block[LOG_HEADER_BYTES] = {
-        'B', 'L', 'O', 'O', 'M', 'L', 'O', 'G', 2,
-        [16] = 12, [24] = 345 & 255, 345 >> 8, [32] = 678 & 255, 678 >> 8, [40] = 11, [48] = 90,
-        [56] = 0x3b, 0x12, 0x87, 0x46, 0x46, 0x82, 0xe1, 0x17,
-    };
-
-    expect_old_header(block, 64,
-                      &(struct log_header){.number = 12, .first = 345, .salt = 678, .start = 11, .generation = 90});
-}
-
-/* Without the last field, too. */
-Test(log_frame, a_header_of_version_3_is_read)
-{
-    static const unsigned char block[LOG_HEADER_BYTES] = {
-        'B', 'L', 'O', 'O', 'M', 'L', 'O', 'G', 3,
-        [16] = 12, [24] = 345 & 255, 345 >> 8, [32] = 678 & 255, 678 >> 8, [40] = 11, [48] = 90, [56] = 400 & 255, 400 >> 8,
-        [64] = 0x8b, 0xc0, 0xb1, 0xfc, 0x88, 0x7d, 0x5a, 0x83,
-    };
-
-    expect_old_header(block, 72,
-                      &(struct log_header){.number = 12, .first = 345, .salt = 678, .start = 11, .generation = 90, .sealed = 400});
-}
-
-/* As it was before control records had contents: the fields are today's. */
-Test(log_frame, a_header_of_version_4_is_read)
-{
-    static const unsigned char block[LOG_HEADER_BYTES] = {
-        'B', 'L', 'O', 'O', 'M', 'L', 'O', 'G', 4,
-        [16] = 12, [24] = 345 & 255, 345 >> 8, [32] = 678 & 255, 678 >> 8, [40] = 11, [48] = 90, [56] = 400 & 255, 400 >> 8,
-        [64] = 9, [72] = 0x9f, 0x92, 0x57, 0x99, 0xb3, 0xeb, 0x69, 0xbe,
-    };
-    const struct log_header expected = {
-        .number = 12, .first = 345, .salt = 678, .start = 11, .generation = 90, .sealed = 400, .previous = 9};
-
-    expect_old_header(block, 80, &expected);
-}
-
 Test(log_frame, headers_and_names)
 {
     unsigned char block[LOG_HEADER_BYTES];
-    struct log_header header = {.number = 12, .first = 345, .salt = 678, .start = 11, .generation = 90, .sealed = 400,
-                                .previous = 9},
+    struct log_header header = {.number = 12,
+                                .first = 345,
+                                .salt = 678,
+                                .process = 11,
+                                .generation = 90,
+                                .sealed = 400,
+                                .previous = 9,
+                                .ends_process = true},
                       again;
     struct errbuf err = {""};
     char name[LOG_SEGMENT_NAME];
 
     log_header_encode(&header, block);
     cr_assert_eq(log_header_decode(block, &again, &err), LOG_OK);
-    cr_assert(again.number == 12 && again.first == 345 && again.salt == 678 && again.start == 11 &&
-              again.generation == 90 && again.sealed == 400 && again.previous == 9);
+    cr_assert(again.number == 12 && again.first == 345 && again.salt == 678 && again.process == 11 &&
+              again.generation == 90 && again.sealed == 400 && again.previous == 9 && again.ends_process);
     for (size_t i = 0; i < 80; i++) {
         block[i] ^= 1;
         cr_assert_eq(log_header_decode(block, &again, &err), LOG_DAMAGED, "byte %zu", i);
         block[i] ^= 1;
     }
-    header.start = 13;
+    header.process = 13;
     log_header_encode(&header, block);
     cr_assert_eq(log_header_decode(block, &again, &err), LOG_DAMAGED, "a process cannot begin after its own segment");
-    header.start = 11;
+    header.process = 11;
     header.previous = 12;
     log_header_encode(&header, block);
     cr_assert_eq(log_header_decode(block, &again, &err), LOG_DAMAGED, "no segment follows itself");

@@ -65,8 +65,8 @@ static int on_control(void *ctx, uint64_t number, const struct log_control *cont
     struct tally *tally = ctx;
 
     (void)err;
-    tally->wrong |= control->kind != LOG_EXPIRY || control->id != number || number >= FRAMES_MAX ||
-                    number <= tally->last_control;
+    tally->wrong |=
+        control->kind != LOG_EXPIRY || control->id != number || number >= FRAMES_MAX || number <= tally->last_control;
     tally->last_control = number;
     if (number < FRAMES_MAX)
         tally->controls[number]++;
@@ -120,7 +120,8 @@ static void compare(const struct tally *tally, struct log_rig_read *read)
 
 void log_rig_read(const struct fsops *fs, uint64_t from, bool accept_loss, struct log_rig_read *read_out)
 {
-    log_rig_read_save(fs, &(struct log_reader_options){.from = from, .accept_loss = accept_loss}, read_out);
+    log_rig_read_save(
+        fs, &(struct log_reader_options){.from = from, .on_damage = accept_loss ? LOG_ACCEPT : LOG_REFUSE}, read_out);
 }
 
 void log_rig_read_save(const struct fsops *fs, const struct log_reader_options *save, struct log_rig_read *read_out)
@@ -139,7 +140,7 @@ void log_rig_read_save(const struct fsops *fs, const struct log_reader_options *
     CHECK(tally != NULL);
     memset(read_out, 0, sizeof(*read_out));
     read_out->status = log_reader_open(&options, &reader, &read_out->summary, &read_out->err);
-    for (size_t i = 0; read_out->status == 0 && i < log_reader_segments(reader); i++)
+    for (size_t i = 0; read_out->status == 0 && i < log_reader_parts(reader); i++)
         read_out->status = log_reader_adds(reader, i, on_adds, tally, &read_out->err);
     if (read_out->status == 0)
         compare(tally, read_out);
@@ -167,8 +168,11 @@ struct log_writer *log_rig_writer(const struct fsops *fs, const struct log_rig_r
     CHECK(log_writer_create(&options, &writer) == 0);
     for (uint64_t n = options.next_sequence; n < read->summary.next_sequence; n++) {
         log_rig_payload(n, &payload, &has_controls);
-        CHECK(log_writer_carry(writer, payload.ptr, payload.len, has_controls, read->summary.tail_start,
-                               read->summary.tail_generation) == 0);
+        CHECK(log_writer_carry(writer, &(struct log_carried){.payload = payload.ptr,
+                                                             .len = payload.len,
+                                                             .has_controls = has_controls,
+                                                             .process = read->summary.last_segment,
+                                                             .generation = n}) == 0);
     }
     log_bytes_deinit(&payload);
     if (read->summary.tail)

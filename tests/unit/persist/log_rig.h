@@ -17,8 +17,8 @@ struct log_rig_read {
     int status;
     struct errbuf err;
     struct log_reader_summary summary;
-    uint64_t frames;    /* all adds and controls are those of frames 1 .. frames, each exactly once */
-    bool exact;         /* or this is false */
+    uint64_t frames; /* all adds and controls are those of frames 1 .. frames, each exactly once */
+    bool exact;      /* or this is false */
     uint64_t first_missing;
     char reports[4096];
 };

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "name_code.h"
-#include "rng.h"
 
 static void assert_code(const char *name, size_t len, const char *code)
 {
@@ -31,7 +30,8 @@ Test(name_code, plain_bytes_stand_for_themselves_and_all_others_are_escaped)
 
 Test(name_code, only_the_one_encoding_of_a_name_is_decoded)
 {
-    static const char *const wrong[] = {"%", "%2", "%2f", "%41", "%G0", ".", ".a", "a b", "a/b", "~", "%~0", "a%", "%%25", "\xc3"};
+    static const char *const wrong[] = {"%",   "%2",  "%2f", "%41", "%G0", ".",    ".a",
+                                        "a b", "a/b", "~",   "%~0", "a%",  "%%25", "\xc3"};
     char out[16];
     size_t len;
 
@@ -49,51 +49,8 @@ Test(name_code, every_byte_value_survives_in_every_place)
         for (int b = 0; b < 256; b++) {
             memcpy(name, (char[]){(char)a, (char)b, (char)(a ^ b)}, 3);
             name_encode(name, 3, code);
-            cr_assert(name_decode(code, name_encoded_len(name, 3), back, &len) && len == 3 && memcmp(name, back, 3) == 0);
+            cr_assert(name_decode(code, name_encoded_len(name, 3), back, &len) && len == 3 &&
+                      memcmp(name, back, 3) == 0);
         }
-    }
-}
-
-Test(name_code, directories_are_valid_distinct_and_short)
-{
-    char dir[NAME_DIR_MAX + 1], other[NAME_DIR_MAX + 1], name[4096];
-
-    memset(name, 'x', sizeof(name));
-    name_dir(name, 200, 7, dir);
-    cr_assert_eq(strlen(dir), 200);
-    name_dir(name, 201, 7, dir);
-    cr_assert_str_eq(dir, "%~7");
-    name_dir("", 0, 8, dir);
-    cr_assert_str_eq(dir, "%~8");
-    /* A name that reads like such a directory has another one. */
-    name_dir(dir, 3, 9, other);
-    cr_assert_str_eq(other, "%25%7E8");
-    name_dir("..", 2, 9, dir);
-    cr_assert_str_eq(dir, "%2E.");
-    name_dir_alternate(UINT64_MAX, UINT32_MAX, dir);
-    cr_assert_str_eq(dir, "%~18446744073709551615-4294967295");
-}
-
-Test(name_code, what_is_a_directory_of_ours_is_told_from_what_is_not)
-{
-    static const char *const right[] = {"a", "%2E", "%~1", "%~18446744073709551615-1", "%~7-100", "a.b", "%00"};
-    static const char *const wrong[] = {"",      ".",    "..",    ".git",    "a b",      "%~",         "%~0",
-                                        "%~01",  "%~1-", "%~1-0", "%~1-02",  "%~1-2-3",  "%~1-a",      "%7e",
-                                        "%~-1",  "%~a",  "%~1 ",  "%~123456789012345678901", "lost+found"};
-    struct rng rng;
-
-    for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++)
-        cr_assert(name_dir_valid(right[i], strlen(right[i])), "%s", right[i]);
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
-        cr_assert(!name_dir_valid(wrong[i], strlen(wrong[i])), "%s", wrong[i]);
-    rng_init(&rng, 1);
-    for (int i = 0; i < 2000; i++) {
-        char name[300], dir[NAME_DIR_MAX + 1];
-        size_t len = rng_below(&rng, sizeof(name));
-        rng_fill(&rng, name, len);
-        name_dir(name, len, (uint64_t)i + 1, dir);
-        cr_assert(name_dir_valid(dir, strlen(dir)), "%s", dir);
-        name_dir_alternate((uint64_t)i + 1, (unsigned)i + 1, dir);
-        cr_assert(name_dir_valid(dir, strlen(dir)), "%s", dir);
     }
 }

@@ -22,9 +22,10 @@ Test(pack, records_of_every_truncation_and_with_every_flipped_bit_are_none)
     rig.pack_limit = MANIFEST_MAX_PACKED;
     cr_assert_eq(rig_load(&rig, dir, fsops_posix(), 1, &store, &err), 0, "%s", err.text);
 
-    rig_fill(rig_add(&rig, "a", &(struct bloom_params){.capacity = 40, .error_rate = 0.05, .expansion = 2}, NULL), 0, 100);
+    rig_fill(rig_add(&rig, "a", &(struct bloom_params){.capacity = 40, .error_rate = 0.05, .expansion = 2}, NULL), 0,
+             100);
     cr_assert_eq(rig_save(&rig, store, &summary, &err), 0, "%s", err.text);
-    unsigned char *pack = file_read(rig_packed(NULL, dir, "a").path, &pack_len);
+    unsigned char *pack = file_read(rig_place(NULL, dir, "a", 0).path, &pack_len);
     unsigned char *bytes = malloc(pack_len - PACK_HEADER_BYTES);
     size_t size = pack_len - PACK_HEADER_BYTES;
 
@@ -49,15 +50,43 @@ Test(pack, records_of_every_truncation_and_with_every_flipped_bit_are_none)
     tmpdir_remove(dir);
 }
 
-Test(pack, names_of_packs_have_one_spelling)
+Test(pack, names_of_files_have_one_spelling)
 {
-    static const char *const none[] = {
-        "",          "0.pack", "01.pack", "1.pack ", "1.Pack", "-1.pack", "1", "pack", "18446744073709551616.pack",
-        "1.pack.new"};
-    char name[PACK_NAME_SIZE];
+    static const char *const none[] = {"",
+                                       "0.pack",
+                                       "01.pack",
+                                       "1.pack ",
+                                       "1.Pack",
+                                       "-1.pack",
+                                       "+1.pack",
+                                       " 1.pack",
+                                       "1",
+                                       "pack",
+                                       "18446744073709551616.pack",
+                                       "1.pack.new",
+                                       "1.save",
+                                       "0.saved",
+                                       "na-0-big-Filter.db",
+                                       "na-01-big-Filter.db",
+                                       "nb-1-big-Filter.db",
+                                       "na-1-big-Filter.db ",
+                                       "na-1-bti-Filter.db",
+                                       "na1-big-Filter.db",
+                                       "na-",
+                                       "na",
+                                       "Na-1-big-Filter.db"};
+    static const struct file_name names[] = {{FILE_LAYER, BLOOM_NA, 1},          {FILE_LAYER, BLOOM_ME, 42},
+                                             {FILE_LAYER, BLOOM_KA, UINT64_MAX}, {FILE_PACK, 0, 7},
+                                             {FILE_PACK, 0, UINT64_MAX},         {FILE_SAVED, 0, UINT64_MAX}};
+    struct file_name found;
+    char text[FILE_NAME_SIZE];
 
     for (size_t i = 0; i < sizeof(none) / sizeof(*none); i++)
-        cr_assert_eq(pack_number(none[i]), 0, "'%s'", none[i]);
-    pack_name(UINT64_MAX, name);
-    cr_assert_eq(pack_number(name), UINT64_MAX);
+        cr_assert(!file_name_parse(none[i], &found), "'%s'", none[i]);
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        file_name_format(&names[i], text);
+        cr_assert(file_name_parse(text, &found) && file_name_equal(&found, &names[i]), "'%s'", text);
+    }
+    file_name_format(&names[1], text);
+    cr_assert_str_eq(text, "me-42-big-Filter.db", "a form that Cassandra's tools and import know");
 }

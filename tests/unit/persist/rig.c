@@ -5,7 +5,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "pack.h"
+#include "manifest_file.h"
 
 static void demand(bool ok, const char *what)
 {
@@ -122,47 +122,50 @@ bool rig_has(const struct rig_filter *filter, uint64_t item)
 }
 
 struct search {
-    const struct fsops *fs;
-    const char *dir;
     const char *name;
-    struct rig_place found;
+    unsigned layer;
+    struct file_name file;
+    uint64_t offset;
 };
 
-static int visit_pack(void *ctx, const char *file)
+static int search_filter(void *ctx, const struct manifest_filter *filter, struct errbuf *err)
 {
     struct search *search = ctx;
-    const struct fsops *fs = search->fs;
-    struct pack_record record;
-    char path[512];
-    uint64_t size;
-    int fd;
 
-    snprintf(path, sizeof(path), "%s/packs/%s", search->dir, file);
-    demand(fs->open(fs->ctx, path, FS_READ, &fd) == 0 && fs->size(fs->ctx, fd, &size) == 0, "no pack");
-    unsigned char *bytes = malloc((size_t)size);
-    demand(bytes && fs_read_all(fs, fd, bytes, (size_t)size, 0) == 0, "a pack cannot be read");
-    fs->close(fs->ctx, fd);
-    for (size_t at = PACK_HEADER_BYTES, len = 0; at < size; at += len) {
-        demand(pack_record_parse(bytes + at, (size_t)size - at, &record, &len) == PACK_RECORD, "not a record");
-        if (record.name_len != strlen(search->name) || memcmp(record.name, search->name, record.name_len) != 0 ||
-            pack_number(file) < search->found.number)
-            continue;
-        search->found.number = pack_number(file);
-        search->found.offset = (uint64_t)(record.layers[0] - bytes);
-        strcpy(search->found.path, path);
+    (void)err;
+    if (filter->name_len != strlen(search->name) || memcmp(filter->name, search->name, filter->name_len) != 0)
+        return 0;
+    demand(search->layer < filter->nlayers, "no such layer");
+    search->file = manifest_layer_file(filter, search->layer);
+    search->offset = 0;
+    if (filter->pack) {
+        search->file = (struct file_name){.kind = FILE_PACK, .number = filter->pack};
+        search->offset = filter->pack_offset;
+        for (unsigned i = 0; i < search->layer; i++)
+            search->offset += 8 + 8 * filter->layers[i].nwords;
     }
-    free(bytes);
     return 0;
 }
 
-struct rig_place rig_packed(const struct fsops *fs, const char *dir, const char *name)
+struct rig_place rig_place(const struct fsops *fs, const char *dir, const char *name, unsigned layer)
 {
-    struct search search = {.fs = fs ? fs : fsops_posix(), .dir = dir, .name = name};
-    char path[512];
+    struct search search = {.name = name, .layer = layer};
+    const struct manifest_sink sink = {.on_filter = search_filter, .ctx = &search};
+    struct errbuf err = {{0}};
+    struct rig_place place;
+    int fd;
 
-    snprintf(path, sizeof(path), "%s/packs", dir);
-    demand(search.fs->list(search.fs->ctx, path, visit_pack, &search) == 0 && search.found.number, "not in a pack");
-    return search.found;
+    fs = fs ? fs : fsops_posix();
+    snprintf(place.path, sizeof(place.path), "%s/MANIFEST", dir);
+    demand(fs->open(fs->ctx, place.path, FS_READ, &fd) == 0, "no MANIFEST");
+    demand(manifest_file_visit(fs, fd, &sink, NULL, &err) == 0, err.text);
+    fs->close(fs->ctx, fd);
+    demand(search.file.number != 0, "no such filter");
+    file_name_format(&search.file, place.file);
+    snprintf(place.path, sizeof(place.path), "%s/filters/%s", dir, place.file);
+    place.number = search.file.number;
+    place.offset = search.offset;
+    return place;
 }
 
 static uint64_t filter_digest(const struct rig_filter *filter)
@@ -203,7 +206,7 @@ uint64_t rig_digest(const struct rig *rig)
     return sum;
 }
 
-/* ---- the store's callbacks ------------------------------------------------------------------------------------------- */
+/* ---- the store's callbacks ---- */
 
 static void on_report(void *ctx, enum store_severity severity, const char *text)
 {
@@ -219,8 +222,8 @@ struct store_options rig_options(struct rig *rig, const struct fsops *fs)
     return (struct store_options){.fs = fs, .report = on_report, .report_ctx = rig};
 }
 
-static struct bloom_filter *on_alloc(void *ctx, const struct store_filter *info, struct bloom_class *class, void **user_out,
-                                     struct errbuf *err)
+static struct bloom_filter *on_alloc(void *ctx, const struct store_filter *info, struct bloom_class *class,
+                                     void **user_out, struct errbuf *err)
 {
     (void)ctx;
     (void)info;

@@ -1,5 +1,5 @@
-/* rig: filters as the server would hold them, for tests of the store: a source of saves, a target of loads, and a digest
- * by which two sets of filters are compared down to the last bit. Ends the program when it is used wrongly. */
+/* rig: filters as the server would hold them, for tests of the store: a source of saves, a target of loads, and a
+ * digest by which two sets of filters are compared down to the last bit. Ends the program when it is used wrongly. */
 #ifndef BLOOMERY_TEST_RIG_H
 #define BLOOMERY_TEST_RIG_H
 
@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "file_name.h"
 #include "store.h"
 
 #define RIG_MAX 64
@@ -59,13 +60,15 @@ void rig_rename(struct rig *rig, const char *from, const char *to);
 void rig_fill(struct rig_filter *filter, uint64_t from, uint64_t n); /* items from, from + 1, ...; marks it dirty */
 bool rig_has(const struct rig_filter *filter, uint64_t item);
 
-/* Where the first layer of a filter is that is in a pack: of its newest record. */
+/* Where a layer of a filter is, as the MANIFEST says: its file, or its pack and where in that. Both stand in `filters`.
+ */
 struct rig_place {
     char path[512];
-    uint64_t number;
-    uint64_t offset;
+    char file[FILE_NAME_SIZE]; /* the last part of the path */
+    uint64_t number;           /* of the file or the pack */
+    uint64_t offset;           /* in it */
 };
-struct rig_place rig_packed(const struct fsops *fs, const char *dir, const char *name);
+struct rig_place rig_place(const struct fsops *fs, const char *dir, const char *name, unsigned layer);
 
 /* Of all filters that are not quarantined: id, name, parameters, layers, counts, bits, expiry. */
 uint64_t rig_digest(const struct rig *rig);

@@ -4,6 +4,8 @@
 #define BLOOMERY_TEST_STAGE_H
 
 #include <criterion/criterion.h>
+#include <dirent.h>
+#include <string.h>
 
 #include "rig.h"
 #include "tmpdir.h"
@@ -19,6 +21,24 @@ static struct store_save_summary summary; /* of the last save() */
 
 /* A path in the directory, as by printf. */
 #define AT(...) (tmp_path(dir, __VA_ARGS__).text)
+
+/* The path of a layer of the filter that is now in files of its own, and the last part of it; how many files there are
+ * in `filters` beside the mark of the last save. */
+#define LAYER(name, layer)      (rig_place(NULL, dir, name, layer).path)
+#define LAYER_NAME(name, layer) (rig_place(NULL, dir, name, layer).file)
+#define FILES()                 (dir_count(AT("filters")) - (size_t)stage_marks())
+
+static inline int stage_marks(void)
+{
+    int count = 0;
+    DIR *list = opendir(AT("filters"));
+
+    for (struct dirent *entry; list && (entry = readdir(list));)
+        count += strstr(entry->d_name, ".saved") != NULL;
+    if (list)
+        closedir(list);
+    return count;
+}
 
 /* `rig` holds then what is in the directory. */
 static inline void stage_load(const struct fsops *fs, unsigned nthreads)

@@ -57,8 +57,8 @@ static void drop_all(void)
     nheld = 0;
 }
 
-static struct bloom_filter *on_alloc(void *ctx, const struct store_filter *info, struct bloom_class *class, void **user_out,
-                                     struct errbuf *err)
+static struct bloom_filter *on_alloc(void *ctx, const struct store_filter *info, struct bloom_class *class,
+                                     void **user_out, struct errbuf *err)
 {
     (void)ctx;
     struct held *one = hold(info->id, info->name, info->name_len);

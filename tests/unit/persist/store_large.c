@@ -1,5 +1,5 @@
-/* Large layers, which are read right into their place: of every size at which something begins or ends, in every variant, with
- * and without direct I/O; damaged; hardly used. */
+/* Large layers, which are read right into their place: of every size at which something begins or ends, in every
+ * variant, with and without direct I/O; damaged; hardly used. */
 #include <criterion/criterion.h>
 #include <linux/magic.h>
 #include <stdio.h>
@@ -78,12 +78,19 @@ static void add(const char *name, enum bloom_variant variant, uint64_t nwords)
 static void sizes_come_back(void)
 {
     static const uint64_t sizes[] = {
-        LAYER_SMALL_BYTES / 8 - 2, LAYER_SMALL_BYTES / 8 - 1,          /* the last that is small, the first that is not */
-        ROOM_WORDS - 2,            ROOM_WORDS - 1,                     /* no room yet; a piece to the last byte */
-        ROOM_WORDS,                ROOM_WORDS + 1,                     /* a second piece of one word, of two */
-        ROOM_WORDS + 510,          ROOM_WORDS + 511, ROOM_WORDS + 512, /* whole blocks, and a word less and more */
-        2 * PIECE_WORDS - 1,       2 * PIECE_WORDS,                    /* two whole pieces */
-        LAYER_HELP_MIN / 8 - 2,    LAYER_HELP_MIN / 8 + 8191,          /* without helpers and with one; a whole mapping */
+        LAYER_SMALL_BYTES / 8 - 2,
+        LAYER_SMALL_BYTES / 8 - 1, /* the last that is small, the first that is not */
+        ROOM_WORDS - 2,
+        ROOM_WORDS - 1, /* no room yet; a piece to the last byte */
+        ROOM_WORDS,
+        ROOM_WORDS + 1, /* a second piece of one word, of two */
+        ROOM_WORDS + 510,
+        ROOM_WORDS + 511,
+        ROOM_WORDS + 512, /* whole blocks, and a word less and more */
+        2 * PIECE_WORDS - 1,
+        2 * PIECE_WORDS, /* two whole pieces */
+        LAYER_HELP_MIN / 8 - 2,
+        LAYER_HELP_MIN / 8 + 8191, /* without helpers and with one; a whole mapping */
     };
     char name[32];
 
@@ -146,11 +153,11 @@ Test(store_large, a_large_file_and_a_chain_come_back)
     cr_assert(rig_has(rig_find(&rig, "chain"), 2000999));
 }
 
-/* ---- damage ------------------------------------------------------------------------------------------------------- */
+/* ---- damage ---- */
 
 #define DAMAGED_WORDS (LAYER_HELP_MIN / 8 + 4321)
 #define DAMAGED_BYTES (8 + 8 * DAMAGED_WORDS)
-#define DAMAGED_FILE  AT("filters/damaged/0-Filter.db")
+#define DAMAGED_FILE  (rig_place(NULL, dir, "damaged", 0).path)
 
 static void save_two(void)
 {
@@ -222,7 +229,7 @@ Test(store_large, a_flipped_bit_is_found_wherever_it_is)
     }
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 static size_t resident(const struct bloom_layer_view *view)
 {

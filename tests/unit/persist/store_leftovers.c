@@ -11,7 +11,6 @@
 #include "tmpdir.h"
 
 static const struct bloom_params small = {.capacity = 100, .error_rate = 0.01, .expansion = 0};
-static const struct bloom_params scaling = {.capacity = 40, .error_rate = 0.05, .expansion = 2};
 
 static char dir[TMPDIR_SIZE];
 static struct fault_fs fault;
@@ -26,7 +25,7 @@ static struct store_save_summary summary;
 
 static int open_or_fail(void *ctx, const char *path, unsigned flags, int *fd_out)
 {
-    if (unreadable && !(flags & FS_WRITE) && strstr(path, "/packs/"))
+    if (unreadable && !(flags & FS_WRITE) && strstr(path, ".pack"))
         return -EIO;
     return fault.ops.open(ctx, path, flags, fd_out);
 }
@@ -75,19 +74,10 @@ static void add(const char *name)
     rig_fill(rig_add(&rig, name, &small, NULL), 0, 50);
 }
 
-static size_t packs(void)
+/* Beside the mark of the last save. */
+static size_t files(void)
 {
-    return dir_count(AT("packs"));
-}
-
-static bool manifest_has(const char *text)
-{
-    size_t len;
-    char *bytes = (char *)file_read(AT("MANIFEST"), &len);
-    bool has = memmem(bytes, len, text, strlen(text)) != NULL;
-
-    free(bytes);
-    return has;
+    return dir_count(AT("filters")) - 1;
 }
 
 static void copy_file(const char *from, const char *to)
@@ -99,7 +89,7 @@ static void copy_file(const char *from, const char *to)
     free(bytes);
 }
 
-/* ---- what cannot be deleted now ----------------------------------------------------------------------------------------- */
+/* ---- what cannot be deleted now ---- */
 
 /* Files of a save that failed, while they cannot be deleted, are not forgotten by the next one that cannot either. */
 static void fail_with_stuck_files(const char *stuck)
@@ -110,78 +100,41 @@ static void fail_with_stuck_files(const char *stuck)
     rig.checkpoint_rc = 0;
 }
 
-Test(store_leftovers, a_file_that_could_not_be_deleted_twice_goes_when_it_can)
+static void expect_to_go_when_it_can(void)
 {
-    rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
+    add("a");
     save();
     add("b");
-    fail_with_stuck_files("filters/b/");
-    cr_assert_eq(dir_count(AT("filters/b")), 1);
+    fail_with_stuck_files("filters/");
+    cr_assert_eq(files(), 2);
     rig_remove(&rig, "b");
     save();
-    cr_assert_eq(dir_count(AT("filters/b")), 1);
+    cr_assert_eq(files(), 3, "with the mark of the save before, which could not be removed either");
     fault.stuck = NULL;
     save();
-    cr_assert(!file_exists(AT("filters/b")));
+    cr_assert_eq(files(), 2);
     restart();
     cr_assert_eq(rig.loaded.leftovers + rig.loaded.foreign, 0, "%s", rig.reports);
+    cr_assert_eq(files(), 1);
+}
+
+Test(store_leftovers, a_file_that_could_not_be_deleted_twice_goes_when_it_can)
+{
+    expect_to_go_when_it_can();
 }
 
 Test(store_leftovers, a_pack_that_could_not_be_deleted_twice_goes_when_it_can)
 {
     rig.pack_limit = 16384;
-    add("a");
-    save();
-    add("b");
-    fail_with_stuck_files("packs/");
-    rig_remove(&rig, "b");
-    save();
-    cr_assert_eq(packs(), 2);
-    fault.stuck = NULL;
-    save();
-    cr_assert_eq(packs(), 1);
+    expect_to_go_when_it_can();
 }
 
-/* Nor by a start that cannot. */
-Test(store_leftovers, what_a_start_could_not_delete_goes_with_a_save)
-{
-    rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
-    save();
-    copy_file("filters/a/0-Filter.db", "filters/a/0-Filter.db.999");
-    fault.stuck = "-Filter.db.999";
-    restart();
-    fault.stuck = NULL;
-    save();
-    cr_assert(!file_exists(AT("filters/a/0-Filter.db.999")));
-}
-
-/* A filter whose new file cannot have its name moves to another directory; the one that has the name goes then. */
-Test(store_leftovers, a_superseded_file_goes_when_its_filter_has_moved)
-{
-    rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
-    add("b");
-    save();
-    fault.stuck = "filters/a/1-Filter.db.";
-    rig_fill(rig_find(&rig, "a"), 1000, 2);
-    save();
-    cr_assert(summary.unfinished && file_exists(AT("filters/a/1-Filter.db")));
-    rig_fill(rig_find(&rig, "b"), 1000, 2);
-    save();
-    cr_assert_eq(summary.displaced, 1, "%s", rig.reports);
-    fault.stuck = NULL;
-    save();
-    cr_assert(!summary.unfinished);
-    cr_assert(!file_exists(AT("filters/a")), "%zu files", dir_count(AT("filters/a")));
-    restart();
-    cr_assert_eq(rig.loaded.leftovers + rig.loaded.foreign, 0, "%s", rig.reports);
-}
-
-/* ---- an older MANIFEST ---------------------------------------------------------------------------------------------------- */
+/* ---- an older MANIFEST ---- */
 
 /* Two saves; then the MANIFEST of the first is back. */
-static void put_older_manifest(void)
+static void put_older_manifest(uint64_t pack_limit)
 {
-    rig.pack_limit = 16384;
+    rig.pack_limit = pack_limit;
     add("a");
     save();
     copy_file("MANIFEST", "MANIFEST.mine");
@@ -194,32 +147,39 @@ static void put_older_manifest(void)
 
 Test(store_leftovers, an_older_manifest_is_refused_and_nothing_changes)
 {
-    put_older_manifest();
-    size_t before = packs();
+    put_older_manifest(16384);
+    size_t before = files();
     cr_assert_eq(try_restart(), STORE_DAMAGED);
-    cr_assert(strstr(err.text, "an older one has been put here") && strstr(err.text, "MANIFEST.done"), "%s", err.text);
-    cr_assert_eq(packs(), before);
+    cr_assert(strstr(err.text, "an older one has been put here") && strstr(err.text, ".saved"), "%s", err.text);
+    cr_assert_eq(files(), before);
     copy_file("MANIFEST.newest", "MANIFEST");
     restart();
     cr_assert_eq(rig.loaded.filters, 2, "%s", rig.reports);
 }
 
-/* Who insists on it finds what the newer one needs aside, and can go back to it until there has been a save. */
-Test(store_leftovers, packs_of_a_newer_manifest_are_put_aside)
+static void remove_marks(void)
 {
-    put_older_manifest();
+    for (int i = 0; i < 100; i++)
+        (void)unlink(AT("filters/%d.saved", i));
+}
+
+/* Who insists on it finds what the newer one needs aside, and can go back to it until there has been a save. */
+static void expect_newer_files_aside(uint64_t pack_limit)
+{
+    put_older_manifest(pack_limit);
     copy_file("MANIFEST.newest", "MANIFEST");
-    struct rig_place place = rig_packed(&ops, dir, "b");
+    struct rig_place places[] = {rig_place(&ops, dir, "a", 0), rig_place(&ops, dir, "b", 0)};
     copy_file("MANIFEST.mine", "MANIFEST");
-    cr_assert_eq(unlink(AT("MANIFEST.done")), 0);
+    remove_marks();
     for (int i = 0; i < 2; i++) {
         restart();
         cr_assert_eq(rig.loaded.filters + rig.loaded.quarantined, 1, "%s", rig.reports);
-        cr_assert(!file_exists(place.path));
-        cr_assert(file_exists(AT("unclaimed/%llu.pack", (unsigned long long)place.number)));
         cr_assert_eq(strstr(rig.reports, "are newer than the MANIFEST") != NULL, i == 0, "%s", rig.reports);
+        for (int f = 0; f < 2; f++)
+            cr_assert(!file_exists(places[f].path) && file_exists(AT("unclaimed/%s", places[f].file)));
     }
-    cr_assert_eq(rename(AT("unclaimed/%llu.pack", (unsigned long long)place.number), place.path), 0);
+    for (int f = 0; f < 2; f++)
+        (void)rename(AT("unclaimed/%s", places[f].file), places[f].path);
     copy_file("MANIFEST.newest", "MANIFEST");
     restart();
     cr_assert_eq(rig.loaded.filters, 2, "%s", rig.reports);
@@ -227,42 +187,80 @@ Test(store_leftovers, packs_of_a_newer_manifest_are_put_aside)
     cr_assert(!file_exists(AT("unclaimed")));
 }
 
-/* Of saves that are cut short one after the other, packs of one stay; and those go when a save has ended. */
+Test(store_leftovers, packs_of_a_newer_manifest_are_put_aside)
+{
+    expect_newer_files_aside(16384);
+}
+
+Test(store_leftovers, files_of_a_newer_manifest_are_put_aside)
+{
+    expect_newer_files_aside(0);
+}
+
+/* Of saves that are cut short one after the other, files of one stay; and those go when a save has ended. */
 Test(store_leftovers, what_is_aside_does_not_pile_up)
 {
     rig.pack_limit = 16384;
     add("a");
     save();
-    struct rig_place place = rig_packed(&ops, dir, "a");
+    struct rig_place place = rig_place(&ops, dir, "a", 0);
     for (unsigned i = 0; i < 3; i++) {
         char name[40];
-        snprintf(name, sizeof(name), "packs/%llu.pack", (unsigned long long)place.number + 10 + i);
+        snprintf(name, sizeof(name), "filters/%llu.pack", (unsigned long long)place.number + 10 + i);
         file_write(AT("%s", name), "half of a pack", 14);
+        remove_marks();
         restart();
         cr_assert(!file_exists(AT("%s", name)));
         cr_assert_eq(dir_count(AT("unclaimed")), 1);
     }
     rig_fill(rig_find(&rig, "a"), 1000, 5);
     save();
-    cr_assert_gt(rig_packed(&ops, dir, "a").number, place.number + 12, "a number is used once");
+    cr_assert_gt(rig_place(&ops, dir, "a", 0).number, place.number + 12, "a number is used once");
     cr_assert_eq(dir_count(AT("unclaimed")), 1);
     restart();
     cr_assert(!file_exists(AT("unclaimed")));
     cr_assert_eq(rig.loaded.filters, 1);
 }
 
-/* ---- a pack that cannot be read ------------------------------------------------------------------------------------------- */
+/* With the mark of the save that the MANIFEST is of, nothing newer can be anybody's: a crash costs no room. */
+Test(store_leftovers, files_of_a_save_that_did_not_end_are_removed_at_once)
+{
+    add("a");
+    save();
+    file_write(AT("filters/na-50-big-Filter.db"), "half of a file", 14);
+    restart();
+    cr_assert_eq(rig.loaded.leftovers, 1);
+    cr_assert(!file_exists(AT("filters/na-50-big-Filter.db")) && !file_exists(AT("unclaimed")));
+    cr_assert_geq(store_number(store), 50);
+}
+
+/* The process ended between the rename of the MANIFEST and the mark. */
+Test(store_leftovers, a_mark_that_is_missing_is_made_by_the_next_start)
+{
+    add("a");
+    save();
+    remove_marks();
+    restart();
+    cr_assert_eq(dir_count(AT("filters")), 2);
+    copy_file("MANIFEST", "MANIFEST.mine");
+    add("b");
+    save();
+    copy_file("MANIFEST.mine", "MANIFEST");
+    cr_assert_eq(try_restart(), STORE_DAMAGED);
+}
+
+/* ---- a pack that cannot be read ---- */
 
 Test(store_leftovers, what_is_given_up_of_a_pack_that_cannot_be_read_is_kept_with_it)
 {
-    size_t len, kept_len;
+    size_t len;
 
     rig.pack_limit = 16384;
     add("a");
     add("b");
     add("c");
     save();
-    struct rig_place place = rig_packed(&ops, dir, "a");
+    struct rig_place place = rig_place(&ops, dir, "a", 0);
     unsigned char *pack = file_read(place.path, &len);
     unreadable = true;
     restart();
@@ -272,28 +270,21 @@ Test(store_leftovers, what_is_given_up_of_a_pack_that_cannot_be_read_is_kept_wit
     rig_remove(&rig, "a");
     rig_remove(&rig, "b");
     save();
-    save();
     cr_assert(!summary.unfinished, "%s", rig.reports);
-    cr_assert(!manifest_has("\nremoved "), "the lines are done with");
     cr_assert(file_exists(place.path), "c is in it");
-    unsigned char *kept = file_read(AT("quarantine/%llu.pack", (unsigned long long)place.number), &kept_len);
-    cr_assert(kept_len == len && memcmp(kept, pack, len) == 0);
-    cr_assert_eq(dir_count(AT("quarantine")), 1);
+    cr_assert(file_is(AT("quarantine/1/%s", place.file), pack, len));
+    cr_assert(file_is(AT("quarantine/2/%s", place.file), pack, len));
 
-    /* The last one, also where there are no links. */
+    /* The last one. Where there are no links it can be kept nowhere else, until the operator does. */
     fault.refuse_link = true;
-    cr_assert_eq(unlink(AT("quarantine/%llu.pack", (unsigned long long)place.number)), 0);
     cr_assert_eq(store_forget(store, 3), 0);
     rig_remove(&rig, "c");
+    cr_assert_lt(rig_save(&rig, store, &summary, &err), 0);
+    cr_assert(strstr(err.text, place.file) && strstr(err.text, "cannot be kept"), "%s", err.text);
+    cr_assert_eq(rename(place.path, AT("kept by the operator")), 0);
+    unreadable = false; /* it is missing now */
     save();
-    save();
-    cr_assert(!summary.unfinished, "%s", rig.reports);
-    cr_assert(!manifest_has("\nremoved "));
-    cr_assert_eq(packs(), 0);
-    free(kept);
-    kept = file_read(AT("quarantine/%llu.pack", (unsigned long long)place.number), &kept_len);
-    cr_assert(kept_len == len && memcmp(kept, pack, len) == 0);
-    free(kept);
+    cr_assert_eq(files(), 0);
     free(pack);
 }
 
@@ -317,14 +308,14 @@ Test(store_leftovers, a_missing_pack_is_one_line)
         add(name);
     }
     save();
-    struct rig_place one = rig_packed(&ops, dir, "a"), many = rig_packed(&ops, dir, "f00");
+    struct rig_place one = rig_place(&ops, dir, "a", 0), many = rig_place(&ops, dir, "f00", 0);
     cr_assert_neq(one.number, many.number);
     unlink(one.path);
     unlink(many.path);
     restart();
     cr_assert_eq(rig.loaded.quarantined, 31);
     cr_assert_eq(count_lines(rig.reports, "\n"), 2, "%s", rig.reports);
-    cr_assert(strstr(rig.reports, "filter 'a' is quarantined: packs/"), "%s", rig.reports);
+    cr_assert(strstr(rig.reports, "filter 'a' is quarantined: filters/"), "%s", rig.reports);
     cr_assert(strstr(rig.reports, ".pack: missing: 30 filters are quarantined: 'f"), "%s", rig.reports);
     cr_assert_eq(count_lines(rig.reports, "'f"), 3, "%s", rig.reports);
 }

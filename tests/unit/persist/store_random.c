@@ -1,13 +1,12 @@
 /* The store through random histories: saves with every kind of change, small filters moving between packs and files,
  * filters written outside of saves, faults in saves and in starts, kills and crashes, one after the other on one
- * directory, which may begin as one of version 2. After each step a crash finds a save that may be found then, and nothing
- * of it is missing. */
+ * directory. After each step a crash finds a save that may be found then, and
+ * nothing of it is missing. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "fault_fs.h"
 #include "rig.h"
@@ -54,14 +53,14 @@ static void assert_allowed(const struct rig *rig, const char *where)
     uint64_t digest = rig_digest(rig);
     bool found = false;
 
-    cr_assert_eq(rig->loaded.quarantined + rig->loaded.foreign, 0, "history %u, step %u, %s, %s: %s", h.seed, h.step, h.what,
-                 where, rig->reports);
+    cr_assert_eq(rig->loaded.quarantined + rig->loaded.foreign, 0, "history %u, step %u, %s, %s: %s", h.seed, h.step,
+                 h.what, where, rig->reports);
     for (size_t i = 0; i < h.nallowed; i++)
         found = found || h.allowed[i] == digest;
     cr_assert(found, "history %u, step %u, %s, %s: no save that there has been", h.seed, h.step, h.what, where);
 }
 
-/* ---- the log ------------------------------------------------------------------------------------------------------- */
+/* ---- the log ---- */
 
 static void replay(struct rig *rig, struct store *store)
 {
@@ -105,7 +104,8 @@ static void write_filter(const char *name)
 
     rig_fill(filter, pick(1000), 1 + pick(90));
     filter->dirty = false;
-    struct store_item item = {.id = filter->id, .name = filter->name, .name_len = filter->name_len, .filter = filter->filter};
+    struct store_item item = {
+        .id = filter->id, .name = filter->name, .name_len = filter->name_len, .filter = filter->filter};
     cr_assert_eq(store_write(h.store, &item, &h.records[h.nrecords], &h.err), 0, "%s", h.err.text);
     h.record_ids[h.nrecords++] = filter->id;
     store_published(h.store, filter->id);
@@ -124,15 +124,15 @@ static void check_crash(enum crash_mode mode, uint64_t seed)
     snprintf(where, sizeof(where), "crash mode %d", (int)mode);
     rig_init(&rig);
     rig.replay = replay;
-    cr_assert_eq(rig_load(&rig, DIR, crash_fs_ops(after), 1, &store, &err), 0, "history %u, step %u, %s: %s", h.seed, h.step,
-                 h.what, err.text);
+    cr_assert_eq(rig_load(&rig, DIR, crash_fs_ops(after), 1, &store, &err), 0, "history %u, step %u, %s: %s", h.seed,
+                 h.step, h.what, err.text);
     assert_allowed(&rig, where);
     store_close(store);
     rig_deinit(&rig);
     crash_fs_destroy(after);
 }
 
-/* ---- steps --------------------------------------------------------------------------------------------------------- */
+/* ---- steps ---- */
 
 static void arm(size_t most)
 {
@@ -257,7 +257,8 @@ static void restart(void)
 {
     stop();
     if (pick(2)) {
-        struct crash_fs *after = crash_fs_after(h.fs, pick(2) ? CRASH_RANDOM : (enum crash_mode)pick(5), rng_next(&h.rng));
+        struct crash_fs *after =
+            crash_fs_after(h.fs, pick(2) ? CRASH_RANDOM : (enum crash_mode)pick(5), rng_next(&h.rng));
         crash_fs_destroy(h.fs);
         h.fs = after;
     }
@@ -268,50 +269,6 @@ static void restart(void)
     allow(rig_digest(&h.rig), true); /* what a start has found stays */
 }
 
-/* As if an earlier version had saved last. */
-static void make_version(char version)
-{
-    const struct fsops *fs = crash_fs_ops(h.fs);
-    static const char magic[] = "bloomery-manifest ";
-    char text[8192], hash[17];
-    uint64_t size;
-    size_t n;
-    int fd;
-
-    cr_assert_eq(fs->open(fs->ctx, DIR "/MANIFEST", FS_READ | FS_WRITE, &fd), 0);
-    cr_assert_eq(fs->size(fs->ctx, fd, &size), 0);
-    cr_assert(size < sizeof(text));
-    cr_assert_eq(fs_read_all(fs, fd, text, (size_t)size, 0), 0);
-    text[size] = '\0';
-    char *end = strstr(text, "\nend ") + 1;
-    cr_assert(memcmp(text, magic, strlen(magic)) == 0 && text[strlen(magic)] == '4');
-    text[strlen(magic)] = version;
-    char *later = strstr(text, " frame="), *line = strchr(later, '\n');
-    size -= (size_t)(line - later);
-    end -= line - later;
-    memmove(later, line, strlen(line) + 1);
-    snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)XXH3_64bits(text, (size_t)(end - text)));
-    memcpy(strstr(end, "xxh3=") + 5, hash, 16);
-    cr_assert(fs->pwrite(fs->ctx, fd, text, (size_t)size, 0, &n) == 0 && n == size);
-    cr_assert_eq(fs->truncate(fs->ctx, fd, size), 0);
-    cr_assert_eq(fs->sync(fs->ctx, fd), 0);
-    cr_assert_eq(fs->close(fs->ctx, fd), 0);
-}
-
-static void begin_with_earlier_version(void)
-{
-    for (int i = 0; i < 3; i++)
-        change();
-    while (h.nrecords > 0)
-        drop_record(0);
-    allow(rig_digest(&h.rig), true);
-    cr_assert_eq(rig_save(&h.rig, h.store, NULL, &h.err), 0, "%s", h.err.text);
-    stop();
-    make_version(pick(2) ? '2' : '3');
-    start(false);
-    assert_allowed(&h.rig, "version 2");
-}
-
 static void run_history(unsigned seed)
 {
     memset(&h, 0, sizeof(h));
@@ -320,8 +277,6 @@ static void run_history(unsigned seed)
     h.fs = crash_fs_create();
     start(false);
     allow(rig_digest(&h.rig), true);
-    if (seed % 3 == 0)
-        begin_with_earlier_version();
     for (h.step = 0; h.step < STEPS; h.step++) {
         bool dead = save();
         check_crash((enum crash_mode)pick(5), rng_next(&h.rng));

@@ -10,7 +10,6 @@
 
 #include "fault_fs.h"
 #include "layer_file.h"
-#include "name_code.h"
 #include "stage.h"
 
 static void set_up(void)
@@ -28,8 +27,7 @@ static void assert_saved(void)
     store_close(store);
     rig_init(&loaded);
     cr_assert_eq(rig_load(&loaded, dir, NULL, 3, &store, &err), 0, "%s", err.text);
-    cr_assert_eq(loaded.loaded.quarantined + loaded.loaded.foreign + loaded.loaded.recovered + loaded.loaded.leftovers, 0, "%s",
-                 loaded.reports);
+    cr_assert_eq(loaded.loaded.quarantined + loaded.loaded.foreign + loaded.loaded.leftovers, 0, "%s", loaded.reports);
     cr_assert_eq(loaded.count, rig.count);
     cr_assert_eq(rig_digest(&loaded), rig_digest(&rig));
     rig_deinit(&loaded);
@@ -55,7 +53,8 @@ Test(store_save, filters_of_all_kinds_come_back)
 Test(store_save, large_filters_come_back_with_and_without_direct_io)
 {
     struct bloom_shape shape = {.nwords = 300001, .k = 3, .variant = BLOOM_ME};
-    struct bloom_shape huge = {.nwords = LAYER_HELP_MIN / 8 + 200001, .k = 21, .variant = BLOOM_NA}; /* by two threads */
+    struct bloom_shape huge = {
+        .nwords = LAYER_HELP_MIN / 8 + 200001, .k = 21, .variant = BLOOM_NA}; /* by two threads */
     struct fault_fs fault;
 
     rig_fill(rig_add(&rig, "large", &small, &shape), 0, 100);
@@ -143,13 +142,15 @@ Test(store_save, what_has_not_changed_is_not_written_again)
     rig_fill(rig_add(&rig, "b", &small, NULL), 0, 50);
     save();
     cr_assert_eq(summary.layers_written, 2);
-    stat(AT("filters/a/0-Filter.db"), &before);
+    struct rig_place place = rig_place(NULL, dir, "a", 0);
+    stat(place.path, &before);
     rig_fill(rig_find(&rig, "b"), 50, 5);
     save();
     cr_assert_eq(summary.layers_written, 1);
     cr_assert_eq(summary.filters, 2);
-    stat(AT("filters/a/0-Filter.db"), &after);
-    cr_assert_eq(before.st_ino, after.st_ino);
+    stat(place.path, &after);
+    cr_assert_str_eq(LAYER("a", 0), place.path);
+    cr_assert(before.st_ino == after.st_ino && before.st_mtim.tv_nsec == after.st_mtim.tv_nsec);
     save();
     cr_assert_eq(summary.layers_written, 0);
     assert_saved();
@@ -188,16 +189,18 @@ Test(store_save, an_older_layer_whose_bits_have_changed_is_written)
     assert_saved();
 }
 
-Test(store_save, a_renamed_filter_is_linked_and_its_old_directory_goes)
+/* Names are in the MANIFEST only. */
+Test(store_save, a_renamed_filter_keeps_its_files)
 {
     rig_fill(rig_add(&rig, "from", &scaling, NULL), 0, 100);
     save();
+    struct rig_place first = rig_place(NULL, dir, "from", 0), second = rig_place(NULL, dir, "from", 1);
     rig_rename(&rig, "from", "to");
+    rig_find(&rig, "to")->expires_ms = 4711;
     save();
     cr_assert_eq(summary.layers_written, 0);
-    cr_assert_eq(summary.layers_linked, 2);
     cr_assert_eq(summary.removed, 0);
-    cr_assert(!file_exists(AT("filters/from")));
+    cr_assert(strcmp(LAYER("to", 0), first.path) == 0 && strcmp(LAYER("to", 1), second.path) == 0);
     assert_saved();
 }
 
@@ -206,13 +209,32 @@ Test(store_save, two_filters_can_swap_names)
     rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
     rig_fill(rig_add(&rig, "b", &small, NULL), 7, 10);
     save();
+    struct rig_place a = rig_place(NULL, dir, "a", 0), b = rig_place(NULL, dir, "b", 0);
     rig_rename(&rig, "a", "x");
     rig_rename(&rig, "b", "a");
     rig_rename(&rig, "x", "b");
     save();
-    cr_assert_eq(summary.layers_linked, 3);
-    cr_assert_eq(dir_count(AT("filters/a")), 1);
-    cr_assert_eq(dir_count(AT("filters/b")), 2);
+    cr_assert_eq(summary.layers_written, 0);
+    cr_assert(strcmp(LAYER("a", 0), b.path) == 0 && strcmp(LAYER("b", 0), a.path) == 0);
+    assert_saved();
+}
+
+/* A file is made once; what changes gets another one, and the first goes. */
+Test(store_save, no_file_is_ever_written_to_again)
+{
+    rig_fill(rig_add(&rig, "a", &small, NULL), 0, 10);
+    save();
+    struct rig_place first = rig_place(NULL, dir, "a", 0);
+    cr_assert_eq(link(first.path, AT("held")), 0); /* as a backup by cp -al has it */
+    size_t len;
+    unsigned char *bytes = file_read(first.path, &len);
+    rig_fill(rig_find(&rig, "a"), 500, 50);
+    save();
+    cr_assert(file_is(AT("held"), bytes, len), "its bytes have been changed");
+    cr_assert(!file_exists(first.path));
+    cr_assert_gt(rig_place(NULL, dir, "a", 0).number, first.number);
+    free(bytes);
+    unlink(AT("held"));
     assert_saved();
 }
 
@@ -224,14 +246,15 @@ Test(store_save, removed_filters_go_and_their_ids_are_not_used_again)
     rig_remove(&rig, "b");
     save();
     cr_assert_eq(summary.removed, 1);
-    cr_assert(!file_exists(AT("filters/b")));
+    cr_assert_eq(FILES(), 2, "those of the two layers of a");
     rig_remove(&rig, "a");
     save();
     assert_saved();
     cr_assert_eq(store_next_id(store), 3);
 }
 
-/* The last item with an id holds: 1 is renamed behind the walk's back, 2 is deleted, 3 takes the first one's old name. */
+/* The last item with an id holds: 1 is renamed behind the walk's back, 2 is deleted, 3 takes the first one's old name.
+ */
 Test(store_save, what_is_renamed_or_deleted_during_the_walk_is_saved_as_it_became)
 {
     struct rig_filter *a = rig_add(&rig, "a", &scaling, NULL);
@@ -249,14 +272,12 @@ Test(store_save, what_is_renamed_or_deleted_during_the_walk_is_saved_as_it_becam
     rig.nextra = 4;
     save();
     cr_assert_eq(summary.filters, 2);
-    cr_assert_eq(summary.displaced, 0);
     rig.nextra = 0;
     rig_remove(&rig, "b");
     rig_rename(&rig, "a", "a2");
     rig_rename(&rig, "c", "a");
     assert_saved();
-    cr_assert_eq(dir_count(AT("filters")), 2);
-    cr_assert_eq(dir_count(AT("filters/a")), 1);
+    cr_assert_eq(FILES(), 3, "two layers of the first, one of the third");
     cr_assert_eq(store_next_id(store), 100);
 }
 
@@ -272,10 +293,45 @@ Test(store_save, a_changed_filter_that_is_renamed_during_the_walk_is_saved_with_
     rig.extra = &extra;
     rig.nextra = 1;
     save();
+    cr_assert_eq(summary.layers_written, 1, "its bits are written once, under whichever name");
     rig.nextra = 0;
     rig_rename(&rig, "a", "b");
     assert_saved();
-    cr_assert_eq(dir_count(AT("filters")), 1);
+    cr_assert_eq(FILES(), 1);
+}
+
+/* Records that are superseded within one save stay in its MANIFEST as gone, and leave with the next. */
+Test(store_save, records_that_are_gone_leave_the_manifest_with_the_next_save)
+{
+    struct store_item extra[] = {{.id = 1, .name = "b", .name_len = 1},
+                                 {.id = 1, .name = "c", .name_len = 1, .dirty = true},
+                                 {.id = 2, .name = "gone", .name_len = 4},
+                                 {.id = 1, .name = "d", .name_len = 1}};
+    size_t len;
+
+    rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
+    rig_fill(rig_add(&rig, "gone", &small, NULL), 0, 50);
+    rig_fill(rig_add(&rig, "stays", &small, NULL), 0, 50);
+    for (int i = 0; i < 4; i++)
+        extra[i].filter = i == 2 ? NULL : rig_find(&rig, "a")->filter;
+    rig.extra = extra;
+    rig.nextra = 4;
+    save();
+    cr_assert_eq(summary.filters, 2);
+    cr_assert_eq(FILES(), 3);
+    rig.nextra = 0;
+    rig_rename(&rig, "a", "d");
+    rig_remove(&rig, "gone");
+    assert_saved();
+    char *text = (char *)file_read(AT("MANIFEST"), &len);
+    cr_assert(memmem(text, len, "\ngone id=1\n", 11) && memmem(text, len, "\ngone id=2\n", 11));
+    free(text);
+    rig_fill(rig_find(&rig, "stays"), 90, 1);
+    save();
+    text = (char *)file_read(AT("MANIFEST"), &len);
+    cr_assert(!memmem(text, len, "\ngone ", 6), "%.*s", (int)len, text);
+    free(text);
+    assert_saved();
 }
 
 Test(store_save, ids_that_were_given_out_and_never_saved_are_not_given_out_again)
@@ -307,97 +363,11 @@ Test(store_save, a_failed_save_removes_its_files)
             cr_assert_gt(at, 15);
             return; /* from here on it takes place, or is in doubt */
         }
-        cr_assert_eq(dir_count(dir), 4, "%s", fault.hit_op);
-        cr_assert_eq(dir_count(AT("filters")), 1, "%s", fault.hit_op);
-        cr_assert_eq(dir_count(AT("filters/a")), 2, "%s", fault.hit_op);
+        cr_assert_eq(dir_count(dir), 3, "%s", fault.hit_op);
+        cr_assert_eq(FILES(), 2, "%s", fault.hit_op);
         store_close(store);
         rig_deinit(&rig);
     }
-}
-
-static void assert_mine(const char *file)
-{
-    size_t len;
-    unsigned char *bytes = file_read(AT("%s", file), &len);
-
-    cr_assert(len == 4 && memcmp(bytes, "mine", 4) == 0, "%s", file);
-    free(bytes);
-}
-
-Test(store_save, a_filter_whose_place_is_taken_by_something_foreign_gets_another_directory)
-{
-    mkdir(AT("filters/taken"), 0700);
-    file_write(AT("filters/taken/0-Filter.db"), "mine", 4);
-    file_write(AT("filters/file"), "mine", 4);
-    cr_assert_eq(symlink("taken", AT("filters/link")), 0);
-    rig_fill(rig_add(&rig, "free", &small, NULL), 0, 50);
-    rig_fill(rig_add(&rig, "taken", &small, NULL), 0, 50);
-    rig_fill(rig_add(&rig, "file", &scaling, NULL), 0, 100);
-    rig_fill(rig_add(&rig, "link", &small, NULL), 0, 50);
-    save();
-    cr_assert_eq(summary.filters, 4);
-    cr_assert_eq(summary.displaced, 3);
-    cr_assert(strstr(rig.reports, "filter 'taken' is saved in filters/%~2-1:"), "%s", rig.reports);
-    cr_assert(strstr(rig.reports, "filters/taken/0-Filter.db is in its place"), "%s", rig.reports);
-    cr_assert(strstr(rig.reports, "filters/file is in its place and is not a directory"), "%s", rig.reports);
-    assert_mine("filters/taken/0-Filter.db");
-    assert_mine("filters/file");
-    cr_assert_eq(dir_count(AT("filters/%%~3-1")), 2);
-
-    /* The same on and on, unchanged or changed, also after a start. */
-    save();
-    cr_assert_eq(summary.layers_written + summary.displaced, 0);
-    rig_fill(rig_find(&rig, "file"), 500, 100);
-    save();
-    cr_assert_eq(summary.displaced, 0);
-    store_close(store);
-    struct rig loaded;
-    rig_init(&loaded);
-    cr_assert_eq(rig_load(&loaded, dir, NULL, 1, &store, &err), 0, "%s", err.text);
-    cr_assert_eq(rig_digest(&loaded), rig_digest(&rig));
-    cr_assert_eq(loaded.loaded.foreign, 3, "%s", loaded.reports);
-    rig_deinit(&loaded);
-
-    /* What is in the way goes: the next change brings the filter to its place. */
-    unlink(AT("filters/taken/0-Filter.db"));
-    unlink(AT("filters/file"));
-    unlink(AT("filters/link"));
-    for (int i = 1; i < 4; i++)
-        rig_fill(&rig.filters[i], 800, 1);
-    save();
-    assert_saved();
-    cr_assert_eq(dir_count(AT("filters")), 4);
-    cr_assert(file_exists(AT("filters/file/1-Filter.db")));
-}
-
-Test(store_save, a_renamed_filter_whose_new_place_is_taken_gets_another_directory)
-{
-    rig_fill(rig_add(&rig, "a", &small, NULL), 0, 50);
-    save();
-    mkdir(AT("filters/b"), 0700);
-    file_write(AT("filters/b/0-Filter.db"), "mine", 4);
-    rig_rename(&rig, "a", "b");
-    rig_fill(rig_add(&rig, "a", &small, NULL), 500, 10);
-    save();
-    cr_assert_eq(summary.displaced, 1, "%s", rig.reports);
-    cr_assert_eq(summary.layers_linked, 1);
-    assert_mine("filters/b/0-Filter.db");
-    uint64_t id = 0;
-    cr_assert_eq(store_find(store, "b", 1, &id, &err), 0);
-    cr_assert_eq(id, 1);
-    unlink(AT("filters/b/0-Filter.db"));
-    rmdir(AT("filters/b"));
-    assert_saved();
-}
-
-Test(store_save, directories_that_cannot_be_used_whatever_is_tried_fail_the_save_as_a_whole)
-{
-    for (int i = 0; i <= 100; i++)
-        file_write(i == 0 ? AT("filters/a") : AT("filters/%%~1-%d", i), "mine", 4);
-    rig_fill(rig_add(&rig, "a", &small, NULL), 0, 50);
-    cr_assert_eq(rig_save(&rig, store, &summary, &err), -17);
-    cr_assert(strstr(err.text, "filter 'a'") && strstr(err.text, "is in its place"), "%s", err.text);
-    cr_assert_eq(dir_count(AT("filters")), 101);
 }
 
 /* The bits that a failed save has marked as seen are written by the next one. */
@@ -422,14 +392,15 @@ Test(store_save, a_failed_save_does_not_forget_what_was_dirty)
     assert_saved();
 }
 
-Test(store_save, a_forgotten_filter_moves_to_quarantine_and_its_name_is_free)
+Test(store_save, a_forgotten_filter_is_kept_in_quarantine_and_its_name_is_free)
 {
-    size_t len;
-
     rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
     save();
+    struct rig_place first = rig_place(NULL, dir, "a", 0);
+    size_t len;
+    unsigned char *bytes = file_read(first.path, &len);
     store_close(store);
-    file_flip_bit(AT("filters/a/1-Filter.db"), 99);
+    file_flip_bit(LAYER("a", 1), 99);
     rig_deinit(&rig);
     rig_init(&rig);
     cr_assert_eq(rig_load(&rig, dir, NULL, 1, &store, &err), 0);
@@ -440,11 +411,10 @@ Test(store_save, a_forgotten_filter_moves_to_quarantine_and_its_name_is_free)
     rig_remove(&rig, "a");
     rig_fill(rig_add(&rig, "a", &small, NULL), 3, 5);
     save();
-    cr_assert_eq(summary.displaced, 0, "%s", rig.reports);
-    cr_assert_eq(dir_count(AT("filters/a")), 1);
-    cr_assert_eq(dir_count(AT("quarantine/a-1")), 2);
-    unsigned char *bytes = file_read(AT("quarantine/a-1/0-Filter.db"), &len);
-    cr_assert_neq(len, 0);
+    cr_assert_eq(FILES(), 1);
+    cr_assert_eq(dir_count(AT("quarantine/1")), 2);
+    cr_assert(file_is(AT("quarantine/1/%s", first.file), bytes, len));
+    cr_assert(strstr(rig.reports, "filter 'a' was given up; its files are in"), "%s", rig.reports);
     free(bytes);
     assert_saved();
     cr_assert_eq(store_forget(store, 1), STORE_NOT_FOUND);
@@ -457,7 +427,11 @@ Test(store_save, any_name_can_be_saved)
     char *name = malloc(65535);
 
     for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
-        memset(name, "\xff" "a" "/"[i % 3], lengths[i]);
+        memset(name,
+               "\xff"
+               "a"
+               "/"[i % 3],
+               lengths[i]);
         rig_fill(rig_add_bytes(&rig, name, lengths[i], &small, NULL), i, 5);
     }
     for (int i = 0; i < 256; i++)
@@ -465,13 +439,13 @@ Test(store_save, any_name_can_be_saved)
     rig_fill(rig_add_bytes(&rig, name, 256, &small, NULL), 100, 5);
     for (int i = 0; i < 8; i++)
         rig_fill(rig_add_bytes(&rig, name + 32 * i, 32, &small, NULL), 200, 5);
-    static const char *const odd[] = {".", "..", "a/b", "../x", "%~", "%2F", "A", "a", "-", "a.b", ".hidden", "MANIFEST"};
+    static const char *const odd[] = {".", "..", "a/b", "../x", "%~",      "%2F",
+                                      "A", "a",  "-",   "a.b",  ".hidden", "MANIFEST"};
     for (size_t i = 0; i < sizeof(odd) / sizeof(*odd); i++)
         rig_fill(rig_add(&rig, odd[i], &small, NULL), i, 7);
     save();
-    cr_assert_eq(summary.displaced, 0, "%s", rig.reports);
     cr_assert_eq(summary.filters, rig.count);
-    cr_assert_eq(dir_count(AT("filters")), rig.count);
+    cr_assert_eq(FILES(), rig.count);
     assert_saved();
     free(name);
 }
@@ -493,75 +467,4 @@ Test(store_save, many_filters_are_found_by_name)
     }
     cr_assert_eq(store_find(store, "n60", 3, NULL, &err), STORE_NOT_FOUND);
     assert_saved();
-}
-
-/* ---- more filters than one thread gives their names ----------------------------------------------------------------- */
-
-#define CROWD 1100
-
-struct crowd {
-    struct bloom_filter *filter; /* all have the bits of this one */
-    bool dirty;
-    unsigned at;
-    char name[16];
-};
-
-static int crowd_next(void *ctx, struct store_item *item)
-{
-    struct crowd *crowd = ctx;
-
-    if (crowd->at == CROWD)
-        return 0;
-    int len = snprintf(crowd->name, sizeof(crowd->name), "crowd-%u", crowd->at++);
-    *item = (struct store_item){
-        .id = crowd->at, .name = crowd->name, .name_len = (size_t)len, .filter = crowd->filter, .dirty = crowd->dirty};
-    return 1;
-}
-
-static void crowd_release(void *ctx, struct store_item *item)
-{
-    (void)ctx, (void)item;
-}
-
-static int rename_but_one(void *ctx, const char *from, const char *to)
-{
-    return strstr(from, "/crowd-1017/") ? -EPERM : fsops_posix()->rename(ctx, from, to);
-}
-
-static void save_crowd(struct store *into, struct crowd *crowd)
-{
-    struct store_source source = {.next = crowd_next, .release = crowd_release, .ctx = crowd};
-
-    crowd->at = 0;
-    cr_assert_eq(store_save(into, &source, &summary, &err), 0, "%s", err.text);
-    cr_assert_eq(summary.filters, CROWD);
-}
-
-static bool has_final_name(unsigned n)
-{
-    struct stat st;
-
-    return stat(AT("filters/crowd-%u/0-Filter.db", n), &st) == 0;
-}
-
-Test(store_save, many_files_get_their_names_and_the_one_that_could_not_gets_it_later)
-{
-    static struct fsops fs; /* the store outlives the test by its tear-down */
-    struct store_options options = {.fs = &fs};
-    struct crowd crowd = {.filter = rig_add(&rig, "the-bits", &small, NULL)->filter, .dirty = true};
-
-    fs = *fsops_posix();
-    fs.rename = rename_but_one;
-    store_close(store);
-    cr_assert_eq(store_open(dir, &options, &store, &err), 0, "%s", err.text);
-    save_crowd(store, &crowd);
-    for (unsigned i = 0; i < CROWD; i++)
-        cr_assert_eq(has_final_name(i), i != 1017, "filter %u", i);
-    cr_assert(summary.unfinished);
-
-    fs.rename = fsops_posix()->rename;
-    crowd.dirty = false;
-    save_crowd(store, &crowd);
-    cr_assert(has_final_name(1017));
-    cr_assert_not(summary.unfinished);
 }

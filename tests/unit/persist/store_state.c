@@ -1,4 +1,5 @@
-/* One test per state that a data directory can be found in. Each begins with the directory that a good save has left. */
+/* One test per state that a data directory can be found in. Each begins with the directory that a good save has left.
+ */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -21,6 +22,9 @@ static struct store *store;
 static struct errbuf err;
 
 #define AT(...) (tmp_path(dir, __VA_ARGS__).text)
+
+/* The path of a layer's file. */
+#define LAYER(name, layer) (rig_place(NULL, dir, name, layer).path)
 
 static void set_up(void)
 {
@@ -58,12 +62,12 @@ static void assert_whole(void)
     cr_assert_eq(rig_digest(&loaded), rig_digest(&saved));
 }
 
-/* The filter is quarantined with a reason that has both texts; the others are there; the bytes of `file` (if any) stay as
- * they are also through a save and another start. */
+/* The filter is quarantined with a reason that has both texts; the others are there; the bytes of the file (NULL: none
+ * to compare) stay as they are also through a save and another start. */
 static void assert_quarantined(const char *name, const char *file, const char *reason)
 {
     size_t before_len = 0, after_len = 0;
-    unsigned char *before = file && file_exists(AT("%s", file)) ? file_read(AT("%s", file), &before_len) : NULL;
+    unsigned char *before = file && file_exists(file) ? file_read(file, &before_len) : NULL;
 
     load();
     struct rig_filter *filter = rig_find(&loaded, name);
@@ -81,7 +85,7 @@ static void assert_quarantined(const char *name, const char *file, const char *r
     cr_assert_eq(summary.layers_written, 1);
     store_close(store);
     if (before) {
-        unsigned char *after = file_read(AT("%s", file), &after_len);
+        unsigned char *after = file_read(file, &after_len);
         cr_assert(after_len == before_len && memcmp(before, after, before_len) == 0, "%s has been changed", file);
         free(after);
     }
@@ -112,8 +116,8 @@ Test(store_state, a_good_directory_loads_as_it_was_saved)
     cr_assert_eq(loaded.loaded.layers, 4);
     cr_assert_eq(store_next_id(store), 4);
     cr_assert_eq(store_count(store), 3);
-    cr_assert_eq(dir_count(dir), 4, "LOCK, MANIFEST, MANIFEST.done and filters");
-    cr_assert_eq(dir_count(AT("filters/two")), 2);
+    cr_assert_eq(dir_count(dir), 3, "LOCK, MANIFEST and filters");
+    cr_assert_eq(dir_count(AT("filters")), 5, "four layers and the mark of the save");
 }
 
 Test(store_state, a_directory_that_does_not_exist_is_made)
@@ -151,73 +155,81 @@ Test(store_state, a_directory_in_a_directory_that_does_not_exist_is_refused)
 
 Test(store_state, a_missing_file_quarantines_its_filter)
 {
-    unlink(AT("filters/two/1-Filter.db"));
-    assert_quarantined("two", "filters/two/1-Filter.db", "missing");
+    unlink(LAYER("two", 1));
+    assert_quarantined("two", LAYER("two", 1), "missing");
 }
 
-Test(store_state, a_missing_directory_quarantines_its_filter)
+Test(store_state, a_missing_directory_quarantines_its_filters)
 {
-    unlink(AT("filters/one/0-Filter.db"));
-    rmdir(AT("filters/one"));
-    assert_quarantined("one", NULL, "filters/one: missing");
+    rename(AT("filters"), AT("elsewhere"));
+    load();
+    cr_assert_eq(loaded.loaded.quarantined, 3);
+    cr_assert(strstr(rig_find(&loaded, "one")->reason, "-Filter.db: missing"), "%s", rig_find(&loaded, "one")->reason);
+    store_close(store);
+    tmpdir_remove(AT("filters")); /* the start has made it anew */
+    rename(AT("elsewhere"), AT("filters"));
+    rig_deinit(&loaded);
+    rig_init(&loaded);
+    load();
+    assert_whole();
 }
 
 Test(store_state, a_truncated_file_quarantines_its_filter)
 {
-    file_truncate(AT("filters/one/0-Filter.db"), 50);
-    assert_quarantined("one", "filters/one/0-Filter.db", "words but holds 5 and 2 bytes");
+    file_truncate(LAYER("one", 0), 50);
+    assert_quarantined("one", LAYER("one", 0), "words but holds 5 and 2 bytes");
 }
 
 Test(store_state, an_empty_file_quarantines_its_filter)
 {
-    file_truncate(AT("filters/one/0-Filter.db"), 0);
-    assert_quarantined("one", "filters/one/0-Filter.db", "empty file");
+    file_truncate(LAYER("one", 0), 0);
+    assert_quarantined("one", LAYER("one", 0), "empty file");
 }
 
 Test(store_state, an_enlarged_file_quarantines_its_filter)
 {
     size_t len;
-    free(file_read(AT("filters/three/0-Filter.db"), &len));
-    file_truncate(AT("filters/three/0-Filter.db"), len + 3);
-    assert_quarantined("three", "filters/three/0-Filter.db", "3 bytes behind the");
+    free(file_read(LAYER("three", 0), &len));
+    file_truncate(LAYER("three", 0), len + 3);
+    assert_quarantined("three", LAYER("three", 0), "3 bytes behind the");
 }
 
 Test(store_state, a_flipped_bit_quarantines_its_filter)
 {
-    file_flip_bit(AT("filters/two/0-Filter.db"), 8 * 20 + 3);
-    assert_quarantined("two", "filters/two/0-Filter.db", "checksum is");
+    file_flip_bit(LAYER("two", 0), 8 * 20 + 3);
+    assert_quarantined("two", LAYER("two", 0), "checksum is");
 }
 
 Test(store_state, another_hash_count_quarantines_its_filter)
 {
-    file_flip_bit(AT("filters/one/0-Filter.db"), 8 * 3); /* 5 becomes 4 */
-    assert_quarantined("one", "filters/one/0-Filter.db", "header says hash count 4, the MANIFEST 5");
+    file_flip_bit(LAYER("one", 0), 8 * 3); /* 5 becomes 4 */
+    assert_quarantined("one", LAYER("one", 0), "header says hash count 4, the MANIFEST 5");
 }
 
 Test(store_state, a_whole_file_of_another_size_quarantines_its_filter)
 {
-    file_copy(AT("filters/two/0-Filter.db"), AT("filters/one/0-Filter.db"));
-    assert_quarantined("one", "filters/one/0-Filter.db", "the MANIFEST");
+    file_copy(LAYER("two", 0), LAYER("one", 0));
+    assert_quarantined("one", LAYER("one", 0), "the MANIFEST");
 }
 
 Test(store_state, a_whole_file_of_another_filter_quarantines_its_filter)
 {
-    file_copy(AT("filters/three/0-Filter.db"), AT("filters/one/0-Filter.db"));
-    assert_quarantined("one", "filters/one/0-Filter.db", "checksum is");
+    file_copy(LAYER("three", 0), LAYER("one", 0));
+    assert_quarantined("one", LAYER("one", 0), "checksum is");
 }
 
 Test(store_state, a_directory_in_the_place_of_a_file_quarantines_its_filter)
 {
-    unlink(AT("filters/one/0-Filter.db"));
-    mkdir(AT("filters/one/0-Filter.db"), 0700);
-    assert_quarantined("one", NULL, "filters/one/0-Filter.db: cannot read: Is a directory");
+    unlink(LAYER("one", 0));
+    mkdir(LAYER("one", 0), 0700);
+    assert_quarantined("one", NULL, "-Filter.db: cannot read: Is a directory");
 }
 
 Test(store_state, a_fifo_in_the_place_of_a_file_quarantines_its_filter_and_does_not_hang)
 {
-    unlink(AT("filters/one/0-Filter.db"));
-    mkfifo(AT("filters/one/0-Filter.db"), 0600);
-    assert_quarantined("one", NULL, "filters/one/0-Filter.db: cannot read");
+    unlink(LAYER("one", 0));
+    mkfifo(LAYER("one", 0), 0600);
+    assert_quarantined("one", NULL, "-Filter.db: cannot read");
 }
 
 /* Permissions do not stop root, so the refusal comes from the fault layer. */
@@ -233,7 +245,8 @@ Test(store_state, an_unreadable_file_quarantines_its_filter)
         int rc = rig_load(&rig, dir, &fault.ops, 1, &store, &err);
         bool found = rc == 0 && rig.loaded.quarantined == 1 && strcmp(fault.hit_op, "open") == 0;
         for (size_t i = 0; found && i < rig.count; i++)
-            cr_assert(rig.filters[i].filter || strstr(rig.filters[i].reason, "0-Filter.db: cannot read: Permission denied"));
+            cr_assert(rig.filters[i].filter ||
+                      strstr(rig.filters[i].reason, "-Filter.db: cannot read: Permission denied"));
         if (rc == 0)
             store_close(store);
         store = NULL;
@@ -244,120 +257,105 @@ Test(store_state, an_unreadable_file_quarantines_its_filter)
     cr_assert_fail("no open of a filter's file among the operations of a start");
 }
 
-Test(store_state, a_foreign_file_is_reported_and_left_alone)
+/* Names that the store never gives. A link and a directory under such a name are no files of it, either. */
+Test(store_state, what_is_not_ours_is_reported_and_left_alone)
 {
-    file_write(AT("filters/one/notes.txt"), "mine", 4);
-    file_write(AT("filters/stray.txt"), "mine", 4);
-    file_write(AT("filters/one/5-Filter.db"), "mine", 4);
+    static const char *const names[] = {"notes.txt",
+                                        "0-Filter.db",
+                                        "na-01-big-Filter.db",
+                                        "nb-1-big-Filter.db",
+                                        "na-1-big-Filter.db.2",
+                                        "na-+1-big-Filter.db",
+                                        "01.pack",
+                                        "0.pack",
+                                        "-1.saved"};
+    const size_t n = sizeof(names) / sizeof(*names);
+
+    for (size_t i = 0; i < n; i++)
+        file_write(AT("filters/%s", names[i]), "mine", 4);
+    mkdir(AT("filters/na-77-big-Filter.db"), 0700);
+    mkdir(AT("filters/one"), 0700);
     load();
     assert_whole();
-    cr_assert_eq(loaded.loaded.foreign, 3);
-    cr_assert(strstr(loaded.reports, "filters/one/notes.txt is not known"));
-    cr_assert(strstr(loaded.reports, "filters/one/5-Filter.db is not known"));
-    cr_assert(strstr(loaded.reports, "filters/stray.txt is not known"));
-    rig_remove(&loaded, "one");
+    cr_assert_eq(loaded.loaded.foreign, n + 2, "%s", loaded.reports);
+    cr_assert(strstr(loaded.reports, "filters/notes.txt is not known"), "%s", loaded.reports);
+    cr_assert(strstr(loaded.reports, "filters/one is not known"), "%s", loaded.reports);
+    rig_fill(rig_find(&loaded, "one"), 500, 5);
+    rig_remove(&loaded, "two");
     cr_assert_eq(rig_save(&loaded, store, NULL, &err), 0, "%s", err.text);
-    cr_assert(file_exists(AT("filters/one/notes.txt")) && file_exists(AT("filters/one/5-Filter.db")));
-    cr_assert(!file_exists(AT("filters/one/0-Filter.db")));
+    for (size_t i = 0; i < n; i++)
+        cr_assert(file_is(AT("filters/%s", names[i]), "mine", 4), "%s", names[i]);
+    cr_assert(file_exists(AT("filters/na-77-big-Filter.db")) && file_exists(AT("filters/one")));
 }
 
-Test(store_state, a_foreign_directory_is_reported_and_left_alone)
+/* A name of another layout, with the number of a file that is needed: it is not the one that the MANIFEST names. */
+Test(store_state, a_file_of_another_layout_with_a_number_in_use_is_not_taken_for_it)
 {
-    mkdir(AT("filters/four"), 0700);
-    file_write(AT("filters/four/0-Filter.db"), "mine", 4);
+    char other[512];
+    struct rig_place place = rig_place(NULL, dir, "one", 0);
+
+    snprintf(other, sizeof(other), "%s/filters/ka-%llu-big-Filter.db", dir, (unsigned long long)place.number);
+    file_copy(place.path, other);
     load();
     assert_whole();
-    cr_assert_eq(loaded.loaded.foreign, 1);
-    cr_assert(strstr(loaded.reports, "filters/four is not known"), "%s", loaded.reports);
-    cr_assert(file_exists(AT("filters/four/0-Filter.db")));
+    cr_assert(!file_exists(other) && file_exists(place.path), "it is a file that nothing names");
 }
 
 Test(store_state, leftovers_of_an_unfinished_save_are_removed)
 {
-    file_write(AT("filters/one/0-Filter.db.99"), "half", 4);
-    mkdir(AT("filters/four"), 0700);
-    file_write(AT("filters/four/0-Filter.db.100"), "half", 4);
+    file_write(AT("filters/na-99-big-Filter.db"), "half", 4);
+    file_write(AT("filters/100.pack"), "half", 4);
     file_write(AT("MANIFEST.new"), "half", 4);
-    file_write(AT("MANIFEST.spool"), "half", 4);
     load();
     assert_whole();
     cr_assert_eq(loaded.loaded.leftovers, 2);
     cr_assert_eq(loaded.loaded.foreign, 0, "%s", loaded.reports);
-    cr_assert(!file_exists(AT("filters/one/0-Filter.db.99")) && !file_exists(AT("filters/four")));
-    cr_assert_eq(dir_count(dir), 4);
+    cr_assert(!file_exists(AT("filters/na-99-big-Filter.db")) && !file_exists(AT("filters/100.pack")));
+    cr_assert_eq(dir_count(dir), 3);
+    cr_assert_geq(store_number(store), 100, "a number that was on the disk is not given out again");
 }
 
-/* A leftover may be a second name of a valid file (a rename that was not committed): it must never be written to. */
-Test(store_state, a_leftover_link_to_a_valid_file_is_not_written_through)
+/* A name that a save would give next is taken: it takes another one, and does not write through a link. */
+Test(store_state, a_name_that_is_taken_is_left_alone)
 {
-    mkdir(AT("filters/four"), 0700);
-    for (int generation = 1; generation < 20; generation++)
-        cr_assert_eq(link(AT("filters/one/0-Filter.db"), AT("filters/four/0-Filter.db.%d", generation)), 0);
-    struct store_options options = rig_options(&loaded, NULL);
-    cr_assert_eq(store_open(dir, &options, &store, &err), 0);
-    loaded.keep_unlisted = true;
-    loaded.next_id = store_next_id(store);
+    load();
+    uint64_t next = store_number(store) + 1;
+    cr_assert_eq(link(LAYER("one", 0), AT("filters/na-%d-big-Filter.db", (int)next)), 0);
+    file_write(AT("filters/%d.pack", (int)next + 3), "mine", 4);
     rig_fill(rig_add(&loaded, "four", &small, NULL), 3, 4);
     cr_assert_eq(rig_save(&loaded, store, NULL, &err), 0, "%s", err.text);
+    loaded.pack_limit = 1000;
+    rig_fill(rig_add(&loaded, "five", &small, NULL), 3, 4);
+    cr_assert_eq(rig_save(&loaded, store, NULL, &err), 0, "%s", err.text);
+    cr_assert(file_is(AT("filters/%d.pack", (int)next + 3), "mine", 4));
+    uint64_t digest = rig_digest(&loaded);
     store_close(store);
     rig_deinit(&loaded);
     rig_init(&loaded);
     load();
     cr_assert_eq(loaded.loaded.quarantined, 0, "%s", loaded.reports);
-    cr_assert_eq(loaded.count, 4);
+    cr_assert_eq(rig_digest(&loaded), digest);
 }
 
-Test(store_state, a_committed_file_still_under_its_temporary_name_is_put_into_place)
+/* The process ended after the rename of the MANIFEST and before it had removed what that made superfluous. */
+Test(store_state, superseded_files_are_removed_by_the_next_start)
 {
-    rename(AT("filters/one/0-Filter.db"), AT("filters/one/0-Filter.db.1"));
-    file_copy(AT("filters/three/0-Filter.db"), AT("filters/one/0-Filter.db")); /* the version before, now superseded */
+    struct rig_place one = rig_place(NULL, dir, "one", 0);
+
+    file_copy(one.path, AT("copy"));
+    load();
+    rig_fill(rig_find(&loaded, "one"), 500, 5);
+    rig_fill(rig_find(&saved, "one"), 500, 5);
+    cr_assert_eq(rig_save(&loaded, store, NULL, &err), 0, "%s", err.text);
+    store_close(store);
+    cr_assert(!file_exists(one.path), "its number is in use no more");
+    rename(AT("copy"), one.path);
+    rig_deinit(&loaded);
+    rig_init(&loaded);
     load();
     assert_whole();
-    cr_assert_eq(loaded.loaded.recovered, 1);
-    cr_assert_eq(dir_count(AT("filters/one")), 1);
-}
-
-Test(store_state, a_committed_temporary_file_that_is_damaged_quarantines_its_filter)
-{
-    rename(AT("filters/one/0-Filter.db"), AT("filters/one/0-Filter.db.1"));
-    file_flip_bit(AT("filters/one/0-Filter.db.1"), 200);
-    assert_quarantined("one", "filters/one/0-Filter.db.1", "checksum is");
-}
-
-/* The MANIFEST says that a filter has been removed, but its files are still there. */
-Test(store_state, files_of_a_removed_filter_are_removed_by_the_next_start)
-{
-    load();
-    rig_remove(&loaded, "two");
-    cr_assert_eq(rig_save(&loaded, store, NULL, &err), 0, "%s", err.text);
-    store_close(store);
-    cr_assert(!file_exists(AT("filters/two")));
-    mkdir(AT("filters/two"), 0700);
-    file_copy(AT("filters/one/0-Filter.db"), AT("filters/two/0-Filter.db"));
-    file_copy(AT("filters/one/0-Filter.db"), AT("filters/two/1-Filter.db"));
-    cr_assert_eq(unlink(AT("MANIFEST.done")), 0);
-    rig_deinit(&loaded);
-    rig_init(&loaded);
-    load();
-    cr_assert_eq(loaded.count, 2);
-    cr_assert_eq(loaded.loaded.foreign, 0, "%s", loaded.reports);
-    cr_assert(!file_exists(AT("filters/two")));
-}
-
-/* The same files, but the removal was finished before they appeared: somebody has put them there. */
-Test(store_state, files_in_the_place_of_a_filter_removed_long_ago_are_foreign)
-{
-    load();
-    rig_remove(&loaded, "two");
-    cr_assert_eq(rig_save(&loaded, store, NULL, &err), 0, "%s", err.text);
-    store_close(store);
-    mkdir(AT("filters/two"), 0700);
-    file_copy(AT("filters/one/0-Filter.db"), AT("filters/two/0-Filter.db"));
-    rig_deinit(&loaded);
-    rig_init(&loaded);
-    load();
-    cr_assert_eq(loaded.loaded.foreign, 1);
-    cr_assert(file_exists(AT("filters/two/0-Filter.db")));
+    cr_assert_eq(loaded.loaded.leftovers, 1);
+    cr_assert(!file_exists(one.path));
 }
 
 Test(store_state, no_manifest_but_filters_stops_the_start)
@@ -393,7 +391,7 @@ Test(store_state, a_manifest_of_a_later_version_stops_the_start)
 {
     size_t len;
     char *text = (char *)file_read(AT("MANIFEST"), &len);
-    *strchr(text, '4') = '5';
+    *strchr(text, '1') = '5';
     file_write(AT("MANIFEST"), text, len);
     free(text);
     assert_refused(STORE_DAMAGED, "MANIFEST: line 1", "format version '5'");

@@ -42,7 +42,7 @@ TestSuite(tool_check, .init = set_up, .fini = tear_down);
 
 static void expect_check(int code, const char *text)
 {
-    program_expect(output, sizeof(output), code, text, BLOOMERY_TOOL " check %s", AT("data"));
+    program_expect(output, sizeof(output), code, text, "'" BLOOMERY_TOOL "' check %s", AT("data"));
 }
 
 /* A log of one frame. Closes the store. */
@@ -101,7 +101,7 @@ static void write_contents(enum log_control_kind before, bool deleted)
 Test(tool_check, a_damaged_file_that_only_the_log_knows_of_is_found)
 {
     struct tmp_path file =
-        tmp_path(dir, "data/filters/contents/0-Filter.db.%llu", (unsigned long long)store_generation(store) + 1);
+        tmp_path(dir, "data/filters/na-%llu-big-Filter.db", (unsigned long long)store_number(store) + 1);
 
     write_contents(0, false);
     expect_check(0, "whole");
@@ -113,10 +113,29 @@ Test(tool_check, a_damaged_file_that_only_the_log_knows_of_is_found)
     expect_check(1, "damaged: filter 'contents', id 2: ");
 }
 
+/* The same as JSON: what a script asks for, and what a reader would see on stderr. */
+Test(tool_check, json_says_the_same)
+{
+    static const char parse[] = "python3 -c 'import json, sys; c = json.load(sys.stdin); "
+                                "print(c[\"whole\"], c[\"files\"], len(c[\"problems\"]), c[\"log\"][\"controls\"])'";
+
+    struct tmp_path file =
+        tmp_path(dir, "data/filters/na-%llu-big-Filter.db", (unsigned long long)store_number(store) + 1);
+
+    write_contents(0, false);
+    program_expect(output, sizeof(output), 0, "True {'whole': 2, 'damaged': 0} 0 1\n",
+                   "'" BLOOMERY_TOOL "' check %s --json | %s", AT("data"), parse);
+    file_flip_bit(file.text, 100);
+    program_expect(output, sizeof(output), 0, "False {'whole': 1, 'damaged': 1} 1 1\n",
+                   "'" BLOOMERY_TOOL "' check %s --json 2>/dev/null | %s", AT("data"), parse);
+    program_expect(output, sizeof(output), 1, "damaged: filter", "'" BLOOMERY_TOOL "' check %s --json 2>&1 >/dev/null",
+                   AT("data"));
+}
+
 Test(tool_check, a_damaged_file_of_what_the_log_has_deleted_is_of_no_interest)
 {
     struct tmp_path file =
-        tmp_path(dir, "data/filters/contents/0-Filter.db.%llu", (unsigned long long)store_generation(store) + 1);
+        tmp_path(dir, "data/filters/na-%llu-big-Filter.db", (unsigned long long)store_number(store) + 1);
 
     write_contents(0, true);
     file_flip_bit(file.text, 100);
@@ -148,7 +167,7 @@ Test(tool_check, contents_in_the_log_need_no_file)
 Test(tool_check, contents_behind_a_break_are_of_no_interest)
 {
     struct tmp_path file =
-        tmp_path(dir, "data/filters/contents/0-Filter.db.%llu", (unsigned long long)store_generation(store) + 1);
+        tmp_path(dir, "data/filters/na-%llu-big-Filter.db", (unsigned long long)store_number(store) + 1);
 
     write_contents(LOG_BREAK, false);
     expect_check(0, "1 control records hold only with a save that was not made");
@@ -159,7 +178,7 @@ Test(tool_check, contents_behind_a_break_are_of_no_interest)
 Test(tool_check, contents_behind_a_clearing_are_looked_at)
 {
     struct tmp_path file =
-        tmp_path(dir, "data/filters/contents/0-Filter.db.%llu", (unsigned long long)store_generation(store) + 1);
+        tmp_path(dir, "data/filters/na-%llu-big-Filter.db", (unsigned long long)store_number(store) + 1);
 
     write_contents(LOG_CLEAR, false);
     expect_check(0, "filters: 1 were deleted or have expired");
@@ -170,10 +189,12 @@ Test(tool_check, contents_behind_a_clearing_are_looked_at)
 /* A filter of the save that is gone by the log: a start does not read its files. */
 Test(tool_check, damaged_files_of_filters_that_are_gone_are_of_no_interest)
 {
-    static const struct log_control ways[] = {
-        {.kind = LOG_DELETE, .id = 1}, {.kind = LOG_EXPIRY, .id = 1, .expires_ms = 1}, {.kind = LOG_CLEAR}, {.kind = LOG_FORGET, .id = 1}};
+    static const struct log_control ways[] = {{.kind = LOG_DELETE, .id = 1},
+                                              {.kind = LOG_EXPIRY, .id = 1, .expires_ms = 1},
+                                              {.kind = LOG_CLEAR},
+                                              {.kind = LOG_FORGET, .id = 1}};
 
-    file_flip_bit(AT("data/filters/one/0-Filter.db"), 100);
+    file_flip_bit(rig_place(NULL, AT("data"), "one", 0).path, 100);
     for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
         struct log_bytes records = {0};
         if (i > 0)
@@ -199,7 +220,8 @@ Test(tool_check, filters_that_cannot_be_made_are_found)
          "damaged: filter 'one', id 2: another filter has the same name"},
         {{.kind = LOG_CREATE, .id = 2, .name = "two", .name_len = 3, .params = small, .shape = none}, "log: "},
         {{.kind = LOG_GROW, .id = 1, .layer = 1, .shape = shape}, "damaged: filter 'one', id 1: layer 1: "},
-        {{.kind = LOG_CREATE, .id = 2, .replaced_id = 1, .name = "one", .name_len = 3, .params = small, .shape = shape}, NULL},
+        {{.kind = LOG_CREATE, .id = 2, .replaced_id = 1, .name = "one", .name_len = 3, .params = small, .shape = shape},
+         NULL},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
@@ -218,13 +240,15 @@ Test(tool_check, layers_of_another_variant_are_found)
     static const struct bloom_params growing = {.capacity = 100, .error_rate = 0.01, .expansion = 2};
     const struct bloom_shape shape = {15, 7, BLOOM_NA}, other = {29, 8, BLOOM_ME};
     const struct log_control grow = {.kind = LOG_GROW, .id = 2, .layer = 1, .shape = other};
-    struct log_control create = {.kind = LOG_CREATE, .id = 2, .name = "two", .name_len = 3, .params = growing, .shape = shape};
+    struct log_control create = {
+        .kind = LOG_CREATE, .id = 2, .name = "two", .name_len = 3, .params = growing, .shape = shape};
     struct log_bytes contents = {0}, records = {0};
 
     note(&records, &create);
     note(&records, &grow);
     write_log(&records);
-    expect_check(1, "damaged: filter 'two', id 2: layer 1: its variant is 1, and that of the filter's other layers 0");
+    expect_check(1,
+                 "damaged: filter 'two', id 2: layer 1: its variant is me, and that of the filter's other layers na");
 
     forget_log();
     struct rig_filter *filter = rig_add(&rig, "two", &growing, NULL);
@@ -237,22 +261,27 @@ Test(tool_check, layers_of_another_variant_are_found)
     note(&records, &grow);
     write_log(&records);
     log_bytes_deinit(&contents);
-    expect_check(1, "damaged: filter 'two', id 2: layer 1: its variant is 1, and that of the filter's other layers 0");
+    expect_check(1,
+                 "damaged: filter 'two', id 2: layer 1: its variant is me, and that of the filter's other layers na");
 
     forget_log();
     filter = rig_add(&rig, "two", &growing, NULL);
     cr_assert_eq(rig_save(&rig, store, NULL, &err), 0, "%s", err.text);
     note(&records, &grow);
     write_log(&records);
-    expect_check(1, "damaged: filter 'two', id 2: layer 1: its variant is 1, and that of the filter's other layers 0");
+    expect_check(1,
+                 "damaged: filter 'two', id 2: layer 1: its variant is me, and that of the filter's other layers na");
 }
 
 /* A record makes no sense by itself, whatever a later one says of its filter. */
 Test(tool_check, damaged_records_of_filters_that_are_gone_are_found)
 {
-    static const char text[] = "filter id=2 name=two capacity=1 error-rate=0.5 expansion=0 variant=xx expires-ms=0 layers=1\n";
-    static const struct log_control ways[] = {
-        {.kind = LOG_DELETE, .id = 2}, {.kind = LOG_EXPIRY, .id = 2, .expires_ms = 1}, {.kind = LOG_CLEAR}, {.kind = LOG_FORGET, .id = 2}};
+    static const char text[] =
+        "filter id=2 name=two capacity=1 error-rate=0.5 expansion=0 variant=xx expires-ms=0 layers=1\n";
+    static const struct log_control ways[] = {{.kind = LOG_DELETE, .id = 2},
+                                              {.kind = LOG_EXPIRY, .id = 2, .expires_ms = 1},
+                                              {.kind = LOG_CLEAR},
+                                              {.kind = LOG_FORGET, .id = 2}};
 
     for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
         struct log_bytes records = {0};
@@ -265,34 +294,30 @@ Test(tool_check, damaged_records_of_filters_that_are_gone_are_found)
     }
 }
 
-/* Text appended to the entries of the MANIFEST, the last line put right. */
-static void append_to_manifest(const char *from, const char *to, const char *end)
+/* The record of the one filter once more, changed, and with another file; the last line put right. */
+static void append_to_manifest(const char *from, const char *to)
 {
     size_t len;
-    unsigned char *old = file_read(AT("data/MANIFEST"), &len);
-    char text[4096], *at;
+    char *old = (char *)file_read(AT("data/MANIFEST"), &len), text[4096];
+    char *filter = memmem(old, len, "filter id=1 ", 12), *save = memmem(old, len, "save number=", 12);
+    char *at = memmem(filter, (size_t)(save - filter), from, strlen(from));
+    char *file = memmem(filter, (size_t)(save - filter), " file=", 6);
 
-    cr_assert_lt(len, sizeof(text) / 2);
-    memcpy(text, old, len);
-    text[len] = '\0';
-    free(old);
-    cr_assert_not_null(strstr(text, "\nend "));
-    *(strstr(text, "\nend ") + 1) = '\0';
-    cr_assert_not_null(strstr(text, "filter id=1 "));
-    char *copy = strdup(strstr(text, "filter id=1 "));
-    at = strstr(copy, from);
-    cr_assert_not_null(at);
-    len = strlen(text);
-    len += (size_t)snprintf(text + len, sizeof(text) - len, "%.*s%s%s", (int)(at - copy), copy, to, at + strlen(from));
-    snprintf(text + len, sizeof(text) - len, "%s xxh3=%016llx\n", end, (unsigned long long)XXH3_64bits(text, len));
+    cr_assert(at && file && len < sizeof(text) / 2);
+    file += strlen(" file=");
+    len = (size_t)snprintf(text, sizeof(text), "%.*s%.*s%s%.*s2\n%.*s", (int)(save - old), old, (int)(at - filter),
+                           filter, to, (int)(file - at - (long)strlen(from)), at + strlen(from),
+                           (int)(strchr(save, '\n') + 1 - save), save);
+    snprintf(text + len, sizeof(text) - len, "end filters=2 xxh3=%016llx\n",
+             (unsigned long long)XXH3_64bits(text, len));
     file_write(AT("data/MANIFEST"), text, strlen(text));
-    free(copy);
+    free(old);
 }
 
 Test(tool_check, two_filters_with_one_id_are_found_as_a_start_finds_them)
 {
     store_close(store);
-    append_to_manifest("name=one", "name=two", "end filters=2 removed=0");
+    append_to_manifest("name=one", "name=two");
     expect_check(1, "a second filter with the id 1");
     rig_deinit(&rig);
     rig_init(&rig);
@@ -302,7 +327,7 @@ Test(tool_check, two_filters_with_one_id_are_found_as_a_start_finds_them)
 Test(tool_check, an_id_above_the_next_one_is_found_as_a_start_finds_it)
 {
     store_close(store);
-    append_to_manifest("id=1 name=one", "id=7 name=two", "end filters=2 removed=0");
+    append_to_manifest("id=1 name=one", "id=7 name=two");
     expect_check(1, "is not above the filter id 7");
     rig_deinit(&rig);
     rig_init(&rig);

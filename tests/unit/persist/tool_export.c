@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "program.h"
@@ -47,36 +48,40 @@ static void tear_down(void)
 TestSuite(tool_export, .init = set_up, .fini = tear_down);
 
 /* That the tool exits so and says so. */
-#define ASSERT_RUN(code, text, ...) program_expect(output, sizeof(output), code, text, BLOOMERY_TOOL " " __VA_ARGS__)
+#define ASSERT_RUN(code, text, ...) \
+    program_expect(output, sizeof(output), code, text, "'" BLOOMERY_TOOL "' " __VA_ARGS__)
 
-static void assert_same_files(const char *a, const char *b)
+/* `b` is the file of a layer of a filter in `files`. */
+static void assert_same_files(const char *a, struct rig_place b)
 {
     size_t len, other_len;
-    unsigned char *bytes = file_read(AT("%s", a), &len), *other = file_read(AT("%s", b), &other_len);
+    unsigned char *bytes = file_read(AT("%s", a), &len), *other = file_read(b.path, &other_len);
 
-    cr_assert(len == other_len && memcmp(bytes, other, len) == 0, "%s is not %s", a, b);
+    cr_assert(len == other_len && memcmp(bytes, other, len) == 0, "%s is not %s", a, b.path);
     free(bytes);
     free(other);
 }
 
-Test(tool_export, a_filter_is_exported_from_a_pack_or_from_its_directory_as_the_files_it_would_have)
+Test(tool_export, a_filter_is_exported_from_a_pack_or_its_own_files_as_the_files_it_would_have)
 {
     ASSERT_RUN(0, "out/na-0-big-Filter.db: k 5", "export data one out");
-    assert_same_files("out/na-0-big-Filter.db", "files/filters/one/0-Filter.db");
+    assert_same_files("out/na-0-big-Filter.db", rig_place(NULL, AT("files"), "one", 0));
     ASSERT_RUN(0, "na-1-big-Filter.db", "export data two/x out2");
-    assert_same_files("out2/na-0-big-Filter.db", "files/filters/two%2Fx/0-Filter.db");
-    assert_same_files("out2/na-1-big-Filter.db", "files/filters/two%2Fx/1-Filter.db");
+    assert_same_files("out2/na-0-big-Filter.db", rig_place(NULL, AT("files"), "two/x", 0));
+    assert_same_files("out2/na-1-big-Filter.db", rig_place(NULL, AT("files"), "two/x", 1));
     ASSERT_RUN(0, "na-0-big-Filter.db", "export data large out3");
-    assert_same_files("out3/na-0-big-Filter.db", "files/filters/large/0-Filter.db");
+    assert_same_files("out3/na-0-big-Filter.db", rig_place(NULL, AT("files"), "large", 0));
     ASSERT_RUN(1, "na-0-big-Filter.db is there already", "export data large out3");
     ASSERT_RUN(1, "has no filter 'none'", "export data none none");
+    ASSERT_RUN(2, "'-': a directory is needed", "export data large -");
+    cr_assert_not(file_exists("-"));
     cr_assert_neq(access(AT("none"), F_OK), 0);
     ASSERT_RUN(1, "export: nowhere: No such file or directory", "export nowhere one out");
     ASSERT_RUN(1, "check: out/na-0-big-Filter.db: Not a directory", "check out/na-0-big-Filter.db");
     ASSERT_RUN(1, "out/na-0-big-Filter.db/na-0-big-Filter.db: Not a directory",
                "export data large out/na-0-big-Filter.db");
     ASSERT_RUN(0, "filter 'again'", "import other again out/na-0-big-Filter.db");
-    assert_same_files("other/filters/again/0-Filter.db", "files/filters/one/0-Filter.db");
+    assert_same_files("other/filters/na-1-big-Filter.db", rig_place(NULL, AT("files"), "one", 0));
 }
 
 /* What is printed would otherwise be in the first file that is opened. */
@@ -84,7 +89,7 @@ Test(tool_export, an_output_that_cannot_be_written_is_a_failure_and_no_file_gets
 {
     ASSERT_RUN(1, "cannot write to the standard output: No space left on device", "check data >/dev/full");
     ASSERT_RUN(1, "cannot write to the standard output: Bad file descriptor", "export data large out >&-");
-    assert_same_files("out/na-0-big-Filter.db", "files/filters/large/0-Filter.db");
+    assert_same_files("out/na-0-big-Filter.db", rig_place(NULL, AT("files"), "large", 0));
     ASSERT_RUN(0, "MANIFEST", "check data | head -1");
 }
 
@@ -96,21 +101,43 @@ Test(tool_export, help_is_given_wherever_it_is_asked_for)
     ASSERT_RUN(1, "--help: No such file or directory", "check -- --help");
 }
 
-Test(tool_export, a_file_that_still_has_its_temporary_name_is_exported)
+Test(tool_export, list_says_which_files_are_whose)
 {
-    cr_assert_eq(rename(AT("files/filters/one/0-Filter.db"), AT("files/filters/one/0-Filter.db.1")), 0);
-    ASSERT_RUN(0, "na-0-big-Filter.db", "export files one out");
-    assert_same_files("out/na-0-big-Filter.db", "files/filters/one/0-Filter.db.1");
+    struct rig_place one = rig_place(NULL, AT("data"), "one", 0), large = rig_place(NULL, AT("data"), "large", 0);
+    char line[300];
+
+    snprintf(line, sizeof(line), "1\tone\t1 layers, 50 items, 136 bytes\tfilters/%s at byte %llu\n", one.file,
+             (unsigned long long)one.offset);
+    ASSERT_RUN(0, line, "list data");
+    snprintf(line, sizeof(line), "\tfilters/%s\n", large.file);
+    ASSERT_RUN(0, line, "list data --name large");
+    cr_assert(!strstr(output, "one"), "%s", output);
+    ASSERT_RUN(0, "\"name\":\"two%2Fx\",\"layers\":2,\"items\":99,\"bytes\":168,", "list data --json");
+    ASSERT_RUN(0, "[]", "list data --name none --json");
+    ASSERT_RUN(1, "No such file", "list nowhere");
+    file_change_byte(AT("data/MANIFEST"), -10);
+    ASSERT_RUN(1, "1\tone\t", "list data"); /* what can be read of it */
+    cr_assert(strstr(output, "damaged: data/MANIFEST: line "), "%s", output);
+}
+
+/* Nobody writes to the pipe: whoever waited for that would wait for ever. */
+Test(tool_export, a_manifest_that_is_a_pipe_is_refused_at_once, .timeout = 60)
+{
+    unlink(AT("data/MANIFEST"));
+    cr_assert_eq(mkfifo(AT("data/MANIFEST"), 0600), 0);
+    ASSERT_RUN(1, "data/MANIFEST: ", "check data");
+    ASSERT_RUN(1, "data/MANIFEST: ", "list data");
+    ASSERT_RUN(1, "data/MANIFEST: ", "export data one out");
 }
 
 Test(tool_export, what_is_damaged_is_not_exported_and_check_says_whose_it_is)
 {
-    struct rig_place place = rig_packed(NULL, AT("data"), "one");
+    struct rig_place place = rig_place(NULL, AT("data"), "one", 0);
 
     ASSERT_RUN(0, "files: 4 whole, 0 damaged", "check data");
     file_flip_bit(place.path, 8 * (place.offset + 30));
-    file_flip_bit(AT("data/filters/large/0-Filter.db"), 800);
-    ASSERT_RUN(1, "damaged: filter 'one', id 1: packs/", "check data");
+    file_flip_bit(rig_place(NULL, AT("data"), "large", 0).path, 800);
+    ASSERT_RUN(1, "damaged: filter 'one', id 1: filters/", "check data");
     cr_assert(strstr(output, "damaged: filter 'large', id 3: ") && strstr(output, "files: 2 whole, 2 damaged"), "%s",
               output);
     ASSERT_RUN(1, "not what the MANIFEST says", "export data one out");
@@ -118,27 +145,30 @@ Test(tool_export, what_is_damaged_is_not_exported_and_check_says_whose_it_is)
     cr_assert_eq(dir_count(AT("out")), 0);
     ASSERT_RUN(0, "na-1-big-Filter.db", "export data two/x out");
     unlink(place.path);
-    ASSERT_RUN(1, "damaged: filter 'two%2Fx', id 2: packs/", "check data");
+    ASSERT_RUN(1, "damaged: filter 'two%2Fx', id 2: filters/", "check data");
     cr_assert(strstr(output, ".pack: missing"), "%s", output);
 }
 
 Test(tool_export, a_pack_is_unpacked_without_its_manifest)
 {
+    struct rig_place place = rig_place(NULL, AT("data"), "one", 0);
+
     unlink(AT("data/MANIFEST"));
-    ASSERT_RUN(0, "2 filters in out", "unpack %s out", rig_packed(NULL, AT("data"), "one").path);
-    assert_same_files("out/one-1/na-0-big-Filter.db", "files/filters/one/0-Filter.db");
-    assert_same_files("out/two%2Fx-2/na-0-big-Filter.db", "files/filters/two%2Fx/0-Filter.db");
-    assert_same_files("out/two%2Fx-2/na-1-big-Filter.db", "files/filters/two%2Fx/1-Filter.db");
-    ASSERT_RUN(1, "File exists", "unpack %s out", rig_packed(NULL, AT("data"), "one").path);
+    ASSERT_RUN(0, "2 filters in out", "unpack %s out", place.path);
+    assert_same_files("out/one-1/na-0-big-Filter.db", rig_place(NULL, AT("files"), "one", 0));
+    assert_same_files("out/two%2Fx-2/na-0-big-Filter.db", rig_place(NULL, AT("files"), "two/x", 0));
+    assert_same_files("out/two%2Fx-2/na-1-big-Filter.db", rig_place(NULL, AT("files"), "two/x", 1));
+    ASSERT_RUN(1, "File exists", "unpack %s out", place.path);
+    ASSERT_RUN(0, "{\"filters\": 2, \"damaged_bytes\": 0}\n", "unpack %s out3 --json", place.path);
     ASSERT_RUN(1, "No such file", "unpack nothing out2");
 }
 
 Test(tool_export, damage_in_a_pack_costs_its_own_filter_when_it_is_unpacked)
 {
-    struct rig_place place = rig_packed(NULL, AT("data"), "one");
+    struct rig_place place = rig_place(NULL, AT("data"), "one", 0);
 
     file_flip_bit(place.path, 8 * (place.offset + 7)); /* the count of words, by which the next record would be found */
     ASSERT_RUN(1, "bytes are damaged", "unpack %s out", place.path);
     cr_assert(!file_exists(AT("out/one-1")));
-    assert_same_files("out/two%2Fx-2/na-1-big-Filter.db", "files/filters/two%2Fx/1-Filter.db");
+    assert_same_files("out/two%2Fx-2/na-1-big-Filter.db", rig_place(NULL, AT("files"), "two/x", 1));
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "golden.h"
@@ -28,7 +29,8 @@ static void tear_down(void)
 TestSuite(tool_import, .init = set_up, .fini = tear_down);
 
 /* That the tool exits so and says so. */
-#define ASSERT_RUN(code, text, ...) program_expect(output, sizeof(output), code, text, BLOOMERY_TOOL " " __VA_ARGS__)
+#define ASSERT_RUN(code, text, ...) \
+    program_expect(output, sizeof(output), code, text, "'" BLOOMERY_TOOL "' " __VA_ARGS__)
 
 Test(tool_import, an_imported_file_is_there_byte_for_byte_and_answers_for_its_keys)
 {
@@ -39,14 +41,14 @@ Test(tool_import, an_imported_file_is_there_byte_for_byte_and_answers_for_its_ke
     struct rig rig;
 
     for (int i = 0; i < 3; i++)
-        ASSERT_RUN(0, "k 5, 100032 bits, about ", "import %s/data %s %s/Filter.%s.db --variant %s", dir, variants[i], BUILT,
-                   variants[i], variants[i]);
+        ASSERT_RUN(0, "k 5, 100032 bits, about ", "import %s/data %s '%s/Filter.%s.db' --variant %s", dir, variants[i],
+                   BUILT, variants[i], variants[i]);
     rig_init(&rig);
     cr_assert_eq(rig_load(&rig, tmp_path(dir, "data").text, NULL, 2, &store, &err), 0, "%s", err.text);
     cr_assert_eq(rig.count, 3, "%s", rig.reports);
     for (int i = 0; i < 3; i++) {
         struct rig_filter *filter = rig_find(&rig, variants[i]);
-        unsigned char *file = file_read(tmp_path(dir, "data/filters/%s/0-Filter.db", variants[i]).text, &len);
+        unsigned char *file = file_read(rig_place(NULL, tmp_path(dir, "data").text, variants[i], 0).path, &len);
         unsigned char *expected = golden_file(&expected_len, BUILT "/Filter.%s.db", variants[i]);
         cr_assert(len == expected_len && memcmp(file, expected, len) == 0);
         free(file);
@@ -80,24 +82,25 @@ Test(tool_import, the_variant_comes_from_the_name_of_the_sstable)
     ASSERT_RUN(0, "'a': me,", "import %s/data a %s/mc-1-big-Filter.db", dir, dir);
     ASSERT_RUN(0, "'b': na,", "import %s/data b %s/da-2-bti-Filter.db", dir, dir);
     ASSERT_RUN(0, "'c': ka,", "import %s/data c %s/ks-cf-ka-1-Filter.db", dir, dir);
-    ASSERT_RUN(1, "give it with --variant", "import %s/data d %s/Filter.na.db", dir, BUILT);
+    ASSERT_RUN(1, "give it with --variant", "import %s/data d '%s/Filter.na.db'", dir, BUILT);
 }
 
 Test(tool_import, capacity_and_rate_can_be_given)
 {
-    ASSERT_RUN(0, "capacity 12345, error rate 0.02", "import %s/data a %s/Filter.na.db --variant=na --capacity 12345 --error 0.02", dir,
-               BUILT);
-    ASSERT_RUN(0, "capacity 10000, error rate 0.009", "import %s/data b %s/Filter.na.db --variant na --capacity 10000", dir, BUILT);
-    ASSERT_RUN(2, "--capacity '0'", "import %s/data c %s/Filter.na.db --variant na --capacity 0", dir, BUILT);
-    ASSERT_RUN(2, "--error '1'", "import %s/data c %s/Filter.na.db --variant na --error 1", dir, BUILT);
-    ASSERT_RUN(2, "--error 'x'", "import %s/data c %s/Filter.na.db --variant na --error x", dir, BUILT);
+    ASSERT_RUN(0, "capacity 12345, error rate 0.02",
+               "import %s/data a '%s/Filter.na.db' --variant=na --capacity 12345 --error 0.02", dir, BUILT);
+    ASSERT_RUN(0, "capacity 10000, error rate 0.009",
+               "import %s/data b '%s/Filter.na.db' --variant na --capacity 10000", dir, BUILT);
+    ASSERT_RUN(2, "--capacity '0'", "import %s/data c '%s/Filter.na.db' --variant na --capacity 0", dir, BUILT);
+    ASSERT_RUN(2, "--error '1'", "import %s/data c '%s/Filter.na.db' --variant na --error 1", dir, BUILT);
+    ASSERT_RUN(2, "--error 'x'", "import %s/data c '%s/Filter.na.db' --variant na --error x", dir, BUILT);
 }
 
 Test(tool_import, a_taken_name_is_refused_and_nothing_changes)
 {
-    ASSERT_RUN(0, "filter 'a'", "import %s/data a %s/Filter.na.db --variant na", dir, BUILT);
-    ASSERT_RUN(1, "there is a filter 'a' already", "import %s/data a %s/Filter.me.db --variant me", dir, BUILT);
-    ASSERT_RUN(0, "filter 'b'", "import %s/data b %s/Filter.me.db --variant me", dir, BUILT);
+    ASSERT_RUN(0, "filter 'a'", "import %s/data a '%s/Filter.na.db' --variant na", dir, BUILT);
+    ASSERT_RUN(1, "there is a filter 'a' already", "import %s/data a '%s/Filter.me.db' --variant me", dir, BUILT);
+    ASSERT_RUN(0, "filter 'b'", "import %s/data b '%s/Filter.me.db' --variant me", dir, BUILT);
 }
 
 Test(tool_import, a_directory_in_use_is_refused)
@@ -106,7 +109,7 @@ Test(tool_import, a_directory_in_use_is_refused)
     struct errbuf err = {{0}};
 
     cr_assert_eq(store_open(tmp_path(dir, "data").text, NULL, &store, &err), 0);
-    ASSERT_RUN(1, "is in use by process", "import %s/data a %s/Filter.na.db --variant na", dir, BUILT);
+    ASSERT_RUN(1, "is in use by process", "import %s/data a '%s/Filter.na.db' --variant na", dir, BUILT);
     cr_assert(strstr(output, "stop the daemon"));
     store_close(store);
 }
@@ -114,9 +117,9 @@ Test(tool_import, a_directory_in_use_is_refused)
 /* A damaged neighbour is not read, and stays as it is. */
 Test(tool_import, other_filters_are_carried_over_unread)
 {
-    ASSERT_RUN(0, "filter 'a'", "import %s/data a %s/Filter.na.db --variant na", dir, BUILT);
-    unlink(tmp_path(dir, "data/filters/a/0-Filter.db").text);
-    ASSERT_RUN(0, "filter 'b'", "import %s/data b %s/Filter.na.db --variant na", dir, BUILT);
+    ASSERT_RUN(0, "filter 'a'", "import %s/data a '%s/Filter.na.db' --variant na", dir, BUILT);
+    unlink(rig_place(NULL, tmp_path(dir, "data").text, "a", 0).path);
+    ASSERT_RUN(0, "filter 'b'", "import %s/data b '%s/Filter.na.db' --variant na", dir, BUILT);
 
     struct store *store;
     struct errbuf err = {{0}};
@@ -131,21 +134,20 @@ Test(tool_import, other_filters_are_carried_over_unread)
 
 Test(tool_import, a_foreign_file_in_the_way_is_not_overwritten)
 {
-    size_t len;
-
-    ASSERT_RUN(0, "filter 'a'", "import %s/data a %s/Filter.na.db --variant na", dir, BUILT);
-    rename(tmp_path(dir, "data/filters/a").text, tmp_path(dir, "data/filters/b").text);
-    ASSERT_RUN(0, "filters/b/0-Filter.db is in its place", "import %s/data b %s/Filter.me.db --variant me", dir, BUILT);
-    free(file_read(tmp_path(dir, "data/filters/b/0-Filter.db").text, &len));
-    cr_assert_eq(len, 8 + 100032 / 8);
-    cr_assert(file_exists(tmp_path(dir, "data/filters/%%~2-1/0-Filter.db").text));
+    ASSERT_RUN(0, "filter 'a'", "import %s/data a '%s/Filter.na.db' --variant na", dir, BUILT);
+    struct rig_place a = rig_place(NULL, tmp_path(dir, "data").text, "a", 0);
+    struct tmp_path next = tmp_path(dir, "data/filters/me-%llu-big-Filter.db", (unsigned long long)a.number + 2);
+    mkdir(next.text, 0700); /* as the next file would be named */
+    ASSERT_RUN(0, "filter 'b'", "import %s/data b '%s/Filter.me.db' --variant me", dir, BUILT);
+    cr_assert(strcmp(rig_place(NULL, tmp_path(dir, "data").text, "b", 0).path, next.text) != 0 &&
+              file_exists(next.text));
 }
 
 Test(tool_import, malformed_files_are_refused)
 {
-    ASSERT_RUN(1, "announces 5 words but holds 4", "import %s/data a %s/malformed/words_5_for_4.db --variant na", dir,
+    ASSERT_RUN(1, "announces 5 words but holds 4", "import %s/data a '%s/malformed/words_5_for_4.db' --variant na", dir,
                BLOOMERY_GOLDEN_DIR);
-    ASSERT_RUN(1, "every bit is set", "import %s/data a %s/malformed/k_21.db --variant na", dir, BLOOMERY_GOLDEN_DIR);
+    ASSERT_RUN(1, "every bit is set", "import %s/data a '%s/malformed/k_21.db' --variant na", dir, BLOOMERY_GOLDEN_DIR);
     ASSERT_RUN(1, "No such file", "import %s/data a %s/nothing --variant na", dir, dir);
     ASSERT_RUN(1, "Is a directory", "import %s/data a %s --variant na", dir, dir);
     cr_assert(!file_exists(tmp_path(dir, "data").text), "a data directory was made for nothing");
@@ -161,7 +163,7 @@ Test(tool_import, arguments_that_make_no_sense_are_refused_with_a_hint)
     ASSERT_RUN(2, "--variant needs a value", "import a b c --variant");
     ASSERT_RUN(2, "--variant is given twice", "import a b c --variant na --variant na");
     ASSERT_RUN(2, "--variant 'nb' is not", "import a b c --variant nb");
-    cr_assert(strstr(output, "Usage: bloomery import DATADIR NAME FILE"));
+    cr_assert(strstr(output, "Usage: bloomery import DATADIR [NAME FILE]"));
     cr_assert(strstr(output, "bloomery help import"));
 }
 
@@ -169,7 +171,7 @@ Test(tool_import, help_and_version_are_there)
 {
     ASSERT_RUN(0, "bloomery " BLOOMERY_TEST_VERSION "\n", "--version");
     ASSERT_RUN(0, "import", "--help");
-    ASSERT_RUN(0, "Usage: bloomery import DATADIR NAME FILE", "help import");
+    ASSERT_RUN(0, "Usage: bloomery import DATADIR [NAME FILE]", "help import");
     ASSERT_RUN(0, "--capacity", "import --help");
     ASSERT_RUN(2, "no command 'x'", "help x");
 }

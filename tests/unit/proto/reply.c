@@ -43,13 +43,13 @@ static void assert_written(const char *resp2, size_t len2, const char *resp3, si
     begin();
 }
 
-#define WRITES(call, resp2, resp3)                                                                                     \
-    do {                                                                                                               \
-        for (int v_ = 0; v_ < 2; v_++) {                                                                               \
-            struct reply *r = &replies[v_];                                                                            \
-            call;                                                                                                      \
-        }                                                                                                              \
-        assert_written(resp2, sizeof(resp2) - 1, resp3, sizeof(resp3) - 1);                                            \
+#define WRITES(call, resp2, resp3)                                          \
+    do {                                                                    \
+        for (int v_ = 0; v_ < 2; v_++) {                                    \
+            struct reply *r = &replies[v_];                                 \
+            call;                                                           \
+        }                                                                   \
+        assert_written(resp2, sizeof(resp2) - 1, resp3, sizeof(resp3) - 1); \
     } while (0)
 #define WRITES_SAME(call, both) WRITES(call, both, both)
 
@@ -145,11 +145,13 @@ Test(reply, random_doubles_read_back)
     }
 }
 
-/* ---- nothing breaks the framing ---------------------------------------------------------------------------------- */
+/* ---- nothing breaks the framing ---- */
 
 Test(reply, control_characters_in_texts_become_spaces)
 {
-    WRITES_SAME(reply_error(r, "ERR a\r\nb\tc\x01\x1f\x7f" "d"), "-ERR a  b c   d\r\n");
+    WRITES_SAME(reply_error(r, "ERR a\r\nb\tc\x01\x1f\x7f"
+                               "d"),
+                "-ERR a  b c   d\r\n");
     WRITES_SAME(reply_errorf(r, "ERR unknown command '%s'", "x\r\n+OK\r\n"), "-ERR unknown command 'x  +OK  '\r\n");
     WRITES_SAME(reply_status(r, "a\r\nb\n"), "+a  b \r\n");
     WRITES_SAME(reply_error(r, "ERR \xc3\xa9\xff\x80"), "-ERR \xc3\xa9\xff\x80\r\n");
@@ -181,7 +183,7 @@ Test(reply, formatted_errors_are_cut_with_a_mark)
     }
 }
 
-/* ---- arrays of unknown length ------------------------------------------------------------------------------------ */
+/* ---- arrays of unknown length ---- */
 
 Test(reply, array_length_may_come_afterwards)
 {
@@ -224,7 +226,7 @@ Test(reply, arrays_of_unknown_length_nest)
     assert_written(expected, sizeof(expected) - 1, "", 0);
 }
 
-/* ---- random trees ------------------------------------------------------------------------------------------------ */
+/* ---- random trees ---- */
 
 static char random_bytes[300];
 
@@ -348,7 +350,7 @@ Test(reply, random_trees_read_back)
     }
 }
 
-/* ---- failures ---------------------------------------------------------------------------------------------------- */
+/* ---- failures ---- */
 
 static void write_some_of_everything(struct reply *r)
 {

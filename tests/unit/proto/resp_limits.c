@@ -111,7 +111,7 @@ static void assert_verdict(struct resp_limits limits, int noauth, const struct t
     }
 }
 
-/* ---- limits ------------------------------------------------------------------------------------------------------ */
+/* ---- limits ---- */
 
 /* The three values around each limit on arguments, before and after authentication, as array and inline. */
 Test(resp_limits, max_args_is_exact)
@@ -170,8 +170,7 @@ Test(resp_limits, max_inline_is_exact)
         for (size_t n = max > 1 ? max - 1 : 1; n <= max + 1; n++) {
             struct text text = {0};
             add(&text, "%0*d%s", (int)n, 7, ends[i % 2]);
-            assert_verdict((struct resp_limits){10, 100000, max}, 0, &text,
-                           n <= max ? NULL : "too big inline request");
+            assert_verdict((struct resp_limits){10, 100000, max}, 0, &text, n <= max ? NULL : "too big inline request");
         }
     }
 
@@ -287,7 +286,7 @@ Test(resp_limits, requests_end_before_4_gib)
     munmap(stream, room);
 }
 
-/* ---- errors ------------------------------------------------------------------------------------------------------ */
+/* ---- errors ---- */
 
 Test(resp_limits, malformed_is_sticky_until_init)
 {
@@ -328,7 +327,7 @@ Test(resp_limits, error_text_is_cut_to_the_room_there_is)
     session_deinit(&s);
 }
 
-/* ---- progress ---------------------------------------------------------------------------------------------------- */
+/* ---- progress ---- */
 
 /* Dropping what was reported consumed leaves the first byte of the incomplete request in front. */
 Test(resp_limits, empty_requests_are_consumed_before_an_incomplete_one)
@@ -455,7 +454,7 @@ Test(resp_limits, no_byte_is_looked_at_twice)
     munmap(stream, room);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------ */
+/* ---- memory ---- */
 
 Test(resp_limits, announced_arguments_cost_nothing_until_they_arrive)
 {

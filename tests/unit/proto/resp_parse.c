@@ -15,7 +15,7 @@
 static const struct resp_limits default_limits = {RESP_MAX_ARGS_DEFAULT, RESP_MAX_BULK_DEFAULT,
                                                   RESP_MAX_INLINE_DEFAULT};
 
-/* ---- cuts ------------------------------------------------------------------------------------------------------- */
+/* ---- cuts ---- */
 
 static uint64_t rng_state;
 
@@ -64,7 +64,7 @@ static size_t random_piece(void *ctx, size_t arrived)
     return 1 + rng_below(*largest);
 }
 
-/* ---- the table -------------------------------------------------------------------------------------------------- */
+/* ---- the table ---- */
 
 struct vector {
     const char *stream;
@@ -73,13 +73,16 @@ struct vector {
     size_t expected_len;
 };
 
-#define V(stream, expected)            {stream, sizeof(stream) - 1, expected, sizeof(expected) - 1}
-#define MALFORMED(stream, error)       V(stream, "malformed, Protocol error: " error "\n")
-#define INLINE(line, expected)         V(line "\r\n", expected "need more, 0 pending\n")
-#define NOTHING                        "need more, 0 pending\n"
-#define X40                            "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
-#define X120                           X40 X40 X40
-#define PING                           "command 1\n4:PING\n"
+#define V(stream, expected)                                        \
+    {                                                              \
+        stream, sizeof(stream) - 1, expected, sizeof(expected) - 1 \
+    }
+#define MALFORMED(stream, error) V(stream, "malformed, Protocol error: " error "\n")
+#define INLINE(line, expected)   V(line "\r\n", expected "need more, 0 pending\n")
+#define NOTHING                  "need more, 0 pending\n"
+#define X40                      "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+#define X120                     X40 X40 X40
+#define PING                     "command 1\n4:PING\n"
 
 static const struct vector vectors[] = {
     V("", NOTHING),
@@ -96,8 +99,8 @@ static const struct vector vectors[] = {
     V("*2\r\n$4\r\nECHO\r\n$102\r\n"
       "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789ab\r\n",
       "command 2\n4:ECHO\n102:"
-      "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789ab\n"
-      NOTHING),
+      "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789ab"
+      "\n" NOTHING),
     V("*12\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n$1\r\nd\r\n$1\r\ne\r\n$1\r\nf\r\n"
       "$1\r\ng\r\n$1\r\nh\r\n$1\r\ni\r\n$1\r\nj\r\n$1\r\nk\r\n$1\r\nl\r\n",
       "command 12\n1:a\n1:b\n1:c\n1:d\n1:e\n1:f\n1:g\n1:h\n1:i\n1:j\n1:k\n1:l\n" NOTHING),
@@ -295,7 +298,7 @@ Test(resp_parse, model_agrees_with_the_table)
     }
 }
 
-/* ---- random streams ---------------------------------------------------------------------------------------------- */
+/* ---- random streams ---- */
 
 /* Lengths around the places where the parser changes its ways are as likely as all others together. */
 static size_t random_length(void)
@@ -314,7 +317,7 @@ static void write_random_array(FILE *out)
         size_t len = rng_below(argc) < 12 ? random_length() : rng_below(12);
         fprintf(out, "$%zu\r\n", len);
         for (size_t j = 0; j < len; j++)
-            fputc((int)(rng_below(4) ? rng_below(256) : (uint64_t)"\r\n$*"[rng_below(4)]), out);
+            fputc((int)(rng_below(4) ? rng_below(256) : (uint64_t) "\r\n$*"[rng_below(4)]), out);
         fputs(rng_below(50) ? "\r\n" : "xx", out);
     }
 }

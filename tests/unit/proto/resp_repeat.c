@@ -35,7 +35,8 @@ static void add_command(struct outcome *outcome, const struct resp_command *cmd)
     outcome->commands++;
 }
 
-/* Runs data[0..len), of which at first only `cut` bytes have arrived, recognising at most `max` at once; 0: not at all. */
+/* Runs data[0..len), of which at first only `cut` bytes have arrived, recognising at most `max` at once; 0: not at all.
+ */
 static void take(struct outcome *outcome, const char *data, size_t len, size_t cut, size_t max)
 {
     char *copy = malloc(len + 1); /* inline commands are changed in place */

@@ -82,6 +82,24 @@ static const char *deliver(unsigned loop)
     return got;
 }
 
+/* A message that could not be made, as at a start before the workers are there, wakes nobody but loops with clients. */
+Test(pubsub, a_lost_message_wakes_no_loop_without_clients)
+{
+    pubsub_lose(hub, PUBSUB_CHANNEL);
+    for (unsigned i = 0; i < LOOPS; i++)
+        cr_assert_eq(wakes[i], 0, "loop %u", i);
+    struct pubsub_client *c = client(1, "a");
+    cr_assert_eq(subscribe(c, PUBSUB_CHANNEL, "x"), PUBSUB_OK);
+    pubsub_lose(hub, PUBSUB_CHANNEL);
+    cr_assert_eq(wakes[0], 0);
+    cr_assert_eq(wakes[1], 1);
+    cr_assert_eq(wakes[2], 0);
+    pubsub_woken(hub, 1);
+    cr_assert_neq(pubsub_take_lost(hub, 1), 0);
+    pubsub_client_destroy(c);
+    tear_down();
+}
+
 /* Nobody listens: nobody is woken, nothing is kept. */
 Test(pubsub, publishing_to_nobody_does_nothing)
 {

@@ -17,7 +17,7 @@ static int64_t clock_of_the_test(void)
     return now - clock_step;
 }
 
-/* ---- what is told ------------------------------------------------------------------------------------------------ */
+/* ---- what is told ---- */
 
 char told[65536]; /* "created a, expiry a 1000, ..." */
 

@@ -7,7 +7,7 @@
 
 TestSuite(expiry, .init = rig_setup, .fini = rig_teardown, .timeout = 120);
 
-/* ---- time -------------------------------------------------------------------------------------------------------- */
+/* ---- time ---- */
 
 /* A filter is there until its time, and at that moment gone from look-ups and scans, before anybody removes it. */
 Test(expiry, gone_at_its_time)
@@ -274,7 +274,7 @@ Test(expiry, far_future)
     cr_expect_eq(scan_all(), 0);
 }
 
-/* ---- entries published when they are complete -------------------------------------------------------------------- */
+/* ---- entries published when they are complete ---- */
 
 static struct entry *prepare(const char *name)
 {
@@ -369,7 +369,7 @@ Test(expiry, clear)
     expect_all_freed();
 }
 
-/* ---- the heap ---------------------------------------------------------------------------------------------------- */
+/* ---- the heap ---- */
 
 static int64_t times[5000]; /* by name; 0: none */
 static int64_t last_due;
@@ -421,7 +421,7 @@ Test(expiry, heap_order)
     cr_expect_eq(n, left);
 }
 
-/* ---- against a model --------------------------------------------------------------------------------------------- */
+/* ---- against a model ---- */
 
 #define NAMES 3000
 

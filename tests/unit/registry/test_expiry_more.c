@@ -13,7 +13,7 @@
 
 TestSuite(expiry_more, .init = rig_setup, .fini = rig_teardown, .timeout = 120);
 
-/* ---- the walk ---------------------------------------------------------------------------------------------------- */
+/* ---- the walk ---- */
 
 struct yielded {
     uint64_t id;
@@ -139,7 +139,7 @@ Test(expiry_more, walk_tells_its_moment)
     cr_expect_eq(frozen, 1, "it was for that walk");
 }
 
-/* ---- quarantined filters, random names, times of use ------------------------------------------------------------- */
+/* ---- quarantined filters, random names, times of use ---- */
 
 static uint64_t forgotten;
 
@@ -228,7 +228,7 @@ Test(expiry_more, idle_time)
     }
 }
 
-/* ---- the expirer's wait ------------------------------------------------------------------------------------------ */
+/* ---- the expirer's wait ---- */
 
 static atomic_uint looks;
 

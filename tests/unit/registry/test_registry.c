@@ -400,8 +400,8 @@ static void expect_told(const char *expected)
     told[0] = '\0';
 }
 
-/* Whoever learns that a quarantined filter has gone has learnt before that its files are given up, and are not to be deleted as
- * others: if the log ends between the two, that is what it says. */
+/* Whoever learns that a quarantined filter has gone has learnt before that its files are given up, and are not to be
+ * deleted as others: if the log ends between the two, that is what it says. */
 Test(registry, a_quarantined_filter_is_given_up_before_it_goes)
 {
     struct entry *entry;

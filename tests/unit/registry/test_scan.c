@@ -14,7 +14,7 @@ static struct registry *registry;
 static struct bloom_class *small_class;
 static uint64_t flip, state;
 
-/* ---- names with a hash ------------------------------------------------------------------------------------------- */
+/* ---- names with a hash ---- */
 
 #define FACTOR UINT64_C(0x9fb21c651e98df25)
 
@@ -85,7 +85,7 @@ static void teardown(void)
 
 TestSuite(scan, .init = setup, .fini = teardown, .timeout = 120);
 
-/* ---- sweeps ------------------------------------------------------------------------------------------------------ */
+/* ---- sweeps ---- */
 
 #define STAYING 200
 #define PASSING 4000

@@ -1,6 +1,6 @@
-/* Tables of every size, with names whose hashes are chosen: many with the same tag, and tags at both ends, whose homes lie
- * where the table begins again. Whoever is in it is found, nobody else is, and a place is always empty, so that looking
- * ends. */
+/* Tables of every size, with names whose hashes are chosen: many with the same tag, and tags at both ends, whose homes
+ * lie where the table begins again. Whoever is in it is found, nobody else is, and a place is always empty, so that
+ * looking ends. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -175,7 +175,8 @@ Test(table, homes_are_in_the_order_of_hashes)
         cr_assert_lt(tag_home(&table, (1u << TAG_BITS) - 1), size);
         for (unsigned i = 0; i < 200; i++) {
             uint64_t a = hash_with_tag(next_random() % (1u << TAG_BITS)), b = hash_with_tag(hash_tag(a) + (i % 2));
-            cr_assert_leq(table_home(&table, a), table_home(&table, hash_tag(b) < hash_tag(a) ? a : b), "%u slots", size);
+            cr_assert_leq(table_home(&table, a), table_home(&table, hash_tag(b) < hash_tag(a) ? a : b), "%u slots",
+                          size);
         }
     }
 }

@@ -327,7 +327,8 @@ Test(config, event_letters)
     accepts("notify-keyspace-events", "mnAK", "AnKm");
     accepts("notify-keyspace-events", "xxgK", "gxK");
     accepts("notify-keyspace-events", "", "");
-    refuses("notify-keyspace-events", "KQ", "'notify-keyspace-events' must be letters out of Ag$lshzxeKEtmdn, not 'KQ'");
+    refuses("notify-keyspace-events", "KQ",
+            "'notify-keyspace-events' must be letters out of Ag$lshzxeKEtmdn, not 'KQ'");
     runtime_refusal("notify-keyspace-events", "a",
                     "CONFIG SET failed (possibly related to argument 'notify-keyspace-events') - Invalid event class "
                     "character. Use 'Ag$lshzxeKEtmdn'.");
@@ -338,7 +339,8 @@ Test(config, output_limits_by_class)
 {
     accepts("client-output-buffer-limit", "pubsub 1mb 64kb 10",
             "normal 0 0 0 slave 268435456 67108864 60 pubsub 1048576 65536 10");
-    accepts("client-output-buffer-limit", "normal 1 2 3  replica 4 5 6", "normal 1 2 3 slave 4 5 6 pubsub 1048576 65536 10");
+    accepts("client-output-buffer-limit", "normal 1 2 3  replica 4 5 6",
+            "normal 1 2 3 slave 4 5 6 pubsub 1048576 65536 10");
     accepts("client-output-buffer-limit", "NORMAL 0 0 0 Slave 7 7 7 normal 9 9 9",
             "normal 9 9 9 slave 7 7 7 pubsub 1048576 65536 10");
     cr_assert_eq(cfg.client_output_buffer_limit.classes[CONFIG_CLIENT_PUBSUB].hard, 1048576);
@@ -353,8 +355,8 @@ Test(config, output_limits_by_class)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         char expected[256];
 
-        snprintf(expected, sizeof(expected), "CONFIG SET failed (possibly related to argument 'client-output-buffer-limit') - %s",
-                 bad[i][1]);
+        snprintf(expected, sizeof(expected),
+                 "CONFIG SET failed (possibly related to argument 'client-output-buffer-limit') - %s", bad[i][1]);
         runtime_refusal("client-output-buffer-limit", bad[i][0], expected);
     }
     cr_assert_str_eq(get("client-output-buffer-limit"), "normal 9 9 9 slave 7 7 7 pubsub 1048576 65536 10");
@@ -423,13 +425,31 @@ Test(config, strings_hold_any_bytes_but_nul)
     accepts("requirepass", "a b\t\"'\xff", "a b\t\"'\xff");
     accepts("requirepass", "", "");
     memset(longest, 'x', sizeof(longest) - 1);
-    cr_assert_eq(set("requirepass", longest, CONFIG_RUNTIME), CONFIG_OK);
-    cr_assert_eq(strlen(cfg.requirepass), 100000);
+    cr_assert_eq(set("logfile", longest, CONFIG_FILE), CONFIG_OK);
+    cr_assert_eq(strlen(cfg.logfile), 100000);
     cr_assert_eq(config_set(&cfg, text("dir"), (struct slice){"a\0b", 3}, CONFIG_FILE, &err), CONFIG_REFUSED);
     cr_assert_str_eq(err.text, "'dir' must not contain a NUL byte");
     cr_assert_str_eq(cfg.dir, "./data");
     cr_assert_eq(config_set(&cfg, text("requirepass"), (struct slice){NULL, 0}, CONFIG_RUNTIME, &err), CONFIG_OK);
     cr_assert_str_eq(cfg.requirepass, "");
+}
+
+/* Whatever the limits of unauthenticated clients are, they can send the longest password. */
+Test(config, a_password_is_never_longer_than_what_auth_may_send)
+{
+    char longest[CONFIG_MAX_SECRET + 2];
+    const struct config_row *limit = config_find(text("proto-max-bulk-len-unauthenticated"));
+    cr_assert_geq(limit->min, CONFIG_MAX_SECRET);
+    cr_assert_geq(config_find(text("proto-max-bulk-len"))->min, CONFIG_MAX_SECRET);
+    memset(longest, 'x', sizeof(longest));
+    for (size_t len = CONFIG_MAX_SECRET - 1; len <= CONFIG_MAX_SECRET + 1; len++) {
+        int expected = len <= CONFIG_MAX_SECRET ? CONFIG_OK : CONFIG_REFUSED;
+        struct slice password = {longest, len};
+        cr_assert_eq(config_set(&cfg, text("requirepass"), password, CONFIG_RUNTIME, &err), expected, "%zu", len);
+        cr_assert_eq(config_set(&cfg, text("requirepass"), password, CONFIG_FILE, &err), expected, "%zu", len);
+    }
+    cr_assert_str_eq(err.text, "'requirepass' must have at most 1024 bytes and no NUL byte");
+    cr_assert_eq(strlen(cfg.requirepass), CONFIG_MAX_SECRET);
 }
 
 /* A password never shows in a message, also when it is refused. */

@@ -123,7 +123,7 @@ Test(config_file, quotes_are_redis_quotes)
     refuses("requirepass 'x\\'", "test.conf:1: unbalanced quotes");
     refuses("requirepass \"x\\", "test.conf:1: unbalanced quotes");
     refuses("requirepass \"x\\\"", "test.conf:1: unbalanced quotes");
-    refuses("requirepass \"a\\x00b\"", "test.conf:1: 'requirepass' must not contain a NUL byte");
+    refuses("requirepass \"a\\x00b\"", "test.conf:1: 'requirepass' must have at most 1024 bytes and no NUL byte");
 }
 
 /* A refusal names file, line and reason. */
@@ -139,6 +139,16 @@ Test(config_file, refusals_name_the_line)
     refuses("databases 16\n", "test.conf:1: 'databases' must be 1, not '16'");
     refuses("\x01\xff\n", "test.conf:1: unknown setting '\\x01\\xff'");
     cr_assert_eq(config_load_text(&cfg, "test.conf", (struct slice){"port 1\0002\n", 9}, &err), CONFIG_REFUSED);
+}
+
+/* A comment behind a value is part of the value, as in redis.conf; the refusal says so. */
+Test(config_file, a_comment_behind_a_value_is_explained)
+{
+    refuses("port 1 # the port\n", "test.conf:1: 'port' takes one value; one with spaces is put in quotes; a comment "
+                                   "stands on a line of its own, not behind a value");
+    refuses("save 900 1 # often\n",
+            "test.conf:1: 'save' must be pairs of seconds (at least 1) and changes, not '900 1 # often'; a comment "
+            "stands on a line of its own, not behind a value");
 }
 
 /* The first `save` of a file replaces the rules, further ones add to them, an empty one clears. */

@@ -12,7 +12,7 @@
 #include "config.h"
 #include "tmpdir.h"
 
-/* ---- operations that fail on demand ---------------------------------------------------------------------------------- */
+/* ---- operations that fail on demand ---- */
 
 static int fail_at = -1; /* the n-th operation from now on fails with fail_errno */
 static int fail_errno;
@@ -80,7 +80,7 @@ int __wrap_rename(const char *from, const char *to)
     return fails() ? -1 : __real_rename(from, to);
 }
 
-/* ---- the text -------------------------------------------------------------------------------------------------------- */
+/* ---- the text ---- */
 
 static struct config cfg;
 static struct errbuf err;
@@ -119,7 +119,8 @@ static const char *rewritten(const char *before)
 /* Nothing has changed: not a byte is other than before, whatever the way in which settings were written. */
 Test(config_rewrite, what_is_right_stays_as_it_is)
 {
-    static const char text[] = "# comment\n\n  PORT   7000 \r\nmaxmemory 64mb\nsave 10 1\nsave \"20 2\"\nbind '127.0.0.1'\n# end";
+    static const char text[] =
+        "# comment\n\n  PORT   7000 \r\nmaxmemory 64mb\nsave 10 1\nsave \"20 2\"\nbind '127.0.0.1'\n# end";
 
     set("port", "7000");
     set("maxmemory", "67108864");
@@ -195,12 +196,13 @@ Test(config_rewrite, a_file_that_cannot_be_read_is_left_alone)
     static const char text[] = "port 1\nnosuch 2\n";
 
     buf_init(&out, SIZE_MAX);
-    cr_assert_eq(config_rewrite_text(&cfg, "test.conf", (struct slice){text, strlen(text)}, &out, &err), CONFIG_REFUSED);
+    cr_assert_eq(config_rewrite_text(&cfg, "test.conf", (struct slice){text, strlen(text)}, &out, &err),
+                 CONFIG_REFUSED);
     cr_assert_not_null(strstr(err.text, "test.conf:2"), "%s", err.text);
     buf_deinit(&out);
 }
 
-/* ---- the file -------------------------------------------------------------------------------------------------------- */
+/* ---- the file ---- */
 
 static char *read_text(const char *path)
 {
@@ -286,8 +288,8 @@ Test(config_rewrite, settings_go_behind_includes)
     tmpdir_remove(dir);
 }
 
-/* Each operation fails in turn: the error says what and where, the file is the old one, nothing else is left. The last ones
- * are those of the directory's sync, when the new file is in its place already. */
+/* Each operation fails in turn: the error says what and where, the file is the old one, nothing else is left. The last
+ * ones are those of the directory's sync, when the new file is in its place already. */
 Test(config_rewrite, any_failure_leaves_the_file)
 {
     static const int errors[] = {ENOSPC, EACCES, EIO};

@@ -81,8 +81,10 @@ static void note(uint64_t id, bool large)
 {
     static char name[65535];
     memset(name, 'x', sizeof(name));
-    journal_note(journal, &(struct log_control){
-                              .kind = large ? LOG_RENAME : LOG_DELETE, .id = id, .name = name, .name_len = large ? sizeof(name) : 0});
+    journal_note(journal, &(struct log_control){.kind = large ? LOG_RENAME : LOG_DELETE,
+                                                .id = id,
+                                                .name = name,
+                                                .name_len = large ? sizeof(name) : 0});
 }
 
 static void sync_log(void)
@@ -95,7 +97,7 @@ static void sync_log(void)
 static void note_without_memory(unsigned count)
 {
     sync_log();
-    journal_hold(journal);
+    journal_hold(journal, NULL);
     for (unsigned i = 0; i < count; i++) {
         alloc_exhausted_start();
         note(5, true);
@@ -107,7 +109,7 @@ static void note_without_memory(unsigned count)
 static void save(uint64_t begun)
 {
     sync_log();
-    journal_made_up(journal, begun);
+    journal_save_committed(journal, begun);
 }
 
 static void wait_for(uint64_t ticket)
@@ -116,7 +118,7 @@ static void wait_for(uint64_t ticket)
         usleep(1000);
 }
 
-/* ---- what a start finds --------------------------------------------------------------------------------------------- */
+/* ---- what a start finds ---- */
 
 static char found[80000]; /* a letter for each control record */
 
@@ -146,7 +148,7 @@ static void expect_log(const char *records)
     cr_assert_str_eq(found, records);
 }
 
-/* ---- rounds --------------------------------------------------------------------------------------------------------- */
+/* ---- rounds ---- */
 
 /* On a slow disk a round waits for those whom the last one has served, but not for ever. */
 Test(journal, who_does_not_come_back_keeps_nobody_waiting)
@@ -164,9 +166,10 @@ Test(journal, who_does_not_come_back_keeps_nobody_waiting)
     expect_log("12345678");
 }
 
-/* ---- no memory ------------------------------------------------------------------------------------------------------ */
+/* ---- no memory ---- */
 
-/* Under `always` the reply to a change that could not be noted waits until a save has it; that is on the disk is not enough. */
+/* Under `always` the reply to a change that could not be noted waits until a save has it; that is on the disk is not
+ * enough. */
 Test(journal, what_could_not_be_noted_is_not_promised)
 {
     journal_record(journal, true);
@@ -238,7 +241,8 @@ Test(journal, a_break_that_is_owed_comes_before_anything_else)
     cr_assert_str_eq(found + breaks + 1, "78");
 }
 
-/* A save that makes up for what was not noted does so for the break, too: nobody would make another save for its sake. */
+/* A save that makes up for what was not noted does so for the break, too: nobody would make another save for its sake.
+ */
 Test(journal, a_break_that_is_owed_is_not_after_a_save)
 {
     journal_record(journal, true);
@@ -268,7 +272,7 @@ Test(journal, a_break_that_was_owed_to_a_save_needs_another)
     cr_assert(journal_is_whole(journal));
 }
 
-/* ---- starts ---------------------------------------------------------------------------------------------------------- */
+/* ---- starts ---- */
 
 /* What nothing says was synced is read once more. Who cannot start learns of the file and the place. */
 Test(journal, a_tail_that_has_changed_since_it_was_read_is_named)
@@ -296,7 +300,7 @@ Test(journal, a_tail_that_has_changed_since_it_was_read_is_named)
     log_reader_close(reader);
 }
 
-/* ---- switching ------------------------------------------------------------------------------------------------------ */
+/* ---- switching ---- */
 
 Test(journal, switched_on_it_needs_a_save_that_begins_later)
 {
@@ -326,7 +330,7 @@ Test(journal, switched_on_it_needs_a_save_that_begins_later)
     expect_log("B1B2B");
 }
 
-/* ---- what a save may cut --------------------------------------------------------------------------------------------- */
+/* ---- what a save may cut ---- */
 
 static uint64_t rotate(void)
 {
@@ -337,8 +341,8 @@ static uint64_t rotate(void)
     return segment;
 }
 
-/* Contents from elsewhere are published behind a save's back: it has looked before. What has been added to them since they
- * were written is in segments from before the save, and nowhere else until there is another one. */
+/* Contents from elsewhere are published behind a save's back: it has looked before. What has been added to them since
+ * they were written is in segments from before the save, and nowhere else until there is another one. */
 Test(journal, a_save_keeps_what_was_published_behind_its_back)
 {
     struct journal_keep early, late;

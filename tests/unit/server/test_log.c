@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "log_text.h"
 
 static struct log the_log;
 static struct errbuf err;
@@ -148,7 +149,7 @@ Test(log, long_messages_are_cut)
 /* At most so many a second; what was left out is counted in the next line that is written. */
 Test(log, a_limited_message_says_how_many_were_left_out)
 {
-    struct log_limit limit = {.per_second = 3};
+    struct log_limit limit = {.lines = 3, .seconds = 1};
 
     for (int i = 0; i < 10; i++)
         log_limited(&the_log, &limit, 5000 + i, LOG_LEVEL_NOTICE, "m%d", i);
@@ -164,10 +165,64 @@ Test(log, a_limited_message_says_how_many_were_left_out)
     cr_assert_str_eq(message_of(content), "next (left out before: 8 similar messages)");
 }
 
+/* A bound may be on more than a second. */
+Test(log, a_limit_may_be_a_line_an_hour)
+{
+    struct log_limit limit = {.lines = 1, .seconds = 3600};
+
+    for (int64_t now_ms = 100; now_ms < 3 * 3600 * 1000; now_ms += 15000)
+        log_limited(&the_log, &limit, now_ms, LOG_LEVEL_NOTICE, "scraped");
+    cr_assert_eq(count_lines(read_file(path)), 3);
+    cr_assert_str_eq(message_of(strchr(content, '\n') + 1), "scraped (left out before: 239 similar messages)");
+}
+
+/* Under systemd journalctl -p finds a line by its level, and shows one time, its own. */
+Test(log, lines_for_the_journal_have_its_priorities_and_no_time)
+{
+    struct log journal;
+    struct stat st;
+    char stream[64];
+    int saved = dup(STDERR_FILENO), fd = open(path, O_WRONLY | O_APPEND);
+
+    cr_assert(saved >= 0 && fd >= 0 && fstat(fd, &st) == 0 && dup2(fd, STDERR_FILENO) >= 0);
+    snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long)st.st_dev, (unsigned long long)st.st_ino);
+    setenv("JOURNAL_STREAM", stream, 1);
+    bool is_journal = log_stderr_is_journal();
+    cr_assert_eq(log_init(&journal, NULL, LOG_LEVEL_DEBUG, &err), 0);
+    log_debug(&journal, "d");
+    log_verbose(&journal, "v");
+    log_notice(&journal, "n");
+    log_warning(&journal, "w");
+    dup2(saved, STDERR_FILENO); /* elsewhere: the variable was inherited and speaks of another descriptor */
+    bool is_still = log_stderr_is_journal();
+    log_deinit(&journal);
+    close(saved);
+    close(fd);
+    cr_assert(is_journal && !is_still);
+    cr_assert_str_eq(read_file(path), "<7>d\n<6>v\n<5>n\n<4>w\n");
+}
+
+Test(log, numbers_are_for_people)
+{
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } sizes[] = {
+        {0, "0 bytes"},      {1, "1 byte"},          {999, "999 bytes"},        {1000, "1.0 kB"},
+        {9949, "9.9 kB"},    {9950, "10 kB"},        {999499, "999 kB"},        {999500, "1.0 MB"},
+        {1234567, "1.2 MB"}, {4200000000, "4.2 GB"}, {17592186044416, "18 TB"}, {UINT64_MAX, "18 EB"},
+    };
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        cr_expect_str_eq(log_bytes(sizes[i].bytes).text, sizes[i].text);
+    cr_expect_str_eq(log_count(0, "filter").text, "0 filters");
+    cr_expect_str_eq(log_count(1, "filter").text, "1 filter");
+    cr_expect_str_eq(log_count(2, "filter").text, "2 filters");
+}
+
 /* What is below the level is neither written nor counted as left out. */
 Test(log, limits_count_only_enabled_messages)
 {
-    struct log_limit limit = {.per_second = 1};
+    struct log_limit limit = {.lines = 1, .seconds = 1};
 
     for (int i = 0; i < 5; i++)
         log_limited(&the_log, &limit, 1000, LOG_LEVEL_DEBUG, "quiet");
@@ -179,7 +234,7 @@ Test(log, limits_count_only_enabled_messages)
 Test(log, the_note_survives_a_long_message)
 {
     static char text[5000];
-    struct log_limit limit = {.per_second = 1};
+    struct log_limit limit = {.lines = 1, .seconds = 1};
     char *message;
 
     memset(text, 'y', sizeof(text) - 1);
@@ -189,7 +244,7 @@ Test(log, the_note_survives_a_long_message)
     log_limited(&the_log, &limit, 2000, LOG_LEVEL_NOTICE, "%s", text);
     cr_assert_leq(strlen(read_file(path)), LOG_LINE_MAX);
     message = message_of(content);
-    cr_assert_str_eq(strstr(message, "..."), "... (left out before: 1 similar messages)");
+    cr_assert_str_eq(strstr(message, "..."), "... (left out before: 1 similar message)");
 }
 
 #define THREADS  8

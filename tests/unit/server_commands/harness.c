@@ -1,5 +1,9 @@
 #include "harness.h"
 
+#include "clock.h"
+#include "host.h"
+#include "server_create.h"
+
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -22,7 +26,7 @@ void harness_init(struct harness *h)
     cr_assert_eq(server_create(&h->server, cfg, 1, &err), 0, "%s", err.text);
     struct server *server = h->server;
     log_set_level(&server->log, LOG_LEVEL_WARNING);
-    server->port = 6379;
+    server->process.port = 6379;
     rcu_reader_begin();
     buf_init(&h->out, 1 << 24);
     h->reply.buf = &h->out;
@@ -43,7 +47,7 @@ void harness_reconnect(struct harness *h, int version)
     sessions_remove(h->server->sessions, &h->session);
     memset(&h->session, 0, sizeof(h->session));
     h->session.fd = 7;
-    h->session.created_ms = h->session.last_ms = server_now_ms();
+    h->session.created_ms = h->session.last_ms = clock_ms();
     strcpy(h->session.addr, "127.0.0.1:50000");
     strcpy(h->session.laddr, "127.0.0.1:6379");
     atomic_store(&h->session.resp, version);
@@ -52,6 +56,12 @@ void harness_reconnect(struct harness *h, int version)
 }
 
 /* The loop's command_defer() hands the call to another thread; what counts here is that the reply is the same. */
+bool command_keep_arguments(struct command_ctx *ctx)
+{
+    (void)ctx;
+    return false;
+}
+
 void command_defer(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data)
 {
     struct command_job job = {.server = ctx->server, .reply = *ctx->reply, .data = data, .run = run};
@@ -59,6 +69,15 @@ void command_defer(struct command_ctx *ctx, void (*run)(struct command_job *job)
     current->deferred++;
     job.run(&job);
     free(data);
+}
+
+/* Nothing in these tests has to be read first. */
+bool command_do_first(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data)
+{
+    (void)run;
+    reply_error(ctx->reply, "ERR a file has to be read first");
+    free(data);
+    return false;
 }
 
 /* The row for the words; the test fails when there is none or their number is wrong. */
@@ -73,7 +92,8 @@ static const struct command *find_row(const struct slice *argv, size_t argc)
         row = command_find_sub(row, argv[1]);
         cr_assert_not_null(row, "no subcommand '%.*s'", (int)argv[1].len, argv[1].ptr);
     }
-    cr_assert(row->arity >= 0 ? argc == (size_t)row->arity : argc >= (size_t)-row->arity, "arity of %s", row->full_name);
+    cr_assert(row->arity >= 0 ? argc == (size_t)row->arity : argc >= (size_t)-row->arity, "arity of %s",
+              row->full_name);
     return row;
 }
 

@@ -1,6 +1,6 @@
 /* harness: calls command handlers without a loop or a socket: a server that has settings, filters and sessions but no
- * worker, one session, and replies into a buffer. A call goes through table look-up and arity check as the dispatcher would
- * do it; deferred work runs at once. */
+ * worker, one session, and replies into a buffer. A call goes through table look-up and arity check as the dispatcher
+ * would do it; deferred work runs at once. */
 #ifndef BLOOMERY_TEST_COMMAND_HARNESS_H
 #define BLOOMERY_TEST_COMMAND_HARNESS_H
 
@@ -22,8 +22,8 @@ void harness_deinit(struct harness *h);
 /* A new connection in place of the old one, in protocol version `version`. */
 void harness_reconnect(struct harness *h, int version);
 
-/* Runs the command and returns its reply, NUL-terminated, its length in `len_out` unless that is NULL. Valid until the next
- * call. The words end with a NULL. */
+/* Runs the command and returns its reply, NUL-terminated, its length in `len_out` unless that is NULL. Valid until the
+ * next call. The words end with a NULL. */
 const char *harness_call(struct harness *h, size_t *len_out, ...) __attribute__((sentinel));
 
 /* The same for arguments that may hold any bytes. */

@@ -74,7 +74,8 @@ Test(commands, names_are_lower_case_unique_and_found_in_any_case)
         for (size_t j = 0; j < table[i].nsubcommands; j++) {
             snprintf(name, sizeof(name), "%s|%s", table[i].name, table[i].subcommands[j].name);
             cr_expect_str_eq(table[i].subcommands[j].full_name, name);
-            cr_expect_eq(command_find_sub(&table[i], text_slice(table[i].subcommands[j].name)), &table[i].subcommands[j]);
+            cr_expect_eq(command_find_sub(&table[i], text_slice(table[i].subcommands[j].name)),
+                         &table[i].subcommands[j]);
         }
     }
 }
@@ -88,7 +89,10 @@ Test(commands, nothing_else_is_found)
 
     cr_expect_eq(command_find((struct slice){NULL, 0}), -1);
     cr_expect_eq(command_find((struct slice){"ping\0", 5}), -1);
-    cr_expect_eq(command_find((struct slice){"bf\x0e" "add", 6}), -1, "0x0e is '.' without the bit of lower case");
+    cr_expect_eq(command_find((struct slice){"bf\x0e"
+                                             "add",
+                                             6}),
+                 -1, "0x0e is '.' without the bit of lower case");
     cr_expect_null(command_find_sub(&table[command_find(text_slice("ping"))], text_slice("x")));
     cr_expect_null(command_find_sub(&table[command_find(text_slice("client"))], text_slice("client")));
     for (size_t i = 0; i < n; i++) {
@@ -146,8 +150,8 @@ Test(commands, arity_agrees_with_the_arguments)
         /* Two that RedisBloom and Redis report more loosely or more strictly than their arguments are. */
         if (strcmp(row->name, "bf.insert") == 0 || strcmp(row->name, "quit") == 0)
             continue;
-        cr_expect_eq((size_t)abs(row->arity), words, "%s: arity %d, arguments come to %zu words", row->full_name, row->arity,
-                     words);
+        cr_expect_eq((size_t)abs(row->arity), words, "%s: arity %d, arguments come to %zu words", row->full_name,
+                     row->arity, words);
         if (row->arity < 0)
             cr_expect(open || row->nsubcommands > 0, "%s", row->full_name);
     }
@@ -170,7 +174,8 @@ Test(commands, flags_categories_and_keys_agree)
             cr_expect_neq(has_word(row->categories, "@fast"), has_word(row->categories, "@slow"), "%s", row->full_name);
         }
         if (row->flags & CMD_ADMIN)
-            cr_expect(has_word(row->categories, "@admin") && has_word(row->categories, "@dangerous"), "%s", row->full_name);
+            cr_expect(has_word(row->categories, "@admin") && has_word(row->categories, "@dangerous"), "%s",
+                      row->full_name);
         cr_expect_eq(row->first_key != 0, row->key_flags != NULL, "%s", row->full_name);
         cr_expect_eq(row->first_key != 0, row->key_step != 0, "%s", row->full_name);
         if (row->flags & CMD_DENYOOM)
@@ -180,7 +185,7 @@ Test(commands, flags_categories_and_keys_agree)
     }
 }
 
-/* ---- reading arguments ------------------------------------------------------------------------------------------------------ */
+/* ---- reading arguments ---- */
 
 /* Slow items make short slices at once, fast ones long ones by and by; a few items say nothing. */
 Test(commands, slices_are_as_long_as_items_are_fast)
@@ -275,12 +280,13 @@ static void call(struct harness *h, const char *line)
     cr_assert_neq(reply[0], '-', "%s: %s", line, reply);
 }
 
-/* For OBJECT IDLETIME: what looks at a name only is no use of a filter, and whoever has said CLIENT NO-TOUCH leaves none. */
+/* For OBJECT IDLETIME: what looks at a name only is no use of a filter, and whoever has said CLIENT NO-TOUCH leaves
+ * none. */
 Test(commands, uses_of_a_filter_are_noted)
 {
     static const char *const looks[] = {"EXISTS f", "TYPE f", "TTL f", "OBJECT IDLETIME f", "DBSIZE", "KEYS *"};
-    static const char *const uses[] = {"BF.EXISTS f x", "BF.ADD f x", "BF.ADD f y", "BF.MEXISTS f x z", "BF.MADD f x y z",
-                                       "BF.INSERT f ITEMS x", "BF.CARD f", "BF.INFO f"};
+    static const char *const uses[] = {"BF.EXISTS f x",   "BF.ADD f x",          "BF.ADD f y", "BF.MEXISTS f x z",
+                                       "BF.MADD f x y z", "BF.INSERT f ITEMS x", "BF.CARD f",  "BF.INFO f"};
     struct harness h;
 
     harness_init(&h);

@@ -1,5 +1,5 @@
-/* A filter with contents comes into being, and comes back by the log at the next start, while each allocation in turn fails:
- * what was said to be there is there, with all of its bits, and what was refused is not. */
+/* A filter with contents comes into being, and comes back by the log at the next start, while each allocation in turn
+ * fails: what was said to be there is there, with all of its bits, and what was refused is not. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -13,6 +13,7 @@
 #include "load.h"
 #include "persistence.h"
 #include "saver.h"
+#include "server_create.h"
 #include "store.h"
 #include "tmpdir.h"
 
@@ -47,7 +48,7 @@ static struct slice text(const char *s)
     return (struct slice){s, strlen(s)};
 }
 
-/* ---- a daemon without clients --------------------------------------------------------------------------------------- */
+/* ---- a daemon without clients ---- */
 
 static void on_done(struct server *unused)
 {
@@ -70,14 +71,15 @@ static void prepare(const char *name)
     cr_assert_eq(server_create(&server, config, 1, NULL), 0);
 }
 
-/* The allocation `fails_at` of the start fails, if there is such. Whether it has started; in *failed_out, if one did. */
+/* The allocation `fails_at` of the start fails, if there is such. Whether it has started; in *failed_out, if one did.
+ */
 static bool start(size_t fails_at, bool *failed_out)
 {
     const struct store_options options = {.report = load_report, .report_ctx = server, .hash_seed = 7};
     struct errbuf err = {""};
 
     alloc_countdown_start(fails_at);
-    bool opened = store_open(server->data_dir, &options, &server->store, &err) == 0;
+    bool opened = store_open(server->process.data_dir, &options, &server->store, &err) == 0;
     bool begun = opened && saver_create(&server->saver, server, server->store) == 0 && load_start(server, on_done) == 0;
     bool ready = begun && load_join(server, &err) == 0;
     *failed_out = alloc_countdown_stop();
@@ -96,7 +98,7 @@ static void stop(void)
     server_destroy(server);
 }
 
-/* ---- filters -------------------------------------------------------------------------------------------------------- */
+/* ---- filters ---- */
 
 static const struct bloom_params small = {.capacity = 100, .error_rate = 0.01, .expansion = 2};
 static const struct bloom_params large = {.capacity = 100000, .error_rate = 0.001, .expansion = 0}; /* in files */
@@ -140,7 +142,8 @@ static bool publish(struct entry *entry, size_t fails_at, bool *failed_out)
     alloc_countdown_start(fails_at);
     int status = content_publish(server, entry, &publication, &err);
     *failed_out = alloc_countdown_stop();
-    cr_assert(status == REGISTRY_OK || (*failed_out && status == -ENOMEM), "allocation %zu: %d '%s'", fails_at, status, err.text);
+    cr_assert(status == REGISTRY_OK || (*failed_out && status == -ENOMEM), "allocation %zu: %d '%s'", fails_at, status,
+              err.text);
     return status == REGISTRY_OK;
 }
 
@@ -151,15 +154,16 @@ static void expect_filter(const char *name, uint64_t expected, size_t fails_at)
 
     cr_assert_eq(entry != NULL, expected != 0, "'%s' after allocation %zu", name, fails_at);
     if (entry) {
-        cr_assert_not_null(entry_filter(entry), "'%s' after allocation %zu: %s", name, fails_at, entry_quarantine_reason(entry));
+        cr_assert_not_null(entry_filter(entry), "'%s' after allocation %zu: %s", name, fails_at,
+                           entry_quarantine_reason(entry));
         cr_assert_eq(digest(entry_filter(entry)), expected, "'%s' after allocation %zu", name, fails_at);
     }
 }
 
-/* ---- the sweeps ----------------------------------------------------------------------------------------------------- */
+/* ---- the sweeps ---- */
 
-/* Between two others, or in the place of one. Where the record was what there was no memory for, the log says so, and the save that it asks for makes
- * up for it; otherwise the log alone brings all back. */
+/* Between two others, or in the place of one. Where the record was what there was no memory for, the log says so, and
+ * the save that it asks for makes up for it; otherwise the log alone brings all back. */
 static bool publish_round(const char *name, const struct bloom_params *params, bool replaces, size_t fails_at)
 {
     uint64_t before, faulted, after;
@@ -181,7 +185,7 @@ static bool publish_round(const char *name, const struct bloom_params *params, b
     cr_assert(publish(filled("after", &small, &after), SIZE_MAX, &none));
     rcu_reader_end();
     if (!journal_is_whole(server_journal(server)))
-        cr_assert_eq(saver_run_final(server->saver, NULL), 0);
+        cr_assert_eq(saver_run_final(server->saver, 0, NULL), 0);
     cr_assert(journal_is_whole(server_journal(server)));
     stop();
 
@@ -221,8 +225,8 @@ Test(content_faults, large_contents_are_there_or_refused)
     cr_assert_geq(sweep("instead", &large, true), 5);
 }
 
-/* Filters in the log with contents, growth of one of them, one that is replaced, one that is gone. A start that cannot have
- * all of them refuses, and changes nothing for the next one. */
+/* Filters in the log with contents, growth of one of them, one that is replaced, one that is gone. A start that cannot
+ * have all of them refuses, and changes nothing for the next one. */
 Test(content_faults, a_start_brings_all_back_or_refuses)
 {
     uint64_t digests[4];

@@ -87,7 +87,7 @@ Test(glob, bytes_of_any_value_are_bytes)
     cr_expect(glob_match((struct slice){NULL, 0}, (struct slice){NULL, 0}, false));
 }
 
-/* ---- the model: by recursion over the definition ------------------------------------------------------------------------- */
+/* ---- the model: by recursion over the definition ---- */
 
 /* Reads the set behind '['; the number of pattern bytes it takes. */
 static size_t model_set(const char *p, size_t n, char c, bool *in_out)
@@ -165,13 +165,13 @@ Test(glob, random_patterns_match_as_the_model_says)
             text[i] = text_letters[(size_t)rand_r(&seed) % (sizeof(text_letters) - 1)];
         expected = model(pattern, n, text, m);
         matched += expected;
-        cr_assert_eq(glob_match((struct slice){pattern, n}, (struct slice){text, m}, false), expected, "'%.*s' against '%.*s'",
-                     (int)n, pattern, (int)m, text);
+        cr_assert_eq(glob_match((struct slice){pattern, n}, (struct slice){text, m}, false), expected,
+                     "'%.*s' against '%.*s'", (int)n, pattern, (int)m, text);
         if (round % 4 == 0) { /* making it ready takes longer than this match */
             static struct glob glob;
             glob_compile(&glob, (struct slice){pattern, n}, false);
-            cr_assert_eq(glob_test(&glob, (struct slice){text, m}), expected, "compiled: '%.*s' against '%.*s'", (int)n, pattern,
-                         (int)m, text);
+            cr_assert_eq(glob_test(&glob, (struct slice){text, m}), expected, "compiled: '%.*s' against '%.*s'", (int)n,
+                         pattern, (int)m, text);
         }
     }
     cr_assert_gt(matched, 10000, "too few of the random pairs match to say anything: %lu", matched);
@@ -202,8 +202,8 @@ Test(glob, compiled_long_patterns_agree)
         bool expected = glob_match((struct slice){pattern, n}, (struct slice){text, m}, false);
         matched += expected;
         glob_compile(&glob, (struct slice){pattern, n}, false);
-        cr_assert_eq(glob_test(&glob, (struct slice){text, m}), expected, "'%.*s' against '%.*s'", (int)n, pattern, (int)m,
-                     text);
+        cr_assert_eq(glob_test(&glob, (struct slice){text, m}), expected, "'%.*s' against '%.*s'", (int)n, pattern,
+                     (int)m, text);
     }
     cr_expect(matched > 1000 && matched < 2900, "%lu", matched);
 }
@@ -227,7 +227,36 @@ Test(glob, compiled_bytes)
     cr_expect(glob_test(&glob, (struct slice){"", 0}));
 }
 
-/* ---- the clock ------------------------------------------------------------------------------------------------------------- */
+/* ---- the beginning of matches ---- */
+
+static void expect_prefix(const char *pattern, const char *prefix, const char *rest)
+{
+    char room[64];
+    size_t len;
+    struct slice left = glob_prefix((struct slice){pattern, strlen(pattern)}, room, &len);
+    cr_expect(len == strlen(prefix) && memcmp(room, prefix, len) == 0, "'%s' begins with '%.*s'", pattern, (int)len,
+              room);
+    cr_expect(left.len == strlen(rest) && memcmp(left.ptr, rest, left.len) == 0, "'%s'", pattern);
+    cr_expect_eq(glob_is_literal((struct slice){pattern, strlen(pattern)}), !strpbrk(pattern, "*?[\\"), "'%s'",
+                 pattern);
+}
+
+/* Up to the first character that may match several bytes; a backslash takes the next one as it is. */
+Test(glob, prefixes)
+{
+    expect_prefix("ks.users/*", "ks.users/", "*");
+    expect_prefix("ks.*/1?", "ks.", "*/1?");
+    expect_prefix("a?", "a", "?");
+    expect_prefix("a[bc]d", "a", "[bc]d");
+    expect_prefix("*", "", "*");
+    expect_prefix("", "", "");
+    expect_prefix("name", "name", "");
+    expect_prefix("a\\*b*", "a*b", "*");
+    expect_prefix("a\\", "a\\", "");
+    expect_prefix("\\[x", "[x", "");
+}
+
+/* ---- the clock ---- */
 
 /* Patterns that make a matcher with recursion or with a stack of stars take for ever, or overflow the stack. */
 Test(glob, hostile_patterns_take_no_more_than_length_times_length)

@@ -11,7 +11,7 @@
 #include "sha256.h"
 #include "slowlog.h"
 
-/* ---- histogram ------------------------------------------------------------------------------------------------------- */
+/* ---- histogram ---- */
 
 /* Every value is read back as at least itself and at most a thirty-second part above. */
 Test(histogram, a_value_is_read_back_within_a_part)
@@ -60,7 +60,8 @@ Test(histogram, percentiles_are_those_of_the_sorted_values)
     }
     for (size_t i = 0; i < sizeof(percentiles) / sizeof(percentiles[0]); i++) {
         double rank = ceil(percentiles[i] * 10);
-        uint64_t value = values[rank < 1 ? 0 : (size_t)rank - 1], read = histogram_percentile(&histogram, percentiles[i]);
+        uint64_t value = values[rank < 1 ? 0 : (size_t)rank - 1],
+                 read = histogram_percentile(&histogram, percentiles[i]);
 
         cr_assert_geq(read, value, "p%g", percentiles[i]);
         cr_assert_leq(read, value + value / 32, "p%g", percentiles[i]);
@@ -98,7 +99,7 @@ Test(histogram, sums_and_differences)
     cr_assert_geq(histogram_percentile(&sum, 100), 5000);
 }
 
-/* ---- errorstats ------------------------------------------------------------------------------------------------------ */
+/* ---- errorstats ---- */
 
 static uint64_t errors_of(const struct errorstats *errors, const char *code)
 {
@@ -153,7 +154,7 @@ Test(errorstats, the_rest_is_counted_together)
     cr_assert_eq(errors_of(&sum, ERRORSTATS_REST), 1000 - (ERRORSTATS_MAX - 1));
 }
 
-/* ---- slowlog --------------------------------------------------------------------------------------------------------- */
+/* ---- slowlog ---- */
 
 static struct session the_session = {.id = 1, .addr = "1.2.3.4:5", .name = (char *)"me"};
 
@@ -188,7 +189,8 @@ Test(slowlog, holds_the_newest)
     add_slow(slowlog, "two", 2);
     add_slow(slowlog, "three", 2);
     cr_assert_eq(slowlog_len(slowlog), 2);
-    cr_assert_str_eq(slowlog_text(slowlog, 1), "*1\r\n*6\r\n:2\r\n:77\r\n:12345\r\n*1\r\n$5\r\nthree\r\n$9\r\n1.2.3.4:5\r\n$2\r\nme\r\n");
+    cr_assert_str_eq(slowlog_text(slowlog, 1),
+                     "*1\r\n*6\r\n:2\r\n:77\r\n:12345\r\n*1\r\n$5\r\nthree\r\n$9\r\n1.2.3.4:5\r\n$2\r\nme\r\n");
     cr_assert_not_null(strstr(slowlog_text(slowlog, 10), "*2\r\n*6\r\n:2\r\n"));
     cr_assert_not_null(strstr(slowlog_text(slowlog, 10), "*6\r\n:1\r\n"));
     slowlog_reset(slowlog);
@@ -227,7 +229,7 @@ Test(slowlog, words_are_cut_as_redis_does)
     slowlog_destroy(slowlog);
 }
 
-/* ---- latency --------------------------------------------------------------------------------------------------------- */
+/* ---- latency ---- */
 
 /* One sample a second, the worst; the oldest fall out; the worst of all is kept until a reset. */
 Test(latency, samples_are_the_worst_of_their_second)
@@ -264,39 +266,7 @@ Test(latency, samples_are_the_worst_of_their_second)
     latency_destroy(latency);
 }
 
-/* The drawing is as wide as there are samples, rises to the worst, and says how old each is. */
-Test(latency, a_drawing_has_a_column_for_each_sample)
-{
-    struct latency *latency;
-    static struct latency_event event;
-    struct buf out;
-    char *text;
-
-    cr_assert_eq(latency_create(&latency), 0);
-    for (int64_t i = 0; i < 12; i++)
-        latency_add(latency, "command", 1000 + 60 * i, 10 * (i + 1));
-    cr_assert(latency_get(latency, 0, &event));
-    buf_init(&out, SIZE_MAX);
-    latency_draw(&event, 1000 + 60 * 11 + 5, &out);
-    buf_append(&out, "", 1);
-    text = strdup(buf_head(&out));
-    cr_assert_not_null(strstr(text, "command - high 120 ms, low 10 ms (all time high 120 ms)\n"), "%s", text);
-    char *bars = strstr(text, "--\n") + 3;
-    cr_assert_str_eq(bars,
-                     "         _o#\n"
-                     "      _o####\n"
-                     "   _o#######\n"
-                     "_o##########\n"
-                     "\n"
-                     "119876543215\n"
-                     "10mmmmmmmmms\n"
-                     "mm          \n");
-    free(text);
-    buf_deinit(&out);
-    latency_destroy(latency);
-}
-
-/* ---- sha256 ---------------------------------------------------------------------------------------------------------- */
+/* ---- sha256 ---- */
 
 /* Vectors of FIPS 180-4 and, at the borders of the padding, of coreutils' sha256sum. */
 Test(sha256, known_answers)

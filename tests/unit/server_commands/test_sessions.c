@@ -53,11 +53,12 @@ Test(sessions, a_line_has_the_fields_of_redis_with_real_values)
     atomic_store(&session.output_bytes, 1000);
     text = list(sessions, NULL, 0);
     char expected[1024];
-    snprintf(expected, sizeof(expected),
-             "id=1 addr=127.0.0.1:50000 laddr=127.0.0.1:6379 fd=12 name=me age=8 idle=4 flags=N db=0 sub=0 psub=0 ssub=0 "
-             "multi=-1 watch=0 qbuf=26 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=1 omem=1000 tot-mem=%zu "
-             "events=rw cmd=client|list user=default redir=-1 resp=2 lib-name=redis-py lib-ver=5.0.1 io-thread=3\n",
-             sizeof(session) + 1026);
+    snprintf(
+        expected, sizeof(expected),
+        "id=1 addr=127.0.0.1:50000 laddr=127.0.0.1:6379 fd=12 name=me age=8 idle=4 flags=N db=0 sub=0 psub=0 ssub=0 "
+        "multi=-1 watch=0 qbuf=26 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=1 omem=1000 tot-mem=%zu "
+        "events=rw cmd=client|list user=default redir=-1 resp=2 lib-name=redis-py lib-ver=5.0.1 io-thread=3\n",
+        sizeof(session) + 1026);
     cr_expect_str_eq(text, expected);
     free(text);
     sessions_remove(sessions, &session);

@@ -1,4 +1,5 @@
-/* What is remembered of a command's time: sums, histograms, slow log, latency monitor; with a worker that has no loop. */
+/* What is remembered of a command's time: sums, histograms, slow log, latency monitor; with a worker that has no loop.
+ */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 #include "latency.h"
 #include "server.h"
 #include "slowlog.h"
-#include "timing.h"
+#include "command_timing.h"
 #include "worker.h"
 
 static struct server server;
@@ -27,11 +28,12 @@ static void set(const char *name, const char *value)
 static void init(void)
 {
     cr_assert_eq(config_init(&cfg), 0);
-    cr_assert_eq(server_monitors_init(&server), 0);
-    pthread_mutex_init(&server.stats_lock, NULL);
+    cr_assert_eq(server_monitors_init(&server, 1), 0);
     cr_assert_eq(posix_memalign((void **)&worker, 64, sizeof(*worker)), 0);
     memset((void *)worker, 0, sizeof(*worker));
     worker->server = &server;
+    timing_init(&worker->timing, &worker->stats, server.slowlog, server.latency);
+    counters_add(server.counters, &worker->stats, &worker->timing);
     workers[0] = worker;
     server.workers = workers;
     server.nworkers = 1;
@@ -89,24 +91,25 @@ Test(timing, the_limit_of_the_slow_log_is_exact)
     const struct resp_command *cmd = WORDS(&words, "BF.MADD", "f", "a");
 
     set("slowlog-log-slower-than", "500");
-    timing_command(worker, row, cmd, &session, 499999);
+    timing_command(&worker->timing, row, cmd, &session, 499999);
     cr_assert_eq(slowlog_len(server.slowlog), 0);
-    timing_command(worker, row, cmd, &session, 500000);
+    timing_command(&worker->timing, row, cmd, &session, 500000);
     cr_assert_eq(slowlog_len(server.slowlog), 1);
     set("slowlog-log-slower-than", "-1");
-    timing_command(worker, row, cmd, &session, UINT64_C(5000000000));
+    timing_command(&worker->timing, row, cmd, &session, UINT64_C(5000000000));
     cr_assert_eq(slowlog_len(server.slowlog), 1, "-1: nothing is slow");
     set("slowlog-log-slower-than", "0");
     set("slowlog-max-len", "0");
-    timing_command(worker, row, cmd, &session, 1000);
+    timing_command(&worker->timing, row, cmd, &session, 1000);
     cr_assert_eq(slowlog_len(server.slowlog), 1, "a length of 0: nothing is made");
     cr_assert_eq(time_of(row), 499999 + 500000 + UINT64_C(5000000000) + 1000);
     struct histogram histogram;
-    cr_assert(server_histogram(&server, command_index(row), &histogram));
+    cr_assert(counters_histogram(server.counters, command_index(row), &histogram));
     cr_assert_eq(histogram_count(&histogram), 4);
 }
 
-/* A batch counts as its calls, each with the mean; one that is slow in the mean is remembered once, as its last command. */
+/* A batch counts as its calls, each with the mean; one that is slow in the mean is remembered once, as its last
+ * command. */
 Test(timing, a_batch_is_shared_out)
 {
     const struct command *row = row_of("bf.add");
@@ -115,24 +118,24 @@ Test(timing, a_batch_is_shared_out)
 
     set("slowlog-log-slower-than", "100");
     cr_assert_not(worker->timing.exact);
-    timing_batch(worker, row, 1000, 1000 * 99999, words, &session);
+    timing_batch(&worker->timing, row, 1000, 1000 * 99999, words, &session);
     cr_assert_eq(slowlog_len(server.slowlog), 0);
-    timing_batch(worker, row, 3, 3 * 100000, words, &session);
+    timing_batch(&worker->timing, row, 3, 3 * 100000, words, &session);
     cr_assert_eq(slowlog_len(server.slowlog), 1);
     cr_assert_eq(time_of(row), 1000 * 99999 + 3 * 100000);
-    cr_assert(server_histogram(&server, command_index(row), &histogram));
+    cr_assert(counters_histogram(server.counters, command_index(row), &histogram));
     cr_assert_eq(histogram_count(&histogram), 1003);
     struct buf out;
     struct reply reply = {.buf = &out, .version = 2};
     buf_init(&out, SIZE_MAX);
     slowlog_reply(server.slowlog, 1, &reply);
     buf_append(&out, "", 1);
-    cr_assert_not_null(strstr(buf_head(&out), ":100\r\n*3\r\n$6\r\nbf.add\r\n$1\r\nf\r\n$4\r\nitem\r\n$9\r\n1.2.3.4:5"), "%s",
-                       buf_head(&out));
+    cr_assert_not_null(strstr(buf_head(&out), ":100\r\n*3\r\n$6\r\nbf.add\r\n$1\r\nf\r\n$4\r\nitem\r\n$9\r\n1.2.3.4:5"),
+                       "%s", buf_head(&out));
     buf_deinit(&out);
     set("slowlog-log-slower-than", "100000");
     set("latency-monitor-threshold", "1");
-    timing_batch(worker, row, 100, UINT64_C(100) * 2000000, words, &session);
+    timing_batch(&worker->timing, row, 100, UINT64_C(100) * 2000000, words, &session);
     cr_assert_eq(slowlog_len(server.slowlog), 1, "slow together, but not each");
     static struct latency_event event;
     cr_assert(latency_find(server.latency, "command", 7, &event));
@@ -150,13 +153,13 @@ Test(timing, the_latency_monitor_has_two_events)
     const struct resp_command *cmd = WORDS(&words, "X");
     static struct latency_event event;
 
-    timing_command(worker, row_of("ping"), cmd, &session, 900000000);
+    timing_command(&worker->timing, row_of("ping"), cmd, &session, 900000000);
     cr_assert_not(latency_get(server.latency, 0, &event), "off by default");
     set("latency-monitor-threshold", "2");
-    timing_command(worker, row_of("ping"), cmd, &session, 1999999);
+    timing_command(&worker->timing, row_of("ping"), cmd, &session, 1999999);
     cr_assert_not(latency_get(server.latency, 0, &event));
-    timing_command(worker, row_of("ping"), cmd, &session, 2000000);
-    timing_command(worker, row_of("keys"), cmd, &session, 7900000);
+    timing_command(&worker->timing, row_of("ping"), cmd, &session, 2000000);
+    timing_command(&worker->timing, row_of("keys"), cmd, &session, 7900000);
     cr_assert(latency_find(server.latency, "fast-command", 12, &event));
     cr_assert_eq(event.max_ms, 2);
     cr_assert(latency_find(server.latency, "command", 7, &event));
@@ -171,25 +174,25 @@ Test(timing, a_deferred_command_is_timed_as_a_whole)
     const struct resp_command *cmd = WORDS(&words, "KEYS", "*");
 
     set("slowlog-log-slower-than", "1000000");
-    timing_defer(&deferred, worker, row_of("keys"), cmd, &session);
+    timing_defer(&deferred, &worker->timing, row_of("keys"), cmd, &session);
     cr_assert_not_null(deferred.entry);
     memset(&words, 0, sizeof(words)); /* the input is gone by then */
     deferred.started_ns -= UINT64_C(2000000000);
-    timing_deferred_done(&deferred, worker);
+    timing_deferred_done(&deferred, &worker->timing);
     cr_assert_eq(slowlog_len(server.slowlog), 1);
     cr_assert_null(deferred.entry);
     cr_assert_geq(time_of(row_of("keys")), UINT64_C(2000000000));
 
     cmd = WORDS(&words, "KEYS", "*");
-    timing_defer(&deferred, worker, row_of("keys"), cmd, &session);
-    timing_deferred_done(&deferred, worker);
+    timing_defer(&deferred, &worker->timing, row_of("keys"), cmd, &session);
+    timing_deferred_done(&deferred, &worker->timing);
     cr_assert_eq(slowlog_len(server.slowlog), 1, "it was fast");
-    timing_defer(&deferred, worker, row_of("keys"), cmd, &session);
+    timing_defer(&deferred, &worker->timing, row_of("keys"), cmd, &session);
     timing_deferred_cancel(&deferred);
     set("slowlog-log-slower-than", "-1");
-    timing_defer(&deferred, worker, row_of("keys"), cmd, &session);
+    timing_defer(&deferred, &worker->timing, row_of("keys"), cmd, &session);
     cr_assert_null(deferred.entry, "nothing is copied when nothing is slow");
-    timing_deferred_done(&deferred, worker);
+    timing_deferred_done(&deferred, &worker->timing);
 }
 
 /* Without histograms the sums go on. */
@@ -199,8 +202,8 @@ Test(timing, histograms_can_be_done_without)
     struct histogram histogram;
 
     set("latency-tracking", "no");
-    timing_command(worker, row_of("ping"), WORDS(&words, "PING"), &session, 1000);
-    cr_assert_not(server_histogram(&server, command_index(row_of("ping")), &histogram));
+    timing_command(&worker->timing, row_of("ping"), WORDS(&words, "PING"), &session, 1000);
+    cr_assert_not(counters_histogram(server.counters, command_index(row_of("ping")), &histogram));
     cr_assert_eq(time_of(row_of("ping")), 1000);
 }
 

@@ -145,8 +145,22 @@ Test(bench_traffic, streams_of_replies_cut_at_random)
 
 Test(bench_traffic, what_is_not_resp_is_refused)
 {
-    static const char *const texts[] = {"HTTP/1.1 200 OK\r\n", "\r\n", "hello\n", ":1\n", ":1\rx\n", ":\n\r\n", "$9999999999999999999\r\n", "%-1\r\n", "!-5\r\n",
-                                        "|-1\r\n", "$\r\n", "$\r\r\n", "*\r\n", "$ 1\r\n", "$1x\r\n", "*-\r\n"};
+    static const char *const texts[] = {"HTTP/1.1 200 OK\r\n",
+                                        "\r\n",
+                                        "hello\n",
+                                        ":1\n",
+                                        ":1\rx\n",
+                                        ":\n\r\n",
+                                        "$9999999999999999999\r\n",
+                                        "%-1\r\n",
+                                        "!-5\r\n",
+                                        "|-1\r\n",
+                                        "$\r\n",
+                                        "$\r\r\n",
+                                        "*\r\n",
+                                        "$ 1\r\n",
+                                        "$1x\r\n",
+                                        "*-\r\n"};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         struct reply_reader r = {0}, bytes = {0};
         bool good = true;

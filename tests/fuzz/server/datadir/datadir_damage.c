@@ -29,7 +29,7 @@ struct tree {
     size_t n;
 };
 
-/* ---- files ----------------------------------------------------------------------------------------------------------
+/* ---- files
  */
 
 static struct bytes read_file(const char *path)
@@ -154,8 +154,8 @@ static void sign_text(struct bytes *text)
     size_t len = (size_t)(end - (char *)text->ptr);
     unsigned long long sum = XXH3_64bits(text->ptr, len);
     if (strstr(end, "filters="))
-        snprintf(line, sizeof(line), "end filters=%zu removed=%zu xxh3=%016llx\n", count_lines(text, "filter "),
-                 count_lines(text, "removed "), sum);
+        snprintf(line, sizeof(line), "end filters=%zu xxh3=%016llx\n",
+                 count_lines(text, "filter ") - count_lines(text, "gone "), sum);
     else
         snprintf(line, sizeof(line), "end %016llx\n", sum);
     replace(text, len, text->len - len, line, strlen(line));
@@ -197,25 +197,15 @@ static bool find_line(const struct bytes *text, size_t n, size_t *at_out, size_t
     return *len_out <= text->len - at;
 }
 
-static void insert_removed(struct bytes *text, struct recipe *r)
+static void insert_gone(struct bytes *text, struct recipe *r)
 {
-    static const char *const dirs[] = {"a", "b", "urls", "%~1", "%~2", "%~1-1", "x%2541"};
-    static const char *const kinds[] = {"delete", "keep"};
-    char line[256];
-    char *end = strstr((char *)text->ptr, "\nend ");
+    char line[64];
+    size_t at, len;
 
-    if (!end)
+    if (!find_line(text, recipe_byte(r), &at, &len))
         return;
-    unsigned long long id = recipe_number(r), one = recipe_number(r), two = recipe_number(r);
-    const char *kind = kinds[recipe_below(r, 2)], *dir = dirs[recipe_below(r, 7)];
-    if (recipe_byte(r) & 1)
-        snprintf(line, sizeof(line), "removed keep id=%llu dir=%s pack=%llu offset=%llu bytes=16,24\n", id, dir, one,
-                 two);
-    else
-        snprintf(line, sizeof(line),
-                 "removed %s id=%llu dir=%s placed=%zu shared=%zu owner=%llu generations=%llu,%llu\n", kind, id, dir,
-                 recipe_below(r, 3), recipe_below(r, 3), (unsigned long long)recipe_number(r), one, two);
-    replace(text, (size_t)(end + 1 - (char *)text->ptr), 0, line, strlen(line));
+    snprintf(line, sizeof(line), "gone id=%llu\n", (unsigned long long)recipe_number(r));
+    replace(text, at, 0, line, strlen(line));
 }
 
 static void change_text(const char *path, struct recipe *r)
@@ -253,7 +243,7 @@ static void change_text(const char *path, struct recipe *r)
         }
         break;
     case 6:
-        insert_removed(&text, r);
+        insert_gone(&text, r);
         break;
     default:
         if (text.len)
@@ -362,8 +352,8 @@ static void change_segment(const char *path, struct recipe *r)
 
     CHECK(payload != NULL);
     if (parse_segment(&bytes, &s)) {
-        uint64_t *const fields[] = {&s.header.number, &s.header.first,      &s.header.salt,
-                                    &s.header.start,  &s.header.generation, &s.header.sealed};
+        uint64_t *const fields[] = {&s.header.number,  &s.header.first,      &s.header.salt,
+                                    &s.header.process, &s.header.generation, &s.header.sealed};
         if (s.n == 0 || recipe_byte(r) % 4 == 1)
             *fields[recipe_below(r, 6)] = recipe_number(r);
         else
@@ -406,16 +396,16 @@ static void change_bytes(const char *dir, const char *path, struct recipe *r)
 static void other_name(const char *dir, struct recipe *r, char *out)
 {
     static const char *const formats[] = {
-        "%s/filters/a/%u-Filter.db",
-        "%s/filters/b/%u-Filter.db.%u",
-        "%s/packs/%u.pack",
+        "%s/filters/na-%u-big-Filter.db",
+        "%s/filters/me-%u-big-Filter.db",
+        "%s/filters/%u.pack",
         "%s/log/%08u.log",
         "%s/log/%08u.log.new",
         "%s/MANIFEST.log",
-        "%s/MANIFEST.done",
+        "%s/filters/%u.saved",
         "%s/MANIFEST.new",
-        "%s/filters/urls/%u-Filter.db.%u",
-        "%s/filters/%%~2/%u-Filter.db",
+        "%s/unclaimed/%u.pack",
+        "%s/quarantine/%u/na-%u-big-Filter.db",
         "%s/filters/foreign%u",
         "%s/MANIFEST",
     };
@@ -489,7 +479,7 @@ unsigned datadir_damage(const char *dir, struct recipe *recipe)
                 change_segment(path, recipe);
             break;
         case 5:
-            path = choose(&tree, recipe, recipe_byte(recipe) & 1 ? "/packs/" : "/filters/");
+            path = choose(&tree, recipe, recipe_byte(recipe) & 1 ? ".pack" : "/filters/");
             if (path)
                 change_bytes(dir, path, recipe);
             break;

@@ -83,7 +83,7 @@ uint64_t datadir_digest(uint64_t id, const char *name, size_t name_len, int64_t 
     return sum;
 }
 
-/* ---- the log --------------------------------------------------------------------------------------------------------
+/* ---- the log
  */
 
 static void open_writer(struct maker *m, uint64_t next_sequence)
@@ -93,7 +93,7 @@ static void open_writer(struct maker *m, uint64_t next_sequence)
         .next_segment = m->next_segment,
         .next_sequence = next_sequence,
         .salt = 42 + m->next_segment,
-        .generation = store_generation(m->store),
+        .generation = store_number(m->store),
     };
 
     CHECK(log_writer_create(&options, &m->writer) == 0);
@@ -206,7 +206,7 @@ static void note_anything(struct maker *m)
         break;
     case LOG_LOADED:
         control.record = "filter id=1 name=a capacity=1 error-rate=0.5 expansion=0 variant=na expires-ms=0 layers=1\n"
-                         "layer k=1 words=1 items=0 xxh3=0000000000000000 generation=1\n";
+                         "layer k=1 words=1 items=0 xxh3=0000000000000000 file=1\n";
         control.record_len = strlen(control.record);
         how = recipe_byte(r);
         control.id = how & 1 ? 1 : control.id;
@@ -219,7 +219,7 @@ static void note_anything(struct maker *m)
     note(m, &control);
 }
 
-/* ---- filters --------------------------------------------------------------------------------------------------------
+/* ---- filters
  */
 
 static void drop(struct filter *filter)
@@ -372,7 +372,7 @@ static void rename_filter(struct maker *m, struct filter *filter)
     filter->name = name;
 }
 
-/* ---- saves ----------------------------------------------------------------------------------------------------------
+/* ---- saves
  */
 
 static int on_next(void *ctx, struct store_item *item_out)
@@ -411,7 +411,8 @@ static int on_checkpoint(void *ctx, struct store_checkpoint *checkpoint_out, str
     int rc = log_writer_sync(m->writer, err);
 
     log_writer_info(m->writer, &info);
-    *checkpoint_out = (struct store_checkpoint){.log = m->segment, .control = m->next_control - 1, .frame = info.synced};
+    *checkpoint_out =
+        (struct store_checkpoint){.log = m->segment, .control = m->next_control - 1, .frame = info.synced};
     return rc;
 }
 
@@ -436,7 +437,7 @@ static void save(struct maker *m)
         CHECK(log_delete_before(fsops_posix(), m->dir, m->segment, &err) == 0);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------------------
+/* ---- the whole
  */
 
 static struct bloom_filter *no_filter(void *ctx, const struct store_filter *info, struct bloom_class *class,

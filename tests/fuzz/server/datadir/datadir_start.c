@@ -11,7 +11,7 @@
 #include "persistence.h"
 #include "rcu.h"
 #include "saver.h"
-#include "server.h"
+#include "server_create.h"
 #include "store.h"
 
 #define SAVED_BYTES_MAX \
@@ -97,7 +97,7 @@ static void run(struct server *server, bool save, struct started *started)
         return;
     look_at(server, started);
     if (save && started->bytes <= SAVED_BYTES_MAX)
-        started->saved = saver_run_final(server->saver, NULL) == 0;
+        started->saved = saver_run_final(server->saver, 0, NULL) == 0;
 }
 
 void datadir_start(const char *dir, bool accept_damage, bool save, struct started *started_out)

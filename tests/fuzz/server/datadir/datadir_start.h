@@ -17,8 +17,8 @@ struct started {
     uint64_t digest; /* of what there is, as of datadir_make() */
     size_t filters, quarantined;
     bool out_of_memory; /* refused, or a filter is in quarantine, for want of it */
-    uint64_t bytes; /* of bits */
-    bool saved;     /* asked to, and it succeeded */
+    uint64_t bytes;     /* of bits */
+    bool saved;         /* asked to, and it succeeded */
 };
 
 /* With `save` what has been loaded is saved before the end. */

@@ -1,0 +1,312 @@
+#include "bf_info.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "redisbloom.h"
+
+/* The filter that a reply describes. */
+struct view {
+    const struct bloom_filter *filter;
+    const struct bf_usage *usage;
+    struct bloom_state state; /* of all layers; this and layer_states are valid if a field needs the bits */
+    unsigned nlayers;
+    struct bloom_layer_view *layers; /* nlayers */
+    struct bloom_state *layer_states;
+};
+
+struct field {
+    const char *option;
+    const char *name;
+    void (*reply)(const struct bf_out *out, const struct view *view);
+    bool needs_bits;
+};
+
+/* ---- fields ---- */
+
+static void field_capacity(const struct bf_out *out, const struct view *view)
+{
+    bf_out_count(out, bloom_filter_capacity(view->filter));
+}
+
+static void field_size(const struct bf_out *out, const struct view *view)
+{
+    bf_out_count(out, bloom_filter_memory(view->filter));
+}
+
+static void field_filters(const struct bf_out *out, const struct view *view)
+{
+    bf_out_count(out, bloom_filter_nlayers(view->filter));
+}
+
+static void field_items(const struct bf_out *out, const struct view *view)
+{
+    bf_out_count(out, bloom_filter_items(view->filter));
+}
+
+static void field_expansion(const struct bf_out *out, const struct view *view)
+{
+    uint32_t expansion = bloom_filter_params(view->filter)->expansion;
+    if (expansion == 0)
+        out->ops->null(out->ctx); /* a fixed filter has none */
+    else
+        bf_out_count(out, expansion);
+}
+
+static void field_error(const struct bf_out *out, const struct view *view)
+{
+    out->ops->real(out->ctx, bloom_filter_params(view->filter)->error_rate);
+}
+
+static void field_predicted(const struct bf_out *out, const struct view *view)
+{
+    double log_absent = 0;
+    for (unsigned i = 0; i < view->nlayers; i++) {
+        const struct bloom_layer_view *layer = &view->layers[i];
+        log_absent += log1p(-bloom_size_rate(layer->items, layer->shape.k, bloom_shape_bits(&layer->shape)));
+    }
+    out->ops->real(out->ctx, 0 - expm1(log_absent)); /* a difference: of an empty filter it is 0, not -0 */
+}
+
+static void field_current(const struct bf_out *out, const struct view *view)
+{
+    out->ops->real(out->ctx, view->state.rate);
+}
+
+/* The share of queries for absent items that were answered "present", as far as clients reported them. */
+static void field_observed(const struct bf_out *out, const struct view *view)
+{
+    /* An empty filter has answered "present" to nobody: reports about it mean nothing. */
+    if (view->usage->wrong == 0 || bloom_filter_items(view->filter) == 0)
+        out->ops->null(out->ctx);
+    else
+        out->ops->real(out->ctx,
+                       (double)view->usage->wrong / ((double)view->usage->wrong + (double)view->usage->misses));
+}
+
+static void field_fill(const struct bf_out *out, const struct view *view)
+{
+    out->ops->real(out->ctx, view->state.fill_ratio);
+}
+
+static void field_estimate(const struct bf_out *out, const struct view *view)
+{
+    bf_out_count(out, (uint64_t)llround(view->state.estimated_items));
+}
+
+static void field_bits(const struct bf_out *out, const struct view *view)
+{
+    uint64_t bits = 0;
+    for (unsigned i = 0; i < view->nlayers; i++)
+        bits += bloom_shape_bits(&view->layers[i].shape);
+    bf_out_count(out, bits);
+}
+
+static void field_bits_set(const struct bf_out *out, const struct view *view)
+{
+    bf_out_count(out, view->state.bits_set);
+}
+
+static void field_hashes(const struct bf_out *out, const struct view *view)
+{
+    bf_out_count(out, view->layers[view->nlayers - 1].shape.k);
+}
+
+static void field_layout(const struct bf_out *out, const struct view *view)
+{
+    out->ops->text(out->ctx, bloom_variant_name(view->layers[0].shape.variant));
+}
+
+static void field_hits(const struct bf_out *out, const struct view *view)
+{
+    bf_out_count(out, view->usage->hits);
+}
+
+static void field_misses(const struct bf_out *out, const struct view *view)
+{
+    bf_out_count(out, view->usage->misses);
+}
+
+static void field_wrong(const struct bf_out *out, const struct view *view)
+{
+    bf_out_count(out, view->usage->wrong);
+}
+
+static void field_since(const struct bf_out *out, const struct view *view)
+{
+    if (view->usage->since_s == 0)
+        out->ops->null(out->ctx);
+    else
+        out->ops->integer(out->ctx, view->usage->since_s);
+}
+
+static void field_layers(const struct bf_out *out, const struct view *view)
+{
+    out->ops->array(out->ctx, view->nlayers);
+    for (unsigned i = 0; i < view->nlayers; i++) {
+        const struct bloom_layer_view *layer = &view->layers[i];
+        const struct bloom_state *state = &view->layer_states[i];
+        out->ops->map(out->ctx, 9);
+        bf_out_named_count(out, "Capacity", layer->capacity);
+        bf_out_named_count(out, "Number of items inserted", layer->items);
+        bf_out_named_count(out, "Estimated items", (uint64_t)llround(state->estimated_items));
+        bf_out_named_real(out, "Error rate", layer->error_rate);
+        bf_out_named_real(out, "Current error rate", state->rate);
+        bf_out_named_real(out, "Fill ratio", state->fill_ratio);
+        bf_out_named_count(out, "Hashes", layer->shape.k);
+        bf_out_named_count(out, "Bits", state->bits);
+        bf_out_named_count(out, "Bits set", state->bits_set);
+    }
+}
+
+/* The first DEFAULT_FIELDS are RedisBloom's, in its order. */
+static const struct field fields[] = {
+    {"CAPACITY", "Capacity", field_capacity, false},
+    {"SIZE", "Size", field_size, false},
+    {"FILTERS", "Number of filters", field_filters, false},
+    {"ITEMS", "Number of items inserted", field_items, false},
+    {"EXPANSION", "Expansion rate", field_expansion, false},
+    {"ERRORRATE", "Error rate", field_error, false},
+    {"PREDICTEDRATE", "Predicted error rate", field_predicted, false},
+    {"CURRENTRATE", "Current error rate", field_current, true},
+    {"OBSERVEDRATE", "Observed error rate", field_observed, false},
+    {"FILL", "Fill ratio", field_fill, true},
+    {"ESTIMATE", "Estimated items", field_estimate, true},
+    {"BITS", "Bits", field_bits, false},
+    {"BITSSET", "Bits set", field_bits_set, true},
+    {"HASHES", "Hashes", field_hashes, false},
+    {"LAYOUT", "Layout", field_layout, false},
+    {"HITS", "Hits", field_hits, false},
+    {"MISSES", "Misses", field_misses, false},
+    {"FALSEPOSITIVES", "False positives reported", field_wrong, false},
+    {"SINCE", "Counted since", field_since, false},
+    {"LAYERS", "Layers", field_layers, true},
+};
+#define FIELDS         (sizeof(fields) / sizeof(fields[0]))
+#define DEFAULT_FIELDS 5
+
+bool bf_read_info(const struct bf_args *args, struct bf_choice *choice_out, struct errbuf *error)
+{
+    if (args->argc < 2 || args->argc > 3) {
+        errbuf_set(error, "ERR wrong number of arguments for '%s' command", args->name);
+        return false;
+    }
+    if (args->argc == 2) {
+        *choice_out = (struct bf_choice){.n = DEFAULT_FIELDS};
+        return true;
+    }
+    if (slice_is(bf_arg(args, 2), "FULL")) {
+        *choice_out = (struct bf_choice){.n = FIELDS, .needs_bits = true};
+        return true;
+    }
+    for (size_t i = 0; i < FIELDS; i++) {
+        if (slice_is(bf_arg(args, 2), fields[i].option)) {
+            *choice_out = (struct bf_choice){.first = i, .n = 1, .needs_bits = fields[i].needs_bits};
+            return true;
+        }
+    }
+    errbuf_set(error, "Invalid information value");
+    return false;
+}
+
+static int take_view(struct view *view, const struct bloom_filter *filter, bool needs_bits)
+{
+    view->filter = filter;
+    view->nlayers = bloom_filter_nlayers(filter);
+    view->layers = calloc(view->nlayers, sizeof(*view->layers));
+    view->layer_states = calloc(view->nlayers, sizeof(*view->layer_states));
+    if (!view->layers || !view->layer_states)
+        return -ENOMEM;
+    for (unsigned i = 0; i < view->nlayers; i++) {
+        bloom_filter_layer(filter, i, &view->layers[i]);
+        if (needs_bits)
+            bloom_layer_state(&view->layers[i], &view->layer_states[i]);
+    }
+    if (needs_bits)
+        bloom_chain_state(view->layer_states, view->nlayers, &view->state);
+    return 0;
+}
+
+/* A single field is an array of its value in RESP2, a map of one pair in RESP3. */
+static void reply_fields(const struct bf_out *out, const struct view *view, const struct bf_choice *choice)
+{
+    bool names = choice->n > 1 || out->maps;
+    if (names)
+        out->ops->map(out->ctx, choice->n);
+    else
+        out->ops->array(out->ctx, 1);
+    for (size_t i = choice->first; i < choice->first + choice->n; i++) {
+        if (names)
+            out->ops->status(out->ctx, fields[i].name);
+        fields[i].reply(out, view);
+    }
+}
+
+int bf_reply_info(const struct bf_out *out, const struct bloom_filter *filter, const struct bf_usage *usage,
+                  const struct bf_choice *choice)
+{
+    struct view view = {.usage = usage};
+    int err = take_view(&view, filter, choice->needs_bits);
+    if (!err)
+        reply_fields(out, &view, choice);
+    free(view.layers);
+    free(view.layer_states);
+    return err;
+}
+
+void bf_reply_debug(const struct bf_out *out, const struct bloom_filter *filter)
+{
+    char line[256];
+    unsigned nlayers = bloom_filter_nlayers(filter); /* another thread may add a layer meanwhile */
+    out->ops->array(out->ctx, nlayers + 1);
+    snprintf(line, sizeof(line), "size:%" PRIu64, bloom_filter_items(filter));
+    out->ops->text(out->ctx, line);
+    for (unsigned i = 0; i < nlayers; i++) {
+        struct bloom_layer_view layer;
+        bloom_filter_layer(filter, i, &layer);
+        snprintf(line, sizeof(line),
+                 "bytes:%" PRIu64 " bits:%" PRIu64 " hashes:%u hashwidth:%d capacity:%" PRIu64 " size:%" PRIu64
+                 " ratio:%g",
+                 redisbloom_layer_bytes(&layer.shape), redisbloom_layer_bytes(&layer.shape) * 8, layer.shape.k,
+                 layer.shape.variant == BLOOM_REDISBLOOM32 ? 32 : 64, layer.capacity, layer.items, layer.error_rate);
+        out->ops->text(out->ctx, line);
+    }
+}
+
+/* ---- BF.PLAN ---- */
+
+static void reply_plan_layer(const struct bf_out *out, const struct bloom_plan_layer *layer)
+{
+    out->ops->map(out->ctx, 6);
+    bf_out_named_count(out, "Capacity", layer->capacity);
+    bf_out_named_real(out, "Error rate", layer->error_rate);
+    bf_out_named_real(out, "Predicted error rate", layer->predicted_rate);
+    bf_out_named_count(out, "Hashes", layer->k);
+    bf_out_named_count(out, "Bits", layer->nwords * 64);
+    bf_out_named_real(out, "Bits per item", (double)(layer->nwords * 64) / (double)layer->capacity);
+}
+
+void bf_reply_plan(const struct bf_out *out, const struct bloom_params *params, const struct bloom_plan *plan)
+{
+    out->ops->map(out->ctx, 10);
+    bf_out_named_count(out, "Capacity", plan->capacity);
+    bf_out_named_count(out, "Size", plan->memory);
+    bf_out_named_count(out, "Number of filters", plan->nlayers);
+    out->ops->status(out->ctx, "Expansion rate");
+    if (params->expansion)
+        bf_out_count(out, params->expansion);
+    else
+        out->ops->null(out->ctx);
+    bf_out_named_real(out, "Error rate", params->error_rate);
+    bf_out_named_real(out, "Predicted error rate", plan->predicted_rate);
+    bf_out_named_count(out, "Hashes", plan->layers[plan->nlayers - 1].k);
+    bf_out_named_count(out, "Bits", plan->bits);
+    bf_out_named_real(out, "Bits per item", (double)plan->bits / (double)plan->capacity);
+    out->ops->status(out->ctx, "Layers");
+    out->ops->array(out->ctx, plan->nlayers);
+    for (unsigned i = 0; i < plan->nlayers; i++)
+        reply_plan_layer(out, &plan->layers[i]);
+}

@@ -1,0 +1,46 @@
+/* bf_info: the replies of BF.INFO, BF.DEBUG and BF.PLAN. The first fields of BF.INFO are RedisBloom's; FULL adds fields
+ * that are computed from the bits, each of which can be asked for alone.
+ *
+ * Thread: any; the filter may be added to meanwhile. */
+#ifndef BLOOMERY_BF_INFO_H
+#define BLOOMERY_BF_INFO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bf_out.h"
+#include "bf_request.h"
+#include "bloom_filter.h"
+#include "bloom_plan.h"
+
+/* The host's counters of the filter. */
+struct bf_usage {
+    uint64_t hits;   /* queries answered "present" */
+    uint64_t misses; /* queries answered "absent" */
+    uint64_t wrong;  /* hits that clients reported as false (BF.FALSEPOSITIVE) */
+    int64_t since_s; /* Unix time since which these are complete; 0: nothing counted */
+};
+
+/* A range of the table of fields. */
+struct bf_choice {
+    size_t first, n;
+    bool needs_bits; /* a field counts the bits: about 1 ms per 10 MB */
+};
+
+/* BF.INFO key [field|FULL]; without the third word RedisBloom's fields. False: `error` has the text of the reply. */
+bool bf_read_info(const struct bf_args *args, struct bf_choice *choice_out, struct errbuf *error);
+
+/* Replies with the chosen fields of a filter. A single field is an array of its value where the protocol has no maps.
+ * 0, or -ENOMEM with nothing written. */
+int bf_reply_info(const struct bf_out *out, const struct bloom_filter *filter, const struct bf_usage *usage,
+                  const struct bf_choice *choice);
+
+/* BF.DEBUG: RedisBloom's lines, with the numbers of our layers. hashwidth is 64, the width of its two hash values and
+ * of ours. */
+void bf_reply_debug(const struct bf_out *out, const struct bloom_filter *filter);
+
+/* Replies with the plan of a filter of these parameters. */
+void bf_reply_plan(const struct bf_out *out, const struct bloom_params *params, const struct bloom_plan *plan);
+
+#endif

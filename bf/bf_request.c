@@ -1,0 +1,413 @@
+#include "bf_request.h"
+
+#include "redisbloom.h"
+
+#define UNKNOWN_MAX 64 /* bytes of an unknown word that an error repeats */
+
+static bool fail(struct errbuf *error, const char *text)
+{
+    errbuf_set(error, "%s", text);
+    return false;
+}
+
+static bool wrong_arity(const struct bf_args *args, struct errbuf *error)
+{
+    errbuf_set(error, "ERR wrong number of arguments for '%s' command", args->name);
+    return false;
+}
+
+/* ---- single values ---- */
+
+uint64_t bf_max_capacity(const struct bloom_params *params)
+{
+    if (params->redisbloom)
+        return redisbloom_max_entries(params);
+    return bloom_size_max_items(params->expansion ? params->error_rate / 2 : params->error_rate);
+}
+
+static bool read_rate(struct slice value, double *rate_out, struct errbuf *error)
+{
+    if (!slice_to_double(value, rate_out))
+        return fail(error, "ERR bad error rate");
+    if (!(*rate_out > 0 && *rate_out < 1))
+        return fail(error, "ERR error rate must be in the range (0.000000, 1.000000)");
+    return true;
+}
+
+/* take_capacity() checks the range after the options, as RedisBloom does. */
+static bool read_capacity(struct slice value, int64_t *capacity_out, struct errbuf *error)
+{
+    return slice_to_int64(value, capacity_out) || fail(error, "ERR bad capacity");
+}
+
+/* Puts a capacity into `params`, whose rate and expansion must be set, or sets an error with the range. */
+static bool take_capacity(int64_t capacity, struct bloom_params *params, struct errbuf *error)
+{
+    if (capacity < 1) {
+        errbuf_set(error, "ERR capacity must be in the range [1, %llu]", (unsigned long long)bf_max_capacity(params));
+        return false;
+    }
+    params->capacity = (uint64_t)capacity;
+    return true;
+}
+
+static bool read_layout(struct slice value, struct bloom_params *params)
+{
+    if (!slice_is(value, "NA") && !slice_is(value, "REDISBLOOM"))
+        return false;
+    bf_set_layout(params, slice_is(value, "REDISBLOOM"));
+    return true;
+}
+
+void bf_set_layout(struct bloom_params *params, bool redisbloom)
+{
+    unsigned options = REDISBLOOM_DEFAULT | (params->expansion ? 0 : REDISBLOOM_NO_SCALING);
+
+    params->redisbloom = redisbloom ? (uint8_t)options : 0;
+    if (redisbloom && params->error_rate > REDISBLOOM_MAX_RATE)
+        params->error_rate = REDISBLOOM_MAX_RATE;
+}
+
+/* After all options: the layout's own follow from the expansion. */
+static void settle_layout(struct bloom_params *params)
+{
+    bf_set_layout(params, params->redisbloom != 0);
+}
+
+static bool read_ttl(const struct bf_args *args, struct slice value, int64_t now_ms, int64_t *expires_ms_out,
+                     struct errbuf *error)
+{
+    int64_t seconds;
+    if (!slice_to_int64(value, &seconds))
+        return fail(error, "ERR value is not an integer or out of range");
+    if (seconds < 1 || seconds > (INT64_MAX - now_ms) / 1000) {
+        errbuf_set(error, "ERR invalid expire time in '%s' command", args->name);
+        return false;
+    }
+    *expires_ms_out = now_ms + seconds * 1000;
+    return true;
+}
+
+static bool read_expansion(struct slice value, uint32_t *expansion_out, struct errbuf *error)
+{
+    int64_t expansion;
+    if (!slice_to_int64(value, &expansion))
+        return fail(error, "ERR bad expansion");
+    if (expansion < 0 || expansion > BLOOM_MAX_EXPANSION) {
+        errbuf_set(error, "ERR expansion must be in the range [0, %d]", BLOOM_MAX_EXPANSION);
+        return false;
+    }
+    *expansion_out = (uint32_t)expansion;
+    return true;
+}
+
+/* ---- BF.RESERVE, BF.PLAN ---- */
+
+/* A command's option beside EXPANSION, NONSCALING and LAYOUT, with one value. */
+struct other_option {
+    const char *word;
+    const char *missing; /* the error when its value is missing */
+    const char *takes;   /* the end of the error about an unknown word */
+    bool (*read)(const struct bf_args *args, struct slice value, void *into, struct errbuf *error);
+    void *into;
+};
+
+static bool unknown_option(struct slice word, const char *takes, struct errbuf *error)
+{
+    errbuf_set(error, "ERR unknown option '%.*s': %s", (int)(word.len < UNKNOWN_MAX ? word.len : UNKNOWN_MAX), word.ptr,
+               takes);
+    return false;
+}
+
+/* The options from argument `first` on. */
+static bool read_options(const struct bf_args *args, size_t first, const struct other_option *other,
+                         struct bloom_params *params, struct errbuf *error)
+{
+    bool fixed = false, expansion_given = false;
+    for (size_t i = first; i < args->argc; i++) {
+        struct slice word = bf_arg(args, i);
+        bool has_value = i + 1 < args->argc;
+        if (slice_is(word, "NONSCALING")) {
+            fixed = true;
+        } else if (slice_is(word, "EXPANSION")) {
+            if (!has_value)
+                return fail(error, "ERR no expansion");
+            if (!read_expansion(bf_arg(args, ++i), &params->expansion, error))
+                return false;
+            expansion_given = true;
+        } else if (slice_is(word, "LAYOUT")) {
+            if (!has_value || !read_layout(bf_arg(args, ++i), params))
+                return fail(error, "ERR LAYOUT takes na or redisbloom");
+        } else if (slice_is(word, other->word)) {
+            if (!has_value)
+                return fail(error, other->missing);
+            if (!other->read(args, bf_arg(args, ++i), other->into, error))
+                return false;
+        } else {
+            return unknown_option(word, other->takes, error);
+        }
+    }
+    if (fixed && expansion_given && params->expansion)
+        return fail(error, "Nonscaling filters cannot expand");
+    if (fixed)
+        params->expansion = 0;
+    settle_layout(params);
+    return true;
+}
+
+/* Argument `first` is the rate, the next one the capacity, then come the options. */
+static bool read_params(const struct bf_args *args, size_t first, const struct other_option *other,
+                        struct bloom_params *params, struct errbuf *error)
+{
+    int64_t capacity;
+    return read_rate(bf_arg(args, first), &params->error_rate, error) &&
+           read_capacity(bf_arg(args, first + 1), &capacity, error) &&
+           read_options(args, first + 2, other, params, error) && take_capacity(capacity, params, error);
+}
+
+struct ttl {
+    int64_t now_ms, *expires_ms;
+};
+
+static bool ttl_option(const struct bf_args *args, struct slice value, void *into, struct errbuf *error)
+{
+    const struct ttl *ttl = into;
+    return read_ttl(args, value, ttl->now_ms, ttl->expires_ms, error);
+}
+
+/* RedisBloom limits the number of arguments, and its clients' tests rely on that. */
+static bool too_many_args(const struct bf_args *args)
+{
+    size_t most = 7;
+    for (size_t i = 4; i < args->argc; i++)
+        most += slice_is(bf_arg(args, i), "TTL") || slice_is(bf_arg(args, i), "LAYOUT") ? 2 : 0;
+    return args->argc > most;
+}
+
+/* Of a command that says rate and capacity itself. */
+static struct bloom_params new_params(const struct bf_defaults *defaults)
+{
+    return (struct bloom_params){.expansion = defaults->params.expansion, .redisbloom = defaults->params.redisbloom};
+}
+
+bool bf_read_reserve(const struct bf_args *args, const struct bf_defaults *defaults, struct bf_reserve *out,
+                     struct errbuf *error)
+{
+    struct ttl ttl = {defaults->now_ms, &out->expires_ms};
+    struct other_option other = {"TTL", "ERR TTL without seconds",
+                                 "BF.RESERVE takes EXPANSION n, NONSCALING, LAYOUT name and TTL seconds", ttl_option,
+                                 &ttl};
+    *out = (struct bf_reserve){.params = new_params(defaults)};
+    if (args->argc < 4 || too_many_args(args))
+        return wrong_arity(args, error);
+    return read_params(args, 2, &other, &out->params, error);
+}
+
+static bool items_option(const struct bf_args *args, struct slice value, void *into, struct errbuf *error)
+{
+    int64_t items;
+    (void)args;
+    if (!slice_to_int64(value, &items) || items < 1)
+        return fail(error, "ERR bad number of items");
+    *(uint64_t *)into = (uint64_t)items;
+    return true;
+}
+
+bool bf_read_plan(const struct bf_args *args, const struct bf_defaults *defaults, struct bf_plan *out,
+                  struct errbuf *error)
+{
+    struct other_option other = {"ITEMS", "ERR bad number of items",
+                                 "BF.PLAN takes EXPANSION n, NONSCALING, LAYOUT name and ITEMS n", items_option,
+                                 &out->items};
+    *out = (struct bf_plan){.params = new_params(defaults)};
+    if (args->argc < 3)
+        return wrong_arity(args, error);
+    return read_params(args, 1, &other, &out->params, error);
+}
+
+/* ---- BF.INSERT ---- */
+
+/* Reads one option of a new filter's size. The errors are RedisBloom's for BF.INSERT, shorter than those of
+ * BF.RESERVE. */
+static bool size_option(struct slice option, struct slice value, struct bf_insert *out, struct errbuf *error)
+{
+    int64_t number;
+    if (slice_is(option, "CAPACITY")) {
+        if (!slice_to_int64(value, &number) || number < 1)
+            return fail(error, "Bad capacity");
+        out->params.capacity = (uint64_t)number;
+        out->sized = true;
+    } else if (slice_is(option, "ERROR")) {
+        double rate;
+        if (!slice_to_double(value, &rate) || !(rate > 0 && rate < 1))
+            return fail(error, "Bad error rate");
+        out->params.error_rate = rate;
+        out->sized = true;
+    } else if (slice_is(option, "LAYOUT")) {
+        if (!read_layout(value, &out->params))
+            return fail(error, "Bad layout");
+    } else {
+        if (!slice_to_int64(value, &number) || number < 0 || number > BLOOM_MAX_EXPANSION)
+            return fail(error, "Bad expansion");
+        out->params.expansion = (uint32_t)number;
+    }
+    return true;
+}
+
+/* The options up to ITEMS. */
+static bool insert_options(const struct bf_args *args, const struct bf_defaults *defaults, struct bf_insert *out,
+                           bool *fixed_out, struct errbuf *error)
+{
+    for (size_t i = 2; i < args->argc; i++) {
+        struct slice word = bf_arg(args, i);
+        bool has_value = i + 1 < args->argc;
+        if (slice_is(word, "ITEMS")) {
+            out->first_item = i + 1;
+            return has_value || wrong_arity(args, error);
+        }
+        if (slice_is(word, "NOCREATE")) {
+            out->no_create = true;
+        } else if (slice_is(word, "NONSCALING")) {
+            *fixed_out = true;
+        } else if (slice_is(word, "TTL")) {
+            if (!has_value)
+                return wrong_arity(args, error);
+            if (!read_ttl(args, bf_arg(args, ++i), defaults->now_ms, &out->expires_ms, error))
+                return false;
+        } else if (slice_is(word, "CAPACITY") || slice_is(word, "ERROR") || slice_is(word, "EXPANSION") ||
+                   slice_is(word, "LAYOUT")) {
+            if (!has_value)
+                return wrong_arity(args, error);
+            if (!size_option(word, bf_arg(args, ++i), out, error))
+                return false;
+        } else {
+            return fail(error, "Unknown argument received");
+        }
+    }
+    return wrong_arity(args, error);
+}
+
+bool bf_read_insert(const struct bf_args *args, const struct bf_defaults *defaults, struct bf_insert *out,
+                    struct errbuf *error)
+{
+    bool fixed = false;
+    *out = (struct bf_insert){.params = defaults->params};
+    if (!insert_options(args, defaults, out, &fixed, error))
+        return false;
+    if (fixed)
+        out->params.expansion = 0;
+    settle_layout(&out->params);
+    uint64_t most = bf_max_capacity(&out->params);
+    if (out->params.capacity > most)
+        return fail(error, most ? "Bad capacity" : "Bad error rate");
+    return true;
+}
+
+size_t bf_first_item(const struct bf_args *args)
+{
+    size_t i = 2;
+    while (i < args->argc && !slice_is(bf_arg(args, i), "ITEMS"))
+        i++;
+    return i + 1;
+}
+
+/* ---- BF.QUERY, BF.FALSEPOSITIVE ---- */
+
+static bool missing_of(struct slice word, enum bf_missing *missing_out)
+{
+    static const struct {
+        const char *word;
+        enum bf_missing missing;
+    } words[] = {{"ERROR", BF_MISSING_ERROR}, {"NULL", BF_MISSING_NULL}, {"ABSENT", BF_MISSING_ABSENT}};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (slice_is(word, words[i].word)) {
+            *missing_out = words[i].missing;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool bf_read_query(const struct bf_args *args, struct bf_query *out, struct errbuf *error)
+{
+    size_t i = 2;
+    *out = (struct bf_query){.missing = BF_MISSING_ERROR};
+    for (; i < args->argc && !slice_is(bf_arg(args, i), "ITEMS"); i += 2) {
+        if (!slice_is(bf_arg(args, i), "MISSING") || i + 1 == args->argc)
+            return fail(error, "ERR syntax error: BF.QUERY takes MISSING ERROR|NULL|ABSENT, then ITEMS");
+        if (!missing_of(bf_arg(args, i + 1), &out->missing))
+            return fail(error, "ERR MISSING takes ERROR, NULL or ABSENT");
+    }
+    out->first_item = i + 1;
+    return out->first_item < args->argc || wrong_arity(args, error);
+}
+
+/* The lengths first: hundreds of names are compared. */
+static bool ends_names(struct slice word)
+{
+    return (word.len == 5 && slice_is(word, "ITEMS")) || (word.len == 3 && slice_is(word, "KEY"));
+}
+
+bool bf_read_find(const struct bf_args *args, struct bf_find *out, struct errbuf *error)
+{
+    size_t i = 1;
+    *out = (struct bf_find){.count = args->argc > 1 && slice_is(bf_arg(args, 1), "COUNT")};
+    out->first_name = i += out->count;
+    while (i < args->argc && !ends_names(bf_arg(args, i)))
+        i++;
+    if (i == args->argc)
+        return fail(error,
+                    "ERR syntax error: BF.FIND takes [COUNT], names or patterns, then ITEMS item ... or KEY key ...");
+    out->keys = slice_is(bf_arg(args, i), "KEY");
+    out->names = i - out->first_name;
+    out->first_item = i + 1;
+    out->items = args->argc - out->first_item;
+    return (out->names > 0 && out->items > 0) || wrong_arity(args, error);
+}
+
+bool bf_read_import(const struct bf_args *args, struct bf_import *out, struct errbuf *error)
+{
+    int64_t capacity;
+    *out = (struct bf_import){.capacity = 0};
+    for (size_t i = 3; i < args->argc; i++) {
+        struct slice word = bf_arg(args, i);
+        if (slice_is(word, "REPLACE")) {
+            out->replace = true;
+            continue;
+        }
+        bool known = slice_is(word, "VARIANT") || slice_is(word, "CAPACITY") || slice_is(word, "ERROR");
+        if (!known)
+            return unknown_option(word, "BF.IMPORT takes VARIANT, CAPACITY, ERROR and REPLACE", error);
+        if (i + 1 == args->argc)
+            return fail(error, "ERR syntax error: the last option has no value");
+        struct slice value = bf_arg(args, ++i);
+        if (slice_is(word, "VARIANT")) {
+            if (!slice_is(value, "na") && !slice_is(value, "me") && !slice_is(value, "ka"))
+                return fail(error, "ERR the variant is na, me or ka");
+            out->variant = value;
+        } else if (slice_is(word, "ERROR")) {
+            if (!read_rate(value, &out->error_rate, error))
+                return false;
+        } else {
+            if (!read_capacity(value, &capacity, error))
+                return false;
+            if (capacity < 1)
+                return fail(error, "ERR capacity must be at least 1");
+            out->capacity = (uint64_t)capacity;
+        }
+    }
+    return true;
+}
+
+bool bf_read_false_positives(const struct bf_args *args, uint32_t *count_out, struct errbuf *error)
+{
+    int64_t count = 1;
+    if (args->argc > 3)
+        return wrong_arity(args, error);
+    if (args->argc == 3 && (!slice_to_int64(bf_arg(args, 2), &count) || count < 1 || count > UINT32_MAX)) {
+        errbuf_set(error, "ERR count must be an integer in the range [1, %u]", UINT32_MAX);
+        return false;
+    }
+    *count_out = (uint32_t)count;
+    return true;
+}

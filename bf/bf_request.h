@@ -1,0 +1,114 @@
+/* bf_request: turns the arguments of a BF.* command into a request, or into the text of the error reply.
+ *
+ * Options and errors are RedisBloom's where it has them (some of its errors begin with no code; clients know the
+ * texts). This library knows no filter by name: the host looks filters up.
+ *
+ * Thread: any. */
+#ifndef BLOOMERY_BF_REQUEST_H
+#define BLOOMERY_BF_REQUEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bloom_filter.h"
+#include "errbuf.h"
+#include "slice.h"
+
+/* The words of a command. Word 0 is its name; slices are borrowed for the call. */
+struct bf_args {
+    size_t argc;
+    struct slice (*at)(const void *ctx, size_t i); /* i < argc */
+    const void *ctx;
+    const char *name; /* the command's name in errors about the number of arguments: "bf.insert" */
+};
+
+static inline struct slice bf_arg(const struct bf_args *args, size_t i)
+{
+    return args->at(args->ctx, i);
+}
+
+/* Values for the options that a command leaves out. */
+struct bf_defaults {
+    struct bloom_params params; /* of a new filter */
+    int64_t now_ms;             /* Unix time, for a TTL */
+};
+
+/* All functions below: true, and *out is filled; or false, and `error` has the whole text of the reply. */
+
+/* BF.RESERVE key rate capacity [EXPANSION n] [NONSCALING] [LAYOUT na|redisbloom] [TTL seconds] */
+struct bf_reserve {
+    struct bloom_params params;
+    int64_t expires_ms; /* Unix time; 0: never */
+};
+bool bf_read_reserve(const struct bf_args *args, const struct bf_defaults *defaults, struct bf_reserve *out,
+                     struct errbuf *error);
+
+/* BF.PLAN rate capacity [EXPANSION n] [NONSCALING] [LAYOUT na|redisbloom] [ITEMS n] */
+struct bf_plan {
+    struct bloom_params params;
+    uint64_t items; /* 0: those of the first layer */
+};
+bool bf_read_plan(const struct bf_args *args, const struct bf_defaults *defaults, struct bf_plan *out,
+                  struct errbuf *error);
+
+/* BF.INSERT key [CAPACITY n] [ERROR rate] [EXPANSION n] [LAYOUT na|redisbloom] [NOCREATE] [NONSCALING] [TTL seconds]
+ * ITEMS item ... */
+struct bf_insert {
+    struct bloom_params params; /* of a filter that the command creates */
+    int64_t expires_ms;         /* likewise; 0: never */
+    bool no_create;
+    bool sized;        /* the command has CAPACITY or ERROR */
+    size_t first_item; /* index of the first item among the arguments */
+};
+bool bf_read_insert(const struct bf_args *args, const struct bf_defaults *defaults, struct bf_insert *out,
+                    struct errbuf *error);
+
+/* The answer to queries of a filter that does not exist. */
+enum bf_missing {
+    BF_MISSING_DEFAULT = 0, /* the host's setting */
+    BF_MISSING_ABSENT,      /* 0 for each item, as RedisBloom does */
+    BF_MISSING_NULL,        /* a null for each item */
+    BF_MISSING_ERROR,       /* "ERR not found", once */
+};
+
+/* BF.QUERY key [MISSING ERROR|NULL|ABSENT] ITEMS item ... */
+struct bf_query {
+    enum bf_missing missing;
+    size_t first_item;
+};
+bool bf_read_query(const struct bf_args *args, struct bf_query *out, struct errbuf *error);
+
+/* BF.FIND [COUNT] name|pattern [name|pattern ...] ITEMS item [item ...] | KEY key [key ...]. A COUNT in front is the
+ * option; a filter with that name, or with the name ITEMS or KEY, is meant by a pattern: [C]OUNT. */
+struct bf_find {
+    bool count;               /* numbers of filters instead of their names */
+    bool keys;                /* the items are texts of partition keys (cql_key.h) */
+    size_t first_name, names; /* arguments: patterns as in KEYS, or names, which have none of its special characters */
+    size_t first_item, items; /* arguments */
+};
+bool bf_read_find(const struct bf_args *args, struct bf_find *out, struct errbuf *error);
+
+/* BF.IMPORT key file [VARIANT variant] [CAPACITY capacity] [ERROR rate] [REPLACE] */
+struct bf_import {
+    struct slice variant; /* "na", "me", "ka", or no bytes: the file's name says it */
+    uint64_t capacity;    /* 0: as the bits suggest */
+    double error_rate;    /* 0: the rate at the capacity */
+    bool replace;
+};
+bool bf_read_import(const struct bf_args *args, struct bf_import *out, struct errbuf *error);
+
+/* BF.FALSEPOSITIVE key [count], 1..UINT32_MAX; 1 without one. */
+bool bf_read_false_positives(const struct bf_args *args, uint32_t *count_out, struct errbuf *error);
+
+/* The index of the first argument behind the word ITEMS, for a command that has been read without an error. */
+size_t bf_first_item(const struct bf_args *args);
+
+/* Gives a new filter RedisBloom's layout, or Cassandra's, once its rate and expansion are set. RedisBloom takes no
+ * higher rate than REDISBLOOM_MAX_RATE. */
+void bf_set_layout(struct bloom_params *params, bool redisbloom);
+
+/* The largest capacity of a first layer with this rate; 0 if the rate is impossible. */
+uint64_t bf_max_capacity(const struct bloom_params *params);
+
+#endif

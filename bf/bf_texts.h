@@ -1,0 +1,15 @@
+/* bf_texts: the errors of BF.* that do not follow from a command's words alone. RedisBloom's, where it has them. */
+#ifndef BLOOMERY_BF_TEXTS_H
+#define BLOOMERY_BF_TEXTS_H
+
+#define BF_NOT_FOUND   "ERR not found"
+#define BF_EXISTS      "ERR item exists"
+#define BF_FULL        "ERR non scaling filter is full"
+#define BF_NO_ROOM     "ERR problem inserting into filter: %s" /* why */
+#define BF_NO_MEMORY   "ERR could not create filter: out of memory"
+#define BF_BAD_DATA    "ERR received bad data: %s" /* why */
+#define BF_DROPPED     "; the filter that was being loaded has been dropped"
+#define BF_NO_ITERATOR "ERR invalid iterator: begin with 0, go on with what the last reply said"
+#define BF_NOT_NUMERIC "Second argument must be numeric"
+
+#endif

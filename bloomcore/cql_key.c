@@ -1,0 +1,201 @@
+/* The frame of a key: types, quotes, composites. The values of each type are read in cql_value.c. */
+#include "cql_key.h"
+
+#include <stdbool.h>
+#include <string.h>
+#include <strings.h>
+
+#include "cql_value.h"
+
+static const struct {
+    const char *name;
+    int (*read)(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err);
+    bool may_be_empty; /* as a column of a composite */
+} types[] = {
+    {"text", cql_read_text, true},
+    {"varchar", cql_read_text, true},
+    {"ascii", cql_read_ascii, true},
+    {"blob", cql_read_blob, true},
+    {"int", cql_read_int, false},
+    {"bigint", cql_read_bigint, false},
+    {"smallint", cql_read_smallint, false},
+    {"tinyint", cql_read_tinyint, false},
+    {"varint", cql_read_varint, false},
+    {"decimal", cql_read_decimal, false},
+    {"uuid", cql_read_uuid, false},
+    {"timeuuid", cql_read_timeuuid, false},
+    {"boolean", cql_read_boolean, false},
+    {"inet", cql_read_inet, false},
+    {"float", cql_read_float, false},
+    {"double", cql_read_double, false},
+    {"timestamp", cql_read_timestamp, false},
+    {"date", cql_read_date, false},
+    {"time", cql_read_time, false},
+};
+
+#define NTYPES (sizeof(types) / sizeof(types[0]))
+
+static const char composite_begin[] = "composite(";
+
+static bool is_composite(const char *text, size_t len)
+{
+    return len >= sizeof(composite_begin) - 1 && strncasecmp(text, composite_begin, sizeof(composite_begin) - 1) == 0;
+}
+
+/* The type that a text begins with, and the length of its name; NTYPES if there is none. */
+static size_t find_type(const char *text, size_t len, size_t *name_len_out)
+{
+    const char *colon = memchr(text, ':', len);
+    size_t i = 0;
+
+    *name_len_out = colon ? (size_t)(colon - text) : len;
+    while (i < NTYPES &&
+           (!colon || strlen(types[i].name) != *name_len_out || strncasecmp(text, types[i].name, *name_len_out) != 0))
+        i++;
+    return i;
+}
+
+int cql_key_is_one(const char *text, size_t len)
+{
+    size_t name_len;
+
+    return len > 0 && (is_composite(text, len) || find_type(text, len, &name_len) < NTYPES);
+}
+
+static int refuse_type(const char *text, size_t len, size_t name_len, struct errbuf *err)
+{
+    if (name_len == len)
+        errbuf_set(err, "a key is written <type>:<value>, as in text:abc or int:5, or composite(<type>:<value>,...)");
+    else
+        errbuf_set(err, "'%.*s' is no type of a key that is known here; give its bytes as blob:0x...",
+                   (int)(name_len < 40 ? name_len : 40), text);
+    return CQL_KEY_REFUSED;
+}
+
+/* The end of a component's value that is not in quotes: the comma or parenthesis behind it. */
+static size_t bare_end(const char *text, size_t at, size_t len)
+{
+    while (at < len && text[at] != ',' && text[at] != ')')
+        at++;
+    return at;
+}
+
+/* Reads a value between quotes, which begins behind the first of them. Doubled quotes become single ones in `plain`. */
+static int unquote(const char *text, size_t len, size_t *at, unsigned char *plain, size_t *plain_len_out,
+                   struct errbuf *err)
+{
+    size_t n = 0;
+
+    for (; *at < len; ++*at) {
+        if (text[*at] == '\'') {
+            if (*at + 1 == len || text[*at + 1] != '\'') {
+                ++*at;
+                *plain_len_out = n;
+                return CQL_KEY_OK;
+            }
+            ++*at;
+        }
+        if (n == CQL_KEY_MAX) {
+            errbuf_set(err, "a column has more than %d bytes", CQL_KEY_MAX);
+            return CQL_KEY_REFUSED;
+        }
+        plain[n++] = (unsigned char)text[*at];
+    }
+    errbuf_set(err, "the quote of a column is not closed");
+    return CQL_KEY_REFUSED;
+}
+
+/* Reads a column from *at on, up to the comma or parenthesis behind it. */
+static int read_component(const char *text, size_t len, size_t *at, struct cql_bytes *out, struct errbuf *err)
+{
+    unsigned char plain[CQL_KEY_MAX];
+    struct cql_text value;
+    size_t name_len;
+
+    while (*at < len && text[*at] == ' ')
+        ++*at;
+    size_t type = find_type(text + *at, bare_end(text, *at, len) - *at, &name_len);
+    if (type == NTYPES)
+        return refuse_type(text + *at, bare_end(text, *at, len) - *at, name_len, err);
+    *at += name_len + 1;
+    if (*at < len && text[*at] == '\'') {
+        ++*at;
+        value.ptr = (const char *)plain;
+        if (unquote(text, len, at, plain, &value.len, err) != CQL_KEY_OK)
+            return CQL_KEY_REFUSED;
+    } else {
+        size_t end = bare_end(text, *at, len);
+        value = (struct cql_text){text + *at, end - *at};
+        *at = end;
+        if (memchr(value.ptr, '\'', value.len) || memchr(value.ptr, '(', value.len)) {
+            errbuf_set(err, "a column with one of , ( ) ' in it is written between quotes: text:'it''s'");
+            return CQL_KEY_REFUSED;
+        }
+    }
+    if (value.len == 0 && types[type].may_be_empty)
+        return CQL_KEY_OK;
+    return types[type].read(&value, out, err);
+}
+
+/* Each column has its length in 16 bits before it, and a zero behind it, the last one too. */
+static int read_composite(const char *text, size_t len, struct cql_bytes *out, struct errbuf *err)
+{
+    size_t at = sizeof(composite_begin) - 1;
+
+    for (unsigned i = 1;; i++) {
+        size_t begin = out->len;
+        if (i > CQL_KEY_COMPONENTS) {
+            errbuf_set(err, "a key has at most %d columns", CQL_KEY_COMPONENTS);
+            return CQL_KEY_REFUSED;
+        }
+        if (cql_put(out, "\0\0", 2, err) != CQL_KEY_OK || read_component(text, len, &at, out, err) != CQL_KEY_OK ||
+            cql_put(out, "", 1, err) != CQL_KEY_OK) {
+            errbuf_prefix(err, "column %u", i);
+            return CQL_KEY_REFUSED;
+        }
+        size_t column = out->len - begin - 3;
+        out->ptr[begin] = (unsigned char)(column >> 8);
+        out->ptr[begin + 1] = (unsigned char)column;
+        if (at < len && text[at] == ',') {
+            at++;
+            continue;
+        }
+        if (at + 1 == len && text[at] == ')')
+            return CQL_KEY_OK;
+        errbuf_set(err,
+                   at == len ? "the ')' of composite(...) is missing"
+                             : "behind column %u a comma or the last ')' is needed",
+                   i);
+        return CQL_KEY_REFUSED;
+    }
+}
+
+int cql_key_parse(const char *text, size_t len, unsigned char key_out[CQL_KEY_MAX], size_t *len_out, struct errbuf *err)
+{
+    struct cql_bytes out = {key_out, 0};
+    size_t name_len;
+    int rc;
+
+    if (len > 0 && is_composite(text, len)) {
+        rc = read_composite(text, len, &out, err);
+    } else {
+        size_t type = len > 0 ? find_type(text, len, &name_len) : NTYPES;
+        if (type == NTYPES)
+            return refuse_type(text, len, len > 0 ? name_len : 0, err);
+        const struct cql_text value = {text + name_len + 1, len - name_len - 1};
+        if (value.len == 0) {
+            errbuf_set(err, "the value of the key is missing behind '%.*s:'; a partition key is never empty",
+                       (int)name_len, text);
+            return CQL_KEY_REFUSED;
+        }
+        rc = types[type].read(&value, &out, err);
+    }
+    if (rc != CQL_KEY_OK)
+        return rc;
+    if (out.len == 0) {
+        errbuf_set(err, "a partition key is never empty");
+        return CQL_KEY_REFUSED;
+    }
+    *len_out = out.len;
+    return CQL_KEY_OK;
+}

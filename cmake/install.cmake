@@ -1,0 +1,36 @@
+# What `cmake --install` copies beside the programs: settings, unit, licence. The paths in them follow from the prefix;
+# /usr has its settings in /etc, /usr/local in /usr/local/etc. Data are in /var/lib always, where systemd makes the directory.
+set(BLOOMERY_CONF_DIR "${CMAKE_INSTALL_FULL_SYSCONFDIR}/bloomery")
+set(BLOOMERY_DATA_DIR "/var/lib/bloomery" CACHE PATH "The data directory of the installed settings")
+
+file(READ ${PROJECT_SOURCE_DIR}/conf/bloomery.conf conf)
+string(REPLACE "\ndir ./data\n" "\ndir ${BLOOMERY_DATA_DIR}\n" installed_conf "${conf}")
+if(installed_conf STREQUAL conf)
+  message(FATAL_ERROR "conf/bloomery.conf has no line 'dir ./data'")
+endif()
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/conf/bloomery.conf CONTENT "${installed_conf}" @ONLY)
+configure_file(${PROJECT_SOURCE_DIR}/conf/bloomery.service.in ${PROJECT_BINARY_DIR}/conf/bloomery.service @ONLY)
+
+# The settings may have been edited, and hold a password: they are not replaced, and not for everybody to read. The ones of
+# this version lie beside the licence, to compare with.
+install(CODE "
+  set(conf \"\$ENV{DESTDIR}${BLOOMERY_CONF_DIR}/bloomery.conf\")
+  if(EXISTS \"\${conf}\")
+    message(STATUS \"Kept: \${conf}\")
+  else()
+    file(INSTALL DESTINATION \"${BLOOMERY_CONF_DIR}\" TYPE FILE PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ
+      FILES \"${PROJECT_BINARY_DIR}/conf/bloomery.conf\")
+  endif()")
+install(FILES ${PROJECT_BINARY_DIR}/conf/bloomery.service DESTINATION lib/systemd/system)
+install(FILES ${PROJECT_BINARY_DIR}/conf/bloomery.conf ${PROJECT_SOURCE_DIR}/conf/bloomery-alerts.yml
+  ${PROJECT_SOURCE_DIR}/conf/bloomery-dashboard.json ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# Manual pages of the daemon; those of the tool are beside its source.
+set(man5 ${PROJECT_BINARY_DIR}/conf/bloomery.conf.5)
+set(man5_from ${PROJECT_SOURCE_DIR}/conf/man/bloomery.conf.5.awk)
+execute_process(COMMAND awk -v version=${PROJECT_VERSION} -f ${man5_from} ${PROJECT_BINARY_DIR}/conf/bloomery.conf
+  OUTPUT_FILE ${man5} COMMAND_ERROR_IS_FATAL ANY)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${man5_from} ${PROJECT_SOURCE_DIR}/conf/bloomery.conf)
+configure_file(${PROJECT_SOURCE_DIR}/conf/man/bloomeryd.1.in ${PROJECT_BINARY_DIR}/conf/bloomeryd.1 @ONLY)
+install(FILES ${man5} DESTINATION ${CMAKE_INSTALL_MANDIR}/man5)
+install(FILES ${PROJECT_BINARY_DIR}/conf/bloomeryd.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)

@@ -1,0 +1,194 @@
+#include "call.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bf_texts.h"
+#include "reply.h"
+#include "settings.h"
+
+/* ---- words ---- */
+
+struct slice call_arg(const struct call *call, size_t i)
+{
+    struct slice arg;
+    arg.ptr = engine.StringPtrLen(call->argv[i], &arg.len);
+    return arg;
+}
+
+static struct slice arg_at(const void *ctx, size_t i)
+{
+    return call_arg(ctx, i);
+}
+
+struct bf_args call_args(const struct call *call)
+{
+    return (struct bf_args){(size_t)call->argc, arg_at, call, call->name};
+}
+
+/* ---- replies ---- */
+
+void call_error(struct call *call, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    engine.ReplyWithError(call->ctx, text);
+}
+
+void call_bool(struct call *call, bool value)
+{
+    if (engine.ReplyWithBool)
+        engine.ReplyWithBool(call->ctx, value);
+    else
+        engine.ReplyWithLongLong(call->ctx, value);
+}
+
+static void out_status(void *ctx, const char *text)
+{
+    engine.ReplyWithSimpleString(ctx, text);
+}
+
+static void out_error(void *ctx, const char *text)
+{
+    engine.ReplyWithError(ctx, text);
+}
+
+static void out_integer(void *ctx, int64_t value)
+{
+    engine.ReplyWithLongLong(ctx, value);
+}
+
+/* In RESP2 a number is a text, for which engines have chosen different forms over time: it is the daemon's. */
+static void out_real(void *ctx, double value)
+{
+    char text[REPLY_DOUBLE_MAX];
+    if (engine.GetContextFlags(ctx) & ENGINE_CTX_RESP3) {
+        engine.ReplyWithDouble(ctx, value);
+        return;
+    }
+    reply_double_text(value, text);
+    engine.ReplyWithStringBuffer(ctx, text, strlen(text));
+}
+
+static void out_boolean(void *ctx, bool value)
+{
+    call_bool(&(struct call){.ctx = ctx}, value);
+}
+
+static void out_null(void *ctx)
+{
+    engine.ReplyWithNull(ctx);
+}
+
+static void out_text(void *ctx, const char *text)
+{
+    engine.ReplyWithStringBuffer(ctx, text, strlen(text));
+}
+
+static void out_array(void *ctx, size_t n)
+{
+    engine.ReplyWithArray(ctx, (long)n);
+}
+
+static void out_map(void *ctx, size_t pairs)
+{
+    if (engine.ReplyWithMap)
+        engine.ReplyWithMap(ctx, (long)pairs);
+    else
+        engine.ReplyWithArray(ctx, (long)pairs * 2);
+}
+
+struct bf_out call_out(struct call *call)
+{
+    static const struct bf_out_ops ops = {
+        .status = out_status,
+        .error = out_error,
+        .integer = out_integer,
+        .real = out_real,
+        .boolean = out_boolean,
+        .null = out_null,
+        .text = out_text,
+        .array = out_array,
+        .map = out_map,
+    };
+    bool maps = engine.ReplyWithMap && engine.GetContextFlags(call->ctx) & ENGINE_CTX_RESP3;
+    return (struct bf_out){&ops, call->ctx, maps};
+}
+
+/* ---- keys ---- */
+
+bool call_open_any(struct call *call, enum call_mode mode)
+{
+    if (mode == CALL_WRITE) /* what the engine itself loads lifts it */
+        bloom_pool_set_limits(values_pool(), (uint64_t)settings.max_filter_bytes, 0);
+    call->key = engine.OpenKey(call->ctx, call->argv[1], mode == CALL_READ ? ENGINE_READ : ENGINE_READ | ENGINE_WRITE);
+    if (!call->key)
+        return true;
+    if (engine.ModuleTypeGetType(call->key) == value_type) { /* the usual case first: each question is a call */
+        call->value = engine.ModuleTypeGetValue(call->key);
+        return true;
+    }
+    if (engine.KeyType(call->key) == ENGINE_KEY_EMPTY)
+        return true;
+    engine.ReplyWithError(call->ctx, ENGINE_WRONGTYPE);
+    return false;
+}
+
+bool call_open(struct call *call, enum call_mode mode)
+{
+    if (!call_open_any(call, mode))
+        return false;
+    if (!call->value || !call->value->load)
+        return true;
+    call_error(call, "ERR the filter is being loaded: chunk %u of %u has not come", call->value->load->place.next,
+               dump_chunks(&call->value->load->plan));
+    return false;
+}
+
+bool call_open_existing(struct call *call, enum call_mode mode)
+{
+    if (!call_open(call, mode))
+        return false;
+    if (!call->value)
+        engine.ReplyWithError(call->ctx, BF_NOT_FOUND);
+    return call->value != NULL;
+}
+
+void call_close(struct call *call)
+{
+    if (call->key)
+        engine.CloseKey(call->key);
+}
+
+bool call_must_obey(const struct call *call)
+{
+    return (engine.MustObeyClient && engine.MustObeyClient(call->ctx)) ||
+           engine.GetContextFlags(call->ctx) & (ENGINE_CTX_REPLICATED | ENGINE_CTX_LOADING);
+}
+
+void call_put(struct call *call, struct value *value)
+{
+    void *old = NULL;
+    if (call->value)
+        engine.ModuleTypeReplaceValue(call->key, value_type, value, &old);
+    else
+        engine.ModuleTypeSetValue(call->key, value_type, value);
+    if (old)
+        value_free(old);
+    call->value = value;
+}
+
+void call_not_made(struct call *call, int status, const struct errbuf *err)
+{
+    if (status < 0)
+        engine.ReplyWithError(call->ctx, BF_NO_MEMORY);
+    else if (status == BLOOM_LIMIT)
+        call_error(call, "OOM %s (bloomery.bf-max-filter-bytes; docs/CLUSTER.md: one filter over many keys)",
+                   err->text);
+    else
+        call_error(call, "ERR %s", err->text);
+}

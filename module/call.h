@@ -1,0 +1,62 @@
+/* call: one command on one filter, as the engine hands it over.
+ *
+ * Thread: the engine's main thread. Lifetime: one call; the words are borrowed. */
+#ifndef BLOOMERY_MODULE_CALL_H
+#define BLOOMERY_MODULE_CALL_H
+
+#include <stdbool.h>
+
+#include "bf_out.h"
+#include "bf_request.h"
+#include "engine.h"
+#include "errbuf.h"
+#include "slice.h"
+#include "value.h"
+
+struct call {
+    struct engine_ctx *ctx;
+    struct engine_string **argv;
+    int argc;
+    const char *name;       /* "bf.insert", in errors about the number of words */
+    struct engine_key *key; /* argument 1, opened; NULL: not opened, or there is none */
+    struct value *value;    /* NULL: there is none */
+};
+
+struct slice call_arg(const struct call *call, size_t i);
+struct bf_args call_args(const struct call *call);
+
+/* Writes to the client in the version of the protocol that it has chosen. */
+struct bf_out call_out(struct call *call);
+
+enum call_mode { CALL_READ, CALL_WRITE };
+
+/* Opens the filter of argument 1. True: call->value is it, or NULL. False after an error reply: the key holds something
+ * else, or a filter that is only half there. call_close() in any case. */
+bool call_open(struct call *call, enum call_mode mode);
+
+/* The same for a command that deals with half-loaded filters. */
+bool call_open_any(struct call *call, enum call_mode mode);
+
+/* call_open(), and an error reply if there is no filter. */
+bool call_open_existing(struct call *call, enum call_mode mode);
+
+void call_close(struct call *call);
+
+/* Whether the command comes from a primary, the engine's own log, or a migration: it has been carried out elsewhere, so
+ * it is not refused here. */
+bool call_must_obey(const struct call *call);
+
+/* Puts a value under argument 1, which is open for writing; the old value, NULL for none, is freed. The time to live
+ * stays.
+ */
+void call_put(struct call *call, struct value *value);
+
+/* Replies to a creation that failed, with the status of value_create() or value_create_shaped(). */
+void call_not_made(struct call *call, int status, const struct errbuf *err);
+
+void call_error(struct call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A reply to one item. */
+void call_bool(struct call *call, bool value);
+
+#endif

@@ -1,0 +1,433 @@
+/* Adds and queries. The engine runs one command at a time: so a batch is computed first, then replied to with the
+ * number of answers that it has, and replicas are told the items that it has added. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "bf_texts.h"
+#include "bloom_batch.h"
+#include "effects.h"
+#include "handlers.h"
+#include "memory.h"
+#include "settings.h"
+
+_Static_assert(BLOOM_BATCH == 32, "a batch is a word of answers");
+
+#define STACK_WORDS 16 /* answers that need no memory of their own */
+
+/* ---- creating ---- */
+
+bool create_filter(struct call *call, const struct bloom_params *params, int64_t expires_ms)
+{
+    struct errbuf err = {""};
+    struct bloom_class *class;
+    struct value *value = NULL;
+    int status = bloom_class_get(values_pool(), params, NULL, &class, &err);
+    if (status == 0) {
+        value = value_create(class, &status, &err);
+        bloom_class_release(class);
+    }
+    if (value && !memory_within(call->ctx, bloom_filter_memory(value_filter(value)), &err)) {
+        value_free(value);
+        call_error(call, "OOM %s", err.text);
+        return false;
+    }
+    if (!value) {
+        call_not_made(call, status, &err);
+        return false;
+    }
+    call_put(call, value);
+    effect_made(call, expires_ms);
+    effect_changed(call, "bloom.reserve");
+    return true;
+}
+
+HANDLER(cmd_bf_reserve)
+{
+    struct call call = {ctx, argv, argc, "bf.reserve", NULL, NULL};
+    struct bf_args args = call_args(&call);
+    struct bf_defaults defaults = settings_defaults();
+    struct bf_reserve reserve;
+    struct errbuf error;
+    if (!bf_read_reserve(&args, &defaults, &reserve, &error)) {
+        engine.ReplyWithError(ctx, error.text);
+        return ENGINE_OK;
+    }
+    if (call_open_any(&call, CALL_WRITE)) {
+        if (call.value)
+            engine.ReplyWithError(ctx, BF_EXISTS);
+        else if (create_filter(&call, &reserve.params, reserve.expires_ms))
+            engine.ReplyWithSimpleString(ctx, "OK");
+    }
+    call_close(&call);
+    return ENGINE_OK;
+}
+
+/* ---- adds ---- */
+
+/* A layer that came into being while a batch was added. */
+struct growth {
+    size_t before; /* items of the command that were added before */
+    unsigned layer;
+    struct bloom_shape shape;
+};
+
+struct adds {
+    struct call *call;
+    size_t first, n;   /* the items are the words from `first` on */
+    uint32_t *answers; /* bit i: item i has been added */
+    uint64_t added, ordinal;
+    struct growth *growths;
+    size_t ngrowths, room;
+    bool obeys;      /* limits do not count */
+    size_t answered; /* items that have an answer; below n one was refused */
+    enum bloom_add refused;
+    struct errbuf err;
+};
+
+static void note_add(void *ctx, uint64_t id, struct bloom_hash hash, unsigned layer, uint64_t ordinal)
+{
+    struct adds *adds = ctx;
+    (void)id, (void)hash, (void)layer;
+    adds->added++;
+    adds->ordinal = ordinal;
+}
+
+static int note_grow(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape, struct errbuf *err)
+{
+    struct adds *adds = ctx;
+    (void)id;
+    if (!adds->obeys && !memory_within(adds->call->ctx, shape->nwords * 8, err))
+        return -ENOMEM;
+    if (adds->ngrowths == adds->room) {
+        size_t room = adds->room ? adds->room * 2 : 4;
+        struct growth *larger = realloc(adds->growths, room * sizeof(*larger));
+        if (!larger) {
+            errbuf_set(err, "out of memory");
+            return -ENOMEM;
+        }
+        adds->growths = larger;
+        adds->room = room;
+    }
+    adds->growths[adds->ngrowths++] = (struct growth){adds->added, layer, *shape};
+    return 0;
+}
+
+/* The items `from` to from + n - 1, at most BLOOM_BATCH. */
+static void start_batch(struct bloom_batch *batch, const struct call *call, size_t first, size_t n)
+{
+    struct bloom_item items[BLOOM_BATCH];
+    for (size_t i = 0; i < n; i++) {
+        struct slice item = call_arg(call, first + i);
+        items[i] = (struct bloom_item){item.ptr, item.len};
+    }
+    bloom_batch_start(batch, value_filter(call->value), items, n);
+}
+
+static size_t batch_at(size_t done, size_t n)
+{
+    return n - done < BLOOM_BATCH ? n - done : BLOOM_BATCH;
+}
+
+/* Adds a batch; false when an item was refused. What must be obeyed is refused by no limit: it is added without them.
+ */
+static bool add_batch(struct adds *adds, struct bloom_batch *batch, size_t n)
+{
+    static const struct bloom_journal_ops ops = {note_add, note_grow};
+    struct bloom_filter *filter = value_filter(adds->call->value);
+    struct bloom_journal journal = {&ops, adds, adds->call->value->id};
+    uint32_t *answers = &adds->answers[adds->answered / 32];
+    *answers = 0;
+    for (size_t from = 0; from < n;) {
+        uint32_t added;
+        size_t end = bloom_batch_add_all(batch, from, filter, &journal, &adds->err, &added, &adds->refused);
+        *answers |= added;
+        adds->answered += end - from;
+        from = end;
+        if (end == n)
+            break;
+        if (adds->refused != BLOOM_NO_ROOM || adds->obeys || !call_must_obey(adds->call))
+            return false;
+        adds->obeys = true;
+        bloom_pool_set_limits(values_pool(), 0, 0);
+    }
+    return true;
+}
+
+/* While one batch is added, the words of the next are on their way from memory. */
+static void add_all(struct adds *adds)
+{
+    struct bloom_batch batches[2];
+    bool going = true;
+    start_batch(&batches[0], adds->call, adds->first, batch_at(0, adds->n));
+    for (size_t done = 0, i = 0; going && done < adds->n; i++) {
+        size_t n = batch_at(done, adds->n), next = done + n;
+        if (next < adds->n)
+            start_batch(&batches[(i + 1) % 2], adds->call, adds->first + next, batch_at(next, adds->n));
+        going = add_batch(adds, &batches[i % 2], n);
+        done = next;
+    }
+}
+
+static void reply_refused(struct adds *adds)
+{
+    if (adds->refused == BLOOM_FULL)
+        engine.ReplyWithError(adds->call->ctx, BF_FULL);
+    else
+        call_error(adds->call, BF_NO_ROOM, adds->err.text);
+}
+
+static void reply_adds(struct adds *adds, bool array)
+{
+    bool refused = adds->answered < adds->n;
+    if (array)
+        engine.ReplyWithArray(adds->call->ctx, (long)(adds->answered + refused));
+    for (size_t i = 0; i < adds->answered; i++)
+        call_bool(adds->call, adds->answers[i / 32] >> (i % 32) & 1);
+    if (refused)
+        reply_refused(adds);
+}
+
+/* The position behind the first `count` items that were added. */
+static size_t behind(const struct adds *adds, size_t count)
+{
+    size_t i = 0;
+    for (; count > 0; i++)
+        count -= adds->answers[i / 32] >> (i % 32) & 1;
+    return i;
+}
+
+/* In the order in which it took place: the items before a layer, the layer, the items behind it. */
+static void replicate_adds(struct adds *adds, bool as_it_came)
+{
+    size_t from = 0;
+    if (as_it_came && adds->ngrowths == 0 && adds->added == adds->n) {
+        effect_verbatim(adds->call);
+        return;
+    }
+    for (size_t i = 0; i < adds->ngrowths; i++) {
+        size_t to = behind(adds, adds->growths[i].before);
+        effect_added(adds->call, adds->first, adds->answers, from, to - from);
+        effect_grown(adds->call, adds->growths[i].layer, &adds->growths[i].shape);
+        from = to;
+    }
+    effect_added(adds->call, adds->first, adds->answers, from, adds->answered - from);
+}
+
+static void tell(struct adds *adds, bool as_it_came)
+{
+    const struct bloom_filter *filter = value_filter(adds->call->value);
+    if (adds->added == 0 && adds->ngrowths == 0)
+        return;
+    replicate_adds(adds, as_it_came);
+    effect_changed(adds->call, NULL);
+    for (size_t i = 0; i < adds->ngrowths; i++)
+        effect_event(adds->call, "bloom.grow");
+    if (bloom_filter_params(filter)->expansion == 0 && adds->added > 0 &&
+        adds->ordinal == bloom_filter_capacity(filter))
+        effect_event(adds->call, "bloom.full");
+}
+
+/* Adds the words from `first` on to the filter of the call, replies, and tells. `as_it_came`: the command says the same
+ * to a replica, if all of its items were added. */
+static void add_words(struct call *call, size_t first, bool array, bool as_it_came)
+{
+    uint32_t few[STACK_WORDS];
+    struct adds adds = {.call = call, .first = first, .n = (size_t)call->argc - first, .answers = few};
+    if (adds.n > STACK_WORDS * 32) {
+        adds.answers = malloc((adds.n + 31) / 32 * sizeof(*adds.answers));
+        if (!adds.answers) {
+            engine.ReplyWithError(call->ctx, "ERR out of memory");
+            return;
+        }
+    }
+    add_all(&adds);
+    tell(&adds, as_it_came);
+    reply_adds(&adds, array);
+    free(adds.growths);
+    if (adds.answers != few)
+        free(adds.answers);
+}
+
+/* The filter of a call, created with the settings if there is none: an add of a primary finds it, because its creation
+ * was replicated before. */
+static bool open_for_add(struct call *call)
+{
+    if (!call_open(call, CALL_WRITE))
+        return false;
+    if (call->value)
+        return true;
+    if (!settings.auto_create && !call_must_obey(call)) {
+        engine.ReplyWithError(call->ctx, BF_NOT_FOUND);
+        return false;
+    }
+    struct bloom_params params = settings_defaults().params;
+    return create_filter(call, &params, 0);
+}
+
+/* Whether the item of BF.ADD is there already, as it usually is behind a crawler's first hours: nothing changes then.
+ */
+static bool is_present(const struct call *call)
+{
+    const struct bloom_filter *filter = value_filter(call->value);
+    struct slice item = call_arg(call, 2);
+    return bloom_filter_query(filter, bloom_filter_hash(filter, item.ptr, item.len));
+}
+
+HANDLER(cmd_bf_add)
+{
+    struct call call = {ctx, argv, argc, "bf.add", NULL, NULL};
+    if (argc != 3)
+        return engine.WrongArity(ctx);
+    if (open_for_add(&call)) {
+        if (is_present(&call))
+            call_bool(&call, false);
+        else
+            add_words(&call, 2, false, true);
+    }
+    call_close(&call);
+    return ENGINE_OK;
+}
+
+HANDLER(cmd_bf_madd)
+{
+    struct call call = {ctx, argv, argc, "bf.madd", NULL, NULL};
+    if (argc < 3)
+        return engine.WrongArity(ctx);
+    if (open_for_add(&call))
+        add_words(&call, 2, true, true);
+    call_close(&call);
+    return ENGINE_OK;
+}
+
+static bool open_for_insert(struct call *call, const struct bf_insert *insert)
+{
+    if (!call_open(call, CALL_WRITE))
+        return false;
+    if (call->value)
+        return true;
+    if (insert->no_create || (!insert->sized && !settings.auto_create && !call_must_obey(call))) {
+        engine.ReplyWithError(call->ctx, BF_NOT_FOUND);
+        return false;
+    }
+    return create_filter(call, &insert->params, insert->expires_ms);
+}
+
+HANDLER(cmd_bf_insert)
+{
+    struct call call = {ctx, argv, argc, "bf.insert", NULL, NULL};
+    struct bf_args args = call_args(&call);
+    struct bf_defaults defaults = settings_defaults();
+    struct bf_insert insert;
+    struct errbuf error;
+    if (argc < 4)
+        return engine.WrongArity(ctx);
+    if (!bf_read_insert(&args, &defaults, &insert, &error)) {
+        engine.ReplyWithError(ctx, error.text);
+        return ENGINE_OK;
+    }
+    if (open_for_insert(&call, &insert))
+        add_words(&call, insert.first_item, true, false);
+    call_close(&call);
+    return ENGINE_OK;
+}
+
+/* ---- queries ---- */
+
+static void reply_missing(struct call *call, size_t n, bool array, enum bf_missing missing)
+{
+    if (missing == BF_MISSING_ERROR) {
+        engine.ReplyWithError(call->ctx, BF_NOT_FOUND);
+        return;
+    }
+    if (array)
+        engine.ReplyWithArray(call->ctx, (long)n);
+    for (size_t i = 0; i < n; i++) {
+        if (missing == BF_MISSING_ABSENT)
+            call_bool(call, false);
+        else
+            engine.ReplyWithNull(call->ctx);
+    }
+}
+
+static void reply_batch(struct call *call, const struct bloom_batch *batch, size_t n)
+{
+    uint32_t present = bloom_batch_query(batch, value_filter(call->value));
+    uint64_t hits = (uint64_t)__builtin_popcount(present);
+    call->value->usage.hits += hits;
+    call->value->usage.misses += n - hits;
+    for (size_t i = 0; i < n; i++)
+        call_bool(call, present >> i & 1);
+}
+
+static void query_all(struct call *call, size_t first, size_t count)
+{
+    struct bloom_batch batches[2];
+    start_batch(&batches[0], call, first, batch_at(0, count));
+    for (size_t done = 0, i = 0; done < count; i++) {
+        size_t n = batch_at(done, count), next = done + n;
+        if (next < count)
+            start_batch(&batches[(i + 1) % 2], call, first + next, batch_at(next, count));
+        reply_batch(call, &batches[i % 2], n);
+        done = next;
+    }
+}
+
+/* One item has no misses to overlap, and fills no vector. */
+static void query_one(struct call *call)
+{
+    const struct bloom_filter *filter = value_filter(call->value);
+    struct slice item = call_arg(call, 2);
+    bool present = bloom_filter_query(filter, bloom_filter_hash(filter, item.ptr, item.len));
+    call->value->usage.hits += present;
+    call->value->usage.misses += !present;
+    call_bool(call, present);
+}
+
+static void query_words(struct call *call, size_t first, bool array, enum bf_missing missing)
+{
+    size_t n = (size_t)call->argc - first;
+    if (call_open(call, CALL_READ)) {
+        if (!call->value) {
+            reply_missing(call, n, array, missing);
+        } else if (!array) {
+            query_one(call);
+        } else {
+            engine.ReplyWithArray(call->ctx, (long)n);
+            query_all(call, first, n);
+        }
+    }
+    call_close(call);
+}
+
+HANDLER(cmd_bf_exists)
+{
+    struct call call = {ctx, argv, argc, "bf.exists", NULL, NULL};
+    if (argc != 3)
+        return engine.WrongArity(ctx);
+    query_words(&call, 2, false, settings_missing());
+    return ENGINE_OK;
+}
+
+HANDLER(cmd_bf_mexists)
+{
+    struct call call = {ctx, argv, argc, "bf.mexists", NULL, NULL};
+    if (argc < 3)
+        return engine.WrongArity(ctx);
+    query_words(&call, 2, true, settings_missing());
+    return ENGINE_OK;
+}
+
+HANDLER(cmd_bf_query)
+{
+    struct call call = {ctx, argv, argc, "bf.query", NULL, NULL};
+    struct bf_args args = call_args(&call);
+    struct bf_query query;
+    struct errbuf error;
+    if (argc < 4)
+        return engine.WrongArity(ctx);
+    if (!bf_read_query(&args, &query, &error))
+        engine.ReplyWithError(ctx, error.text);
+    else
+        query_words(&call, query.first_item, true, query.missing);
+    return ENGINE_OK;
+}

@@ -1,0 +1,397 @@
+/* What concerns a filter as a whole: reports, unions, emptying; and BF.APPLY, what a primary says of one. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "bf_info.h"
+#include "bf_texts.h"
+#include "bloom_merge.h"
+#include "effects.h"
+#include "handlers.h"
+#include "memory.h"
+#include "settings.h"
+
+/* ---- reports ---- */
+
+HANDLER(cmd_bf_info)
+{
+    struct call call = {ctx, argv, argc, "bf.info", NULL, NULL};
+    struct bf_args args = call_args(&call);
+    struct bf_choice choice;
+    struct errbuf error;
+    bool understood = bf_read_info(&args, &choice, &error);
+    if (argc < 2 || argc > 3) /* the number of words is checked before the filter, the word after it */
+        return engine.WrongArity(ctx);
+    if (call_open_existing(&call, CALL_READ)) {
+        struct bf_out out = call_out(&call);
+        if (!understood)
+            engine.ReplyWithError(ctx, error.text);
+        else if (bf_reply_info(&out, value_filter(call.value), &call.value->usage, &choice) != 0)
+            engine.ReplyWithError(ctx, "ERR out of memory");
+    }
+    call_close(&call);
+    return ENGINE_OK;
+}
+
+HANDLER(cmd_bf_card)
+{
+    struct call call = {ctx, argv, argc, "bf.card", NULL, NULL};
+    if (argc != 2)
+        return engine.WrongArity(ctx);
+    if (call_open(&call, CALL_READ))
+        engine.ReplyWithLongLong(ctx, call.value ? (long long)bloom_filter_items(value_filter(call.value)) : 0);
+    call_close(&call);
+    return ENGINE_OK;
+}
+
+HANDLER(cmd_bf_debug)
+{
+    struct call call = {ctx, argv, argc, "bf.debug", NULL, NULL};
+    if (argc != 2)
+        return engine.WrongArity(ctx);
+    if (call_open_existing(&call, CALL_READ)) {
+        struct bf_out out = call_out(&call);
+        bf_reply_debug(&out, value_filter(call.value));
+    }
+    call_close(&call);
+    return ENGINE_OK;
+}
+
+/* A plan has up to 1024 layers: not on the stack. */
+HANDLER(cmd_bf_plan)
+{
+    struct call call = {ctx, argv, argc, "bf.plan", NULL, NULL};
+    struct bf_args args = call_args(&call);
+    struct bf_defaults defaults = settings_defaults();
+    struct bf_out out = call_out(&call);
+    struct bf_plan asked;
+    struct errbuf err = {""};
+    if (!bf_read_plan(&args, &defaults, &asked, &err)) {
+        engine.ReplyWithError(ctx, err.text);
+        return ENGINE_OK;
+    }
+    struct bloom_plan *plan = malloc(sizeof(*plan));
+    if (!plan)
+        engine.ReplyWithError(ctx, "ERR out of memory");
+    else if (bloom_plan(&asked.params, asked.items, plan, &err) != BLOOM_OK)
+        call_error(&call, "ERR %s", err.text);
+    else
+        bf_reply_plan(&out, &asked.params, plan);
+    free(plan);
+    return ENGINE_OK;
+}
+
+/* Counts belong to the process that has counted them: replicas have their own. */
+HANDLER(cmd_bf_falsepositive)
+{
+    struct call call = {ctx, argv, argc, "bf.falsepositive", NULL, NULL};
+    struct bf_args args = call_args(&call);
+    struct errbuf error;
+    uint32_t count;
+    if (argc < 2)
+        return engine.WrongArity(ctx);
+    if (!bf_read_false_positives(&args, &count, &error)) {
+        engine.ReplyWithError(ctx, error.text);
+        return ENGINE_OK;
+    }
+    if (call_open_existing(&call, CALL_READ)) {
+        call.value->usage.wrong += count;
+        engine.ReplyWithLongLong(ctx, (long long)call.value->usage.wrong);
+    }
+    call_close(&call);
+    return ENGINE_OK;
+}
+
+/* ---- BF.CLEAR ---- */
+
+HANDLER(cmd_bf_clear)
+{
+    struct call call = {ctx, argv, argc, "bf.clear", NULL, NULL};
+    struct errbuf err = {""};
+    int status;
+    if (argc != 2)
+        return engine.WrongArity(ctx);
+    if (call_open_existing(&call, CALL_WRITE)) {
+        bloom_pool_set_limits(values_pool(), 0, 0); /* it is no larger than the one that it replaces */
+        struct value *empty = value_create(bloom_filter_class_of(value_filter(call.value)), &status, &err);
+        if (!empty) {
+            call_not_made(&call, status, &err);
+        } else {
+            call_put(&call, empty);
+            effect_verbatim(&call);
+            effect_changed(&call, "bloom.clear");
+            engine.ReplyWithSimpleString(ctx, "OK");
+        }
+    }
+    call_close(&call);
+    return ENGINE_OK;
+}
+
+/* ---- BF.MERGE ---- */
+
+#define MERGE_MAX_SOURCES 1000
+
+/* The sources, each opened as a call of its own whose argument 1 it is. */
+struct merge {
+    struct call call; /* of the destination */
+    struct call *sources;
+    size_t nsources;
+};
+
+static int printable(struct slice name)
+{
+    return (int)(name.len < 128 ? name.len : 128);
+}
+
+static bool open_sources(struct merge *merge)
+{
+    struct call *call = &merge->call;
+    merge->sources = calloc((size_t)call->argc - 2, sizeof(*merge->sources));
+    if (!merge->sources) {
+        engine.ReplyWithError(call->ctx, "ERR out of memory");
+        return false;
+    }
+    for (int i = 2; i < call->argc; i++) {
+        struct call *source = &merge->sources[merge->nsources++];
+        *source = (struct call){call->ctx, call->argv + i - 1, 2, call->name, NULL, NULL};
+        if (!call_open(source, CALL_READ))
+            return false;
+        if (!source->value) {
+            struct slice name = call_arg(call, (size_t)i);
+            call_error(call, "ERR not found: '%.*s'", printable(name), name.ptr);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A new filter of the destination's layout, or the first source's, with as many layers as the largest. NULL after an
+ * error reply. */
+static struct value *make_union(struct merge *merge)
+{
+    struct call *call = &merge->call;
+    const struct bloom_filter *model = value_filter(call->value ? call->value : merge->sources[0].value);
+    struct errbuf err = {""};
+    int status = 0;
+    struct value *made = value_create(bloom_filter_class_of(model), &status, &err);
+    if (made && call->value)
+        status = bloom_filter_append_like(value_filter(made), model, bloom_filter_nlayers(model), &err);
+    for (size_t i = 0; made && status == 0 && i < merge->nsources; i++) {
+        const struct bloom_filter *source = value_filter(merge->sources[i].value);
+        status = bloom_filter_same_layout(model, source, &err);
+        if (status == 0)
+            status = bloom_filter_append_like(value_filter(made), source, bloom_filter_nlayers(source), &err);
+        if (status == 0)
+            status = bloom_filter_same_layout(value_filter(made), source, &err);
+        if (status == BLOOM_REFUSED) {
+            struct slice to = call_arg(call, 1), from = call_arg(call, i + 2);
+            call_error(call, "ERR '%.*s' and '%.*s' cannot be merged: %s", printable(to), to.ptr, printable(from),
+                       from.ptr, err.text);
+        }
+    }
+    if (status == 0)
+        return made;
+    if (made)
+        value_free(made);
+    if (!made || status != BLOOM_REFUSED)
+        call_not_made(call, status, &err);
+    return NULL;
+}
+
+/* Whether the union may be: its bits are set and its items counted. False after an error reply. */
+static bool unite(struct merge *merge, struct value *made, bool any_rate)
+{
+    const struct value *old = merge->call.value;
+    struct bloom_filter *into = value_filter(made);
+    struct bloom_union counts = {{0}, {0}};
+    struct errbuf err = {""};
+    if (old) {
+        const struct bloom_filter *filter = value_filter(old);
+        unsigned nlayers = bloom_filter_nlayers(filter);
+        bloom_filter_or(into, filter, nlayers, NULL);
+        for (unsigned i = 0; i < nlayers; i++) {
+            struct bloom_layer_view view;
+            bloom_filter_layer(filter, i, &view);
+            bloom_filter_set_items(into, i, view.items);
+        }
+    }
+    for (size_t i = 0; i < merge->nsources; i++) {
+        const struct value *source = merge->sources[i].value;
+        if (source != old)
+            bloom_filter_or(into, value_filter(source), bloom_filter_nlayers(value_filter(source)), &counts);
+    }
+    const struct bloom_filter *before = old ? value_filter(old) : NULL;
+    if (bloom_filter_count_union(into, &counts, before, any_rate, &err) == BLOOM_OK)
+        return true;
+    call_error(&merge->call, "ERR the union would be too full (bf-merge-overfull): %s", err.text);
+    return false;
+}
+
+static void merge_filters(struct merge *merge)
+{
+    struct call *call = &merge->call;
+    struct errbuf err = {""};
+    bool obeys = call_must_obey(call);
+    if (obeys)
+        bloom_pool_set_limits(values_pool(), 0, 0);
+    struct value *made = make_union(merge);
+    if (!made)
+        return;
+    bool fits = obeys || memory_within(call->ctx, bloom_filter_memory(value_filter(made)), &err);
+    if (!fits)
+        call_error(call, "OOM %s", err.text);
+    if (!fits || !unite(merge, made, obeys || settings.merge_overfull)) {
+        value_free(made);
+        return;
+    }
+    call_put(call, made);
+    effect_verbatim(call);
+    effect_counts(call); /* they are estimates: not every machine's logarithm has the same last digit */
+    effect_changed(call, "bloom.merge");
+    engine.ReplyWithSimpleString(call->ctx, "OK");
+}
+
+HANDLER(cmd_bf_merge)
+{
+    struct merge merge = {.call = {ctx, argv, argc, "bf.merge", NULL, NULL}};
+    if (argc < 3)
+        return engine.WrongArity(ctx);
+    if (argc > 2 + MERGE_MAX_SOURCES) {
+        call_error(&merge.call, "ERR at most %d filters can be merged at a time", MERGE_MAX_SOURCES);
+        return ENGINE_OK;
+    }
+    if (call_open(&merge.call, CALL_WRITE) && open_sources(&merge))
+        merge_filters(&merge);
+    for (size_t i = 0; i < merge.nsources; i++)
+        call_close(&merge.sources[i]);
+    free(merge.sources);
+    call_close(&merge.call);
+    return ENGINE_OK;
+}
+
+/* ---- BF.APPLY ---- */
+
+/* Reads words `from` on as numbers of at least 0. */
+static bool read_numbers(const struct call *call, size_t from, uint64_t *out, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        int64_t number;
+        if (!slice_to_int64(call_arg(call, from + i), &number) || number < 0)
+            return false;
+        out[i] = (uint64_t)number;
+    }
+    return true;
+}
+
+/* Reads the header of a filter with one layer. */
+static bool read_header(struct slice bytes, struct dump_load *load, struct errbuf *err)
+{
+    if (dump_replay_begin(load, bytes.ptr, bytes.len, err) != DUMP_OK)
+        return false;
+    if (load->plan.nlayers == 1)
+        return true;
+    errbuf_set(err, "a header of %u layers", load->plan.nlayers);
+    return false;
+}
+
+/* key MAKE header. A filter under that name is replaced: the primary has none. */
+static bool apply_make(struct call *call, struct errbuf *err)
+{
+    struct dump_load load;
+    int status;
+    if (!read_header(call_arg(call, 3), &load, err))
+        return false;
+    struct value *value = value_create_shaped(&load.plan.params, load.plan.shapes, 1, &status, err);
+    if (!value)
+        return false;
+    if (call->value) {
+        engine.DeleteKey(call->key);
+        call->value = NULL;
+    }
+    call_put(call, value);
+    effect_changed(call, "bloom.reserve");
+    return true;
+}
+
+/* key LAYER index header. One that is there already is not made again. */
+static bool apply_layer(struct call *call, struct errbuf *err)
+{
+    struct bloom_filter *filter = value_filter(call->value);
+    unsigned nlayers = bloom_filter_nlayers(filter);
+    struct dump_load load;
+    uint64_t index;
+    if (call->argc != 5 || !read_numbers(call, 3, &index, 1)) {
+        errbuf_set(err, "it takes LAYER index header");
+        return false;
+    }
+    if (index < nlayers)
+        return true;
+    if (index != nlayers) {
+        errbuf_set(err, "layer %llu of a filter with %u", (unsigned long long)index, nlayers);
+        return false;
+    }
+    if (!read_header(call_arg(call, 4), &load, err) ||
+        bloom_filter_append_layer(filter, &load.plan.shapes[0], err) != 0)
+        return false;
+    effect_changed(call, "bloom.grow");
+    return true;
+}
+
+/* key ITEMS count ... */
+static bool apply_items(struct call *call, struct errbuf *err)
+{
+    struct bloom_filter *filter = value_filter(call->value);
+    uint64_t counts[BLOOM_MAX_LAYERS];
+    unsigned nlayers = bloom_filter_nlayers(filter);
+    if ((size_t)call->argc != 3 + (size_t)nlayers || !read_numbers(call, 3, counts, nlayers)) {
+        errbuf_set(err, "it takes ITEMS and a count for each of %u layers", nlayers);
+        return false;
+    }
+    for (unsigned i = 0; i < nlayers; i++) {
+        struct bloom_layer_view view;
+        bloom_filter_layer(filter, i, &view);
+        bloom_filter_set_items(filter, i, counts[i] < view.capacity ? counts[i] : view.capacity);
+    }
+    effect_changed(call, NULL);
+    return true;
+}
+
+static bool apply(struct call *call, struct errbuf *err)
+{
+    struct slice what = call_arg(call, 2);
+    bloom_pool_set_limits(values_pool(), 0, 0);
+    if (slice_is(what, "MAKE"))
+        return apply_make(call, err);
+    if (!call->value || call->value->load) {
+        errbuf_set(err, "there is no such filter");
+        return false;
+    }
+    if (slice_is(what, "LAYER"))
+        return apply_layer(call, err);
+    if (slice_is(what, "ITEMS"))
+        return apply_items(call, err);
+    errbuf_set(err, "'%.*s' is not known here", printable(what), what.ptr);
+    return false;
+}
+
+HANDLER(cmd_bf_apply)
+{
+    struct call call = {ctx, argv, argc, "bf.apply", NULL, NULL};
+    struct errbuf err = {""};
+    if (argc < 4)
+        return engine.WrongArity(ctx);
+    if (!call_must_obey(&call)) {
+        engine.ReplyWithError(ctx, "ERR this command is for replication only");
+        return ENGINE_OK;
+    }
+    if (call_open_any(&call, CALL_WRITE)) {
+        if (apply(&call, &err)) {
+            effect_verbatim(&call);
+            engine.ReplyWithSimpleString(ctx, "OK");
+        } else {
+            engine.Log(ctx, "warning", "bloomery: %s cannot be applied: %s", call.name, err.text);
+            call_error(&call, "ERR %s", err.text);
+        }
+    }
+    call_close(&call);
+    return ENGINE_OK;
+}

@@ -1,0 +1,211 @@
+#include "commands.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "handlers.h"
+
+enum {
+    CMD_WRITE = 1 << 0,
+    CMD_READONLY = 1 << 1,
+    CMD_DENYOOM = 1 << 2,
+    CMD_FAST = 1 << 3,
+    /* for the daemon */
+    CMD_MODULE = 0,
+    CMD_SIZES = 0,
+    CMD_LARGE = 0,
+    CMD_SLOW = 0,
+    CMD_DEFERS = 0,
+};
+
+struct arg {
+    const char *name, *type, *token;
+    bool optional, multiple;
+    const char *since;
+    const struct arg *args;
+    size_t nargs;
+};
+
+struct row {
+    const char *name; /* "bf.add" */
+    engine_command_fn handler;
+    int arity;
+    unsigned flags;
+    int first_key, last_key, key_step;
+    const char *key_flags, *categories, *summary, *since, *group, *complexity;
+    const struct arg *args;
+    size_t nargs;
+};
+
+#define COMMAND(text)           .name = text
+#define KEYS(from, to, by, ...) .first_key = from, .last_key = to, .key_step = by, .key_flags = __VA_ARGS__
+#define ONE_KEY(...)            KEYS(1, 1, 1, __VA_ARGS__)
+#define ARGS(...) \
+    .args = (const struct arg[]){__VA_ARGS__}, .nargs = sizeof((const struct arg[]){__VA_ARGS__}) / sizeof(struct arg)
+#define KEY_ARG                      \
+    {                                \
+        .name = "key", .type = "key" \
+    }
+#define WORD_ARG(n, t)                              \
+    {                                               \
+        .name = n, .type = "pure-token", .token = t \
+    }
+
+static const struct row rows[] = {
+#include "bf_commands.def"
+    {
+        COMMAND("bf.apply"),
+        .handler = cmd_bf_apply,
+        .arity = -4,
+        .flags = CMD_WRITE,
+        ONE_KEY("RW update"),
+        .categories = "@write @bloom",
+        .summary = "What a primary tells its replicas of a filter. Refused from clients.",
+        .since = "0.1.0",
+        .complexity = "O(n), where n is the number of words",
+        ARGS(KEY_ARG, {.name = "change", .type = "string", .multiple = true}),
+    },
+};
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+/* ---- flags and categories ---- */
+
+/* A first chunk over maxmemory is refused by its handler: as a flag, the engine would refuse it to a migration, too. */
+static void flags_of(const struct row *row, char *text, size_t size)
+{
+    bool by_itself = row->handler == cmd_bf_loadchunk;
+    snprintf(text, size, "%s%s%s", row->flags & CMD_WRITE ? "write" : "readonly",
+             row->flags & CMD_DENYOOM && !by_itself ? " deny-oom" : "", row->flags & CMD_FAST ? " fast" : "");
+}
+
+/* "@write @fast @bloom" without the signs, and without the module's own category where the engine has none. */
+static void categories_of(const struct row *row, bool own, char *text, size_t size)
+{
+    size_t len = 0;
+    for (const char *at = row->categories; *at && len + 1 < size; at++)
+        if (*at != '@')
+            text[len++] = *at;
+    text[len] = '\0';
+    char *bloom = strstr(text, " bloom");
+    if (!own && bloom)
+        *bloom = '\0';
+}
+
+/* ---- COMMAND DOCS and key specifications ---- */
+
+static enum engine_arg_type type_of(const char *type)
+{
+    static const struct {
+        const char *name;
+        enum engine_arg_type type;
+    } types[] = {
+        {"string", ENGINE_ARG_STRING},         {"integer", ENGINE_ARG_INTEGER},
+        {"double", ENGINE_ARG_DOUBLE},         {"key", ENGINE_ARG_KEY},
+        {"oneof", ENGINE_ARG_ONEOF},           {"block", ENGINE_ARG_BLOCK},
+        {"pure-token", ENGINE_ARG_PURE_TOKEN},
+    };
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+        if (strcmp(types[i].name, type) == 0)
+            return types[i].type;
+    return ENGINE_ARG_STRING;
+}
+
+#define ARGS_MAX 64 /* of one command, with those within others and the ends of the lists */
+
+/* The engine's form of a list of arguments, taken from *free. The engine copies it. */
+static struct engine_command_arg *docs_of(const struct arg *args, size_t n, struct engine_command_arg **free_args)
+{
+    struct engine_command_arg *list = *free_args;
+    *free_args += n + 1; /* the last one is zero */
+    for (size_t i = 0; i < n; i++) {
+        enum engine_arg_type type = type_of(args[i].type);
+        list[i] = (struct engine_command_arg){
+            .name = args[i].name,
+            .type = type,
+            .key_spec = type == ENGINE_ARG_KEY ? 0 : -1,
+            .token = args[i].token,
+            .since = args[i].since,
+            .flags = (args[i].optional ? ENGINE_ARG_OPTIONAL : 0) | (args[i].multiple ? ENGINE_ARG_MULTIPLE : 0),
+            .subargs = args[i].nargs ? docs_of(args[i].args, args[i].nargs, free_args) : NULL,
+        };
+    }
+    return list;
+}
+
+/* RedisBloom leaves out what is done to a key. An engine with users who may only read some keys decides by that. */
+static uint64_t key_flags_of(const struct row *row)
+{
+    bool deletes = strstr(row->key_flags, "delete") != NULL;
+    if (row->flags & CMD_READONLY)
+        return ENGINE_SPEC_RO | ENGINE_SPEC_ACCESS;
+    return ENGINE_SPEC_RW | (deletes ? ENGINE_SPEC_DELETE : ENGINE_SPEC_ACCESS | ENGINE_SPEC_UPDATE);
+}
+
+static int document(struct engine_command *command, const struct row *row)
+{
+    static const struct engine_info_version version = {1, sizeof(struct engine_history), sizeof(struct engine_key_spec),
+                                                       sizeof(struct engine_command_arg)};
+    struct engine_command_arg args[ARGS_MAX] = {{NULL}}, *free_args = args;
+    struct engine_key_spec specs[2] = {{NULL}};
+    struct engine_command_info info = {
+        .version = &version,
+        .summary = row->summary,
+        .complexity = row->complexity,
+        .since = row->since,
+        .arity = row->arity,
+        .key_specs = row->first_key ? specs : NULL,
+        .args = docs_of(row->args, row->nargs, &free_args),
+    };
+    if (row->first_key) {
+        specs[0].flags = key_flags_of(row);
+        specs[0].begin_by = ENGINE_SPEC_BY_INDEX;
+        specs[0].begin.index.pos = row->first_key;
+        specs[0].find_by = ENGINE_SPEC_BY_RANGE;
+        specs[0].find.range.last = row->last_key < 0 ? row->last_key : row->last_key - row->first_key;
+        specs[0].find.range.step = row->key_step;
+    }
+    return engine.SetCommandInfo(command, &info);
+}
+
+/* ---- registering ---- */
+
+static bool register_row(struct engine_ctx *ctx, const char *prefix, const struct row *row, bool own_category,
+                         struct errbuf *err)
+{
+    char name[64], text[64];
+    snprintf(name, sizeof(name), "%s%s", prefix, row->name + 2);
+    flags_of(row, text, sizeof(text));
+    if (engine.CreateCommand(ctx, name, row->handler, text, row->first_key, row->last_key, row->key_step) !=
+        ENGINE_OK) {
+        errbuf_set(err,
+                   "the engine has a command %s already, perhaps of a module of its own; choose another prefix: "
+                   "loadmodule bloomery.so prefix BLOOM",
+                   name);
+        return false;
+    }
+    struct engine_command *command = engine.GetCommand ? engine.GetCommand(ctx, name) : NULL;
+    if (!command)
+        return true;
+    if (engine.SetCommandInfo && document(command, row) != ENGINE_OK) {
+        errbuf_set(err, "the engine does not take the description of %s", name);
+        return false;
+    }
+    categories_of(row, own_category, text, sizeof(text));
+    if (engine.SetCommandACLCategories && engine.SetCommandACLCategories(command, text) != ENGINE_OK) {
+        errbuf_set(err, "the engine does not take the categories '%s' of %s", text, name);
+        return false;
+    }
+    return true;
+}
+
+bool commands_register(struct engine_ctx *ctx, const char *prefix, struct errbuf *err)
+{
+    bool own_category = engine.AddACLCategory && (engine.AddACLCategory(ctx, "bloom") == ENGINE_OK || errno == EBUSY);
+    for (size_t i = 0; i < ROWS; i++)
+        if (!register_row(ctx, prefix, &rows[i], own_category, err))
+            return false;
+    return true;
+}

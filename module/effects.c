@@ -1,0 +1,136 @@
+#include "effects.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "settings.h"
+
+#define HEADER_MAX 256 /* of one layer */
+
+struct names names;
+
+void names_init(const char *prefix)
+{
+    snprintf(names.add, sizeof(names.add), "%s.add", prefix);
+    snprintf(names.madd, sizeof(names.madd), "%s.madd", prefix);
+    snprintf(names.merge, sizeof(names.merge), "%s.merge", prefix);
+    snprintf(names.clear, sizeof(names.clear), "%s.clear", prefix);
+    snprintf(names.loadchunk, sizeof(names.loadchunk), "%s.loadchunk", prefix);
+    snprintf(names.apply, sizeof(names.apply), "%s.apply", prefix);
+}
+
+/* ---- replication ---- */
+
+static void expire(struct call *call, int64_t expires_ms)
+{
+    struct bf_defaults now = settings_defaults();
+    if (engine.SetAbsExpire)
+        engine.SetAbsExpire(call->key, expires_ms);
+    else
+        engine.SetExpire(call->key, expires_ms > now.now_ms ? expires_ms - now.now_ms : 1);
+    engine.Replicate(call->ctx, "PEXPIREAT", "sl", call->argv[1], (long long)expires_ms);
+}
+
+/* The header of a filter with these parameters and this one layer. */
+static size_t write_header(const struct bloom_filter *filter, const struct bloom_shape *shape, unsigned char *out)
+{
+    struct dump_plan plan = {.params = *bloom_filter_params(filter), .nlayers = 1, .bytes = shape->nwords * 8};
+    struct dump_place place = {.nlayers = 1};
+    plan.shapes[0] = *shape;
+    dump_write_chunk(&plan, filter, 0, 0, &place, out);
+    return dump_chunk_bytes(&plan, 0);
+}
+
+void effect_made(struct call *call, int64_t expires_ms)
+{
+    const struct bloom_filter *filter = value_filter(call->value);
+    struct bloom_layer_view view;
+    unsigned char header[HEADER_MAX];
+    bloom_filter_layer(filter, 0, &view);
+    size_t len = write_header(filter, &view.shape, header);
+    engine.Replicate(call->ctx, names.apply, "scb", call->argv[1], "MAKE", (const char *)header, len);
+    if (expires_ms)
+        expire(call, expires_ms);
+}
+
+void effect_grown(struct call *call, unsigned layer, const struct bloom_shape *shape)
+{
+    unsigned char header[HEADER_MAX];
+    size_t len = write_header(value_filter(call->value), shape, header);
+    engine.Replicate(call->ctx, names.apply, "sclb", call->argv[1], "LAYER", (long long)layer, (const char *)header,
+                     len);
+}
+
+/* Pointers to the words of one command; kept for the next. */
+static struct engine_string **word_list(size_t n)
+{
+    static struct engine_string **list;
+    static size_t room;
+    if (n > room) {
+        struct engine_string **larger = realloc(list, n * sizeof(*list));
+        if (!larger)
+            return NULL;
+        list = larger;
+        room = n;
+    }
+    return list;
+}
+
+void effect_added(struct call *call, size_t first, const uint32_t *added, size_t from, size_t n)
+{
+    struct engine_string **list = word_list(n);
+    size_t count = 0;
+    for (size_t i = from; i < from + n; i++) {
+        if (!(added[i / 32] >> (i % 32) & 1))
+            continue;
+        if (list)
+            list[count++] = call->argv[first + i];
+        else /* without memory for the list: one by one */
+            engine.Replicate(call->ctx, names.add, "ss", call->argv[1], call->argv[first + i]);
+    }
+    if (count > 0)
+        engine.Replicate(call->ctx, count == 1 ? names.add : names.madd, "sv", call->argv[1], list, count);
+}
+
+void effect_verbatim(struct call *call)
+{
+    engine.ReplicateVerbatim(call->ctx);
+}
+
+void effect_counts(struct call *call)
+{
+    const struct bloom_filter *filter = value_filter(call->value);
+    unsigned nlayers = bloom_filter_nlayers(filter);
+    struct engine_string *counts[BLOOM_MAX_LAYERS];
+    for (unsigned i = 0; i < nlayers; i++) {
+        struct bloom_layer_view view;
+        char text[24];
+        bloom_filter_layer(filter, i, &view);
+        int len = snprintf(text, sizeof(text), "%llu", (unsigned long long)view.items);
+        counts[i] = engine.CreateString(NULL, text, (size_t)len);
+    }
+    engine.Replicate(call->ctx, names.apply, "scv", call->argv[1], "ITEMS", counts, (size_t)nlayers);
+    for (unsigned i = 0; i < nlayers; i++)
+        engine.FreeString(NULL, counts[i]);
+}
+
+void effect_deleted(struct call *call)
+{
+    engine.Replicate(call->ctx, "DEL", "s", call->argv[1]);
+}
+
+/* ---- watchers and listeners ---- */
+
+void effect_event(struct call *call, const char *event)
+{
+    if (engine.NotifyKeyspaceEvent)
+        engine.NotifyKeyspaceEvent(call->ctx, ENGINE_NOTIFY_MODULE, event, call->argv[1]);
+}
+
+void effect_changed(struct call *call, const char *event)
+{
+    if (engine.SignalModifiedKey)
+        engine.SignalModifiedKey(call->ctx, call->argv[1]);
+    if (event)
+        effect_event(call, event);
+}

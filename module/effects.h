@@ -1,0 +1,50 @@
+/* effects: what replicas, the engine's log, watchers and listeners are told of a change.
+ *
+ * Replication is exact: no replica computes what depends on settings or on the arithmetic of its machine. A filter
+ * comes into being there with its parameters and its shape, layers come with theirs, a batch with the items that it has
+ * added. <prefix>.APPLY carries what no command of clients says:
+ *
+ *     BF.APPLY key MAKE header            an empty filter
+ *     BF.APPLY key LAYER index header     its next layer
+ *     BF.APPLY key ITEMS count ...        the counts of its layers, after a merge
+ *
+ * A header is the first chunk of a dump (dump.h) of a filter with this one layer: all parameters and the shape.
+ *
+ * Thread: the engine's main thread. */
+#ifndef BLOOMERY_MODULE_EFFECTS_H
+#define BLOOMERY_MODULE_EFFECTS_H
+
+#include "call.h"
+
+/* Full names of commands, in lower case. */
+struct names {
+    char add[48], madd[48], merge[48], clear[48], loadchunk[48], apply[48];
+};
+
+extern struct names names;
+
+void names_init(const char *prefix);
+
+/* The filter of the call has come into being, empty. `expires_ms` is Unix time, 0: never; this sets it, too. */
+void effect_made(struct call *call, int64_t expires_ms);
+
+/* It has got a layer, of this shape. */
+void effect_grown(struct call *call, unsigned layer, const struct bloom_shape *shape);
+
+/* Of the words from `first` on, those whose bit is set in `added` have been added; `n` bits from bit `from` on. */
+void effect_added(struct call *call, size_t first, const uint32_t *added, size_t from, size_t n);
+
+/* The command as it came. */
+void effect_verbatim(struct call *call);
+
+/* The counts of all layers of the filter of the call. */
+void effect_counts(struct call *call);
+
+/* The key of the call is gone. */
+void effect_deleted(struct call *call);
+
+/* The key has changed: WATCH fails, cached replies are invalid. `event` goes to keyspace events; NULL: to nobody. */
+void effect_changed(struct call *call, const char *event);
+void effect_event(struct call *call, const char *event);
+
+#endif

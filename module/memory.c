@@ -1,0 +1,74 @@
+#include "memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "settings.h"
+
+#define HUGE_PAGE   ((uintptr_t)2 << 20)
+#define PROBE_BYTES ((size_t)1 << 18)   /* from here on it is asked first whether there is so much memory */
+#define SMALL_BYTES ((uint64_t)1 << 20) /* not worth to read INFO for */
+
+/* Memory that nobody has touched costs an allocator nothing to hand out and take back. */
+static bool exists(size_t bytes)
+{
+    if (bytes < PROBE_BYTES || !engine.TryAlloc)
+        return true;
+    void *probe = engine.TryAlloc(bytes);
+    engine.Free(probe);
+    return probe != NULL;
+}
+
+/* Random bits of a filter beyond the cache cost a TLB miss each on small pages. But the first touch of a huge page
+ * zeroes 2 MiB, and an add waits for that: hence a setting. It has an effect where the kernel says "madvise"; where it
+ * says "always" the engine has switched huge pages off for its process. */
+static void advise(void *memory, size_t bytes)
+{
+    uintptr_t from = ((uintptr_t)memory + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1),
+              to = ((uintptr_t)memory + bytes) & ~(HUGE_PAGE - 1);
+    if (memory && settings.huge_pages && from < to)
+        (void)madvise((void *)from, to - from, MADV_HUGEPAGE);
+}
+
+void *memory_zeroed(size_t bytes)
+{
+    void *memory = NULL;
+    if (engine.TryCalloc)
+        memory = engine.TryCalloc(1, bytes);
+    else if (exists(bytes))
+        memory = engine.Calloc(1, bytes);
+    advise(memory, bytes);
+    return memory;
+}
+
+void memory_release(void *memory)
+{
+    engine.Free(memory);
+}
+
+const struct bloom_memory engine_memory = {.zeroed = memory_zeroed, .release = memory_release};
+
+bool memory_within(struct engine_ctx *ctx, uint64_t bytes, struct errbuf *err)
+{
+    int no_limit = 0, unknown = 0;
+    if (bytes < SMALL_BYTES || !engine.GetServerInfo || !engine.ServerInfoGetFieldUnsigned || !engine.FreeServerInfo)
+        return true;
+    struct engine_server_info *info = engine.GetServerInfo(ctx, "memory");
+    unsigned long long limit = engine.ServerInfoGetFieldUnsigned(info, "maxmemory", &no_limit);
+    unsigned long long used = engine.ServerInfoGetFieldUnsigned(info, "used_memory", &unknown);
+    engine.FreeServerInfo(ctx, info);
+    if (no_limit != 0 || unknown != 0 || limit == 0 || used <= limit)
+        return true;
+    errbuf_set(err, "with %llu bytes more %llu would be in use, and maxmemory is %llu", (unsigned long long)bytes, used,
+               limit);
+    return false;
+}
+
+bool memory_possible(uint64_t bytes, struct errbuf *err)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    if (pages <= 0 || page <= 0 || bytes / (uint64_t)page <= (uint64_t)pages)
+        return true;
+    errbuf_set(err, "%llu bytes are more than the machine has", (unsigned long long)bytes);
+    return false;
+}

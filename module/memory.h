@@ -1,0 +1,23 @@
+/* memory: the engine's memory for filters, so that its maxmemory, INFO and MEMORY USAGE know of them. Without memory
+ * the engine's own calloc ends the process; here NULL is returned wherever the engine has the functions to find out.
+ *
+ * Thread: any. */
+#ifndef BLOOMERY_MODULE_MEMORY_H
+#define BLOOMERY_MODULE_MEMORY_H
+
+#include "bloom_filter.h"
+#include "engine.h"
+
+extern const struct bloom_memory engine_memory;
+
+void *memory_zeroed(size_t bytes);
+void memory_release(void *memory); /* NULL is fine */
+
+/* Whether the engine is within its maxmemory now that so many bytes have been allocated. The engine asks that before a
+ * command only, and a filter may be larger than all that is left. For small amounts the engine's answer is enough. */
+bool memory_within(struct engine_ctx *ctx, uint64_t bytes, struct errbuf *err);
+
+/* Whether this machine could hold so many bytes at all: a bound for what others claim. */
+bool memory_possible(uint64_t bytes, struct errbuf *err);
+
+#endif

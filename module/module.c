@@ -1,0 +1,51 @@
+/* bloomery.so: the filters of Bloomery inside Redis and Valkey, with their replication, Sentinel and Cluster. */
+#include <stdio.h>
+
+#include "commands.h"
+#include "effects.h"
+#include "engine.h"
+#include "settings.h"
+#include "value.h"
+
+#define MODULE_NAME    "bloomery"
+#define MODULE_VERSION 1
+
+/* The engine finds the module by this name. */
+__attribute__((visibility("default"))) int RedisModule_OnLoad(struct engine_ctx *ctx, struct engine_string **argv,
+                                                              int argc);
+
+static int failed(struct engine_ctx *ctx, const char *reason)
+{
+    if (engine.Log)
+        engine.Log(ctx, "warning", "bloomery: %s", reason);
+    else
+        fprintf(stderr, "bloomery: %s\n", reason);
+    return ENGINE_ERR;
+}
+
+/* A short read is an error of ours, not the engine's end; and a key is changed when we say so, because WATCH must not
+ * fail by an add that added nothing. */
+static int options(void)
+{
+    int signals = engine.SignalModifiedKey ? ENGINE_SIGNALS_BY_HAND : 0;
+    return ENGINE_HANDLES_IO_ERRORS | ENGINE_HANDLES_ASYNC_LOAD | ENGINE_HANDLES_SLOT_MIGRATION | signals;
+}
+
+int RedisModule_OnLoad(struct engine_ctx *ctx, struct engine_string **argv, int argc)
+{
+    struct errbuf err = {""};
+    const char *missing = engine_load(ctx);
+    if (missing) {
+        errbuf_set(&err, "this engine has no %s, which the module needs", missing);
+        return failed(ctx, err.text);
+    }
+    engine.SetModuleAttribs(ctx, MODULE_NAME, MODULE_VERSION, ENGINE_API_VERSION);
+    if (!settings_read(ctx, argv, argc, &err))
+        return failed(ctx, err.text);
+    names_init(settings.prefix);
+    if (!values_init(ctx, &err) || !commands_register(ctx, settings.prefix, &err) || !settings_register(ctx, &err))
+        return failed(ctx, err.text);
+    if (engine.SetModuleOptions)
+        engine.SetModuleOptions(ctx, options());
+    return ENGINE_OK;
+}

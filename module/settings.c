@@ -1,0 +1,282 @@
+#include "settings.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <time.h>
+
+#include "reply.h"
+#include "slice.h"
+
+struct settings settings;
+
+static const char *missing_filter_replies[] = {"absent", "null", "error"};
+static const int word_values[] = {0, 1, 2};
+#define MAX_WORDS ((int)(sizeof(word_values) / sizeof(word_values[0])))
+
+enum kind { KIND_RATE, KIND_NUMBER, KIND_BOOL, KIND_WORD };
+
+struct row {
+    const char *name;
+    enum kind kind;
+    void *value;
+    long long initial, min, max;
+    double initial_rate;
+    unsigned flags;
+    const char **words;
+};
+
+#define WORDS_OF(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
+static const struct row rows[] = {
+#define SETTING_RATE(field, text, start) \
+    {.name = text, .kind = KIND_RATE, .value = &settings.field, .initial_rate = start},
+#define SETTING_NUMBER(field, text, start, least, most, how) \
+    {.name = text,                                           \
+     .kind = KIND_NUMBER,                                    \
+     .value = &settings.field,                               \
+     .initial = start,                                       \
+     .min = least,                                           \
+     .max = most,                                            \
+     .flags = how},
+#define SETTING_BOOL(field, text, start) {.name = text, .kind = KIND_BOOL, .value = &settings.field, .initial = start},
+#define SETTING_WORD(field, text, start, all) \
+    {.name = text,                            \
+     .kind = KIND_WORD,                       \
+     .value = &settings.field,                \
+     .initial = start,                        \
+     .max = WORDS_OF(all) - 1,                \
+     .words = all},
+#include "settings.def"
+#undef SETTING_RATE
+#undef SETTING_NUMBER
+#undef SETTING_BOOL
+#undef SETTING_WORD
+};
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+_Static_assert(WORDS_OF(missing_filter_replies) <= MAX_WORDS, "each word has a value");
+
+/* ---- values ---- */
+
+static struct slice text_of(const struct engine_string *string)
+{
+    struct slice text;
+    text.ptr = engine.StringPtrLen(string, &text.len);
+    return text;
+}
+
+static bool read_rate(struct slice text, double *rate_out, struct errbuf *err)
+{
+    double rate;
+    if (slice_to_double(text, &rate) && rate > 0 && rate < 1) {
+        *rate_out = rate;
+        return true;
+    }
+    errbuf_set(err, "it must be above 0 and below 1");
+    return false;
+}
+
+static bool read_word(const struct row *row, struct slice text, struct errbuf *err)
+{
+    static const char *const yes_no[] = {"no", "yes"};
+    const char *const *words = row->kind == KIND_BOOL ? yes_no : (const char *const *)row->words;
+    long long most = row->kind == KIND_BOOL ? 1 : row->max;
+    for (int i = 0; i <= most; i++) {
+        if (slice_is(text, words[i])) {
+            *(int *)row->value = i;
+            return true;
+        }
+    }
+    errbuf_set(err, "it takes %s, %s%s%s", words[0], words[1], most > 1 ? " or " : "", most > 1 ? words[2] : "");
+    return false;
+}
+
+static bool read_number(const struct row *row, struct slice text, struct errbuf *err)
+{
+    int64_t number;
+    if (slice_to_int64(text, &number) && number >= row->min && number <= row->max) {
+        *(long long *)row->value = number;
+        return true;
+    }
+    errbuf_set(err, "it must be a number from %lld to %lld", row->min, row->max);
+    return false;
+}
+
+static bool read_value(const struct row *row, struct slice text, struct errbuf *err)
+{
+    switch (row->kind) {
+    case KIND_RATE:
+        return read_rate(text, row->value, err);
+    case KIND_NUMBER:
+        return read_number(row, text, err);
+    default:
+        return read_word(row, text, err);
+    }
+}
+
+/* ---- words behind loadmodule ---- */
+
+static void set_initial(struct engine_ctx *ctx)
+{
+    strcpy(settings.prefix, "bf");
+    for (size_t i = 0; i < ROWS; i++) {
+        if (rows[i].kind == KIND_RATE)
+            *(double *)rows[i].value = rows[i].initial_rate;
+        else if (rows[i].kind == KIND_NUMBER)
+            *(long long *)rows[i].value = rows[i].initial;
+        else
+            *(int *)rows[i].value = (int)rows[i].initial;
+    }
+    if (engine.GetContextFlags(ctx) & ENGINE_CTX_CLUSTER)
+        settings.max_filter_bytes = SETTINGS_CLUSTER_BYTES;
+}
+
+static bool read_prefix(struct slice text, struct errbuf *err)
+{
+    bool fits = text.len >= 1 && text.len <= SETTINGS_PREFIX_MAX;
+    for (size_t i = 0; fits && i < text.len; i++)
+        fits = isalnum((unsigned char)text.ptr[i]) || text.ptr[i] == '-' || text.ptr[i] == '_';
+    if (!fits) {
+        errbuf_set(err, "it takes 1 to %d letters, digits, '-' and '_'", SETTINGS_PREFIX_MAX);
+        return false;
+    }
+    for (size_t i = 0; i < text.len; i++)
+        settings.prefix[i] = (char)tolower((unsigned char)text.ptr[i]);
+    settings.prefix[text.len] = '\0';
+    return true;
+}
+
+static bool read_pair(struct slice name, struct slice value, struct errbuf *err)
+{
+    bool known = slice_is(name, "prefix"), valid = known && read_prefix(value, err);
+    for (size_t i = 0; i < ROWS && !known; i++) {
+        known = slice_is(name, rows[i].name);
+        valid = known && read_value(&rows[i], value, err);
+    }
+    if (!known)
+        errbuf_set(err, "there is no such setting");
+    if (!valid)
+        errbuf_prefix(err, "'%.*s'", (int)(name.len < 64 ? name.len : 64), name.ptr);
+    return valid;
+}
+
+bool settings_read(struct engine_ctx *ctx, struct engine_string **argv, int argc, struct errbuf *err)
+{
+    set_initial(ctx);
+    for (int i = 0; i + 1 < argc; i += 2)
+        if (!read_pair(text_of(argv[i]), text_of(argv[i + 1]), err))
+            return false;
+    if (argc % 2 == 0)
+        return true;
+    struct slice name = text_of(argv[argc - 1]);
+    errbuf_set(err, "'%.*s' has no value", (int)(name.len < 64 ? name.len : 64), name.ptr);
+    return false;
+}
+
+/* ---- CONFIG ---- */
+
+static int get_int(const char *name, void *row)
+{
+    (void)name;
+    return *(int *)((const struct row *)row)->value;
+}
+
+static int set_int(const char *name, int value, void *row, struct engine_string **error)
+{
+    (void)name;
+    (void)error;
+    *(int *)((const struct row *)row)->value = value;
+    return ENGINE_OK;
+}
+
+static long long get_number(const char *name, void *row)
+{
+    (void)name;
+    return *(long long *)((const struct row *)row)->value;
+}
+
+static int set_number(const char *name, long long value, void *row, struct engine_string **error)
+{
+    (void)name;
+    (void)error;
+    *(long long *)((const struct row *)row)->value = value;
+    return ENGINE_OK;
+}
+
+/* The engine reads the string and leaves it: it is the module's until the next one replaces it. */
+static struct engine_string *get_rate(const char *name, void *row)
+{
+    static struct engine_string *last;
+    char text[REPLY_DOUBLE_MAX];
+    (void)name;
+    if (last)
+        engine.FreeString(NULL, last);
+    reply_double_text(*(double *)((const struct row *)row)->value, text);
+    last = engine.CreateString(NULL, text, strlen(text));
+    return last;
+}
+
+static int set_rate(const char *name, struct engine_string *value, void *row, struct engine_string **error)
+{
+    struct errbuf err = {""};
+    (void)name;
+    if (read_rate(text_of(value), ((const struct row *)row)->value, &err))
+        return ENGINE_OK;
+    *error = engine.CreateString(NULL, err.text, strlen(err.text));
+    return ENGINE_ERR;
+}
+
+static int register_row(struct engine_ctx *ctx, const struct row *row)
+{
+    void *data = (void *)(uintptr_t)row; /* the callbacks only read it */
+    char text[REPLY_DOUBLE_MAX];
+    switch (row->kind) {
+    case KIND_RATE:
+        reply_double_text(*(double *)row->value, text);
+        return engine.RegisterStringConfig(ctx, row->name, text, row->flags, get_rate, set_rate, NULL, data);
+    case KIND_NUMBER:
+        return engine.RegisterNumericConfig(ctx, row->name, *(long long *)row->value, row->flags, row->min, row->max,
+                                            get_number, set_number, NULL, data);
+    case KIND_BOOL:
+        return engine.RegisterBoolConfig(ctx, row->name, *(int *)row->value, row->flags, get_int, set_int, NULL, data);
+    default:
+        return engine.RegisterEnumConfig(ctx, row->name, *(int *)row->value, row->flags, row->words, word_values,
+                                         (int)row->max + 1, get_int, set_int, NULL, data);
+    }
+}
+
+bool settings_register(struct engine_ctx *ctx, struct errbuf *err)
+{
+    if (!engine.RegisterBoolConfig || !engine.RegisterNumericConfig || !engine.RegisterStringConfig ||
+        !engine.RegisterEnumConfig || !engine.LoadConfigs)
+        return true;
+    for (size_t i = 0; i < ROWS; i++) {
+        if (register_row(ctx, &rows[i]) != ENGINE_OK) {
+            errbuf_set(err, "the setting bloomery.%s cannot be registered", rows[i].name);
+            return false;
+        }
+    }
+    if (engine.LoadConfigs(ctx) == ENGINE_OK)
+        return true;
+    errbuf_set(err, "the settings of the configuration file cannot be taken");
+    return false;
+}
+
+/* ---- for commands ---- */
+
+struct bf_defaults settings_defaults(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (struct bf_defaults){
+        .params = {.capacity = (uint64_t)settings.initial_size,
+                   .error_rate = settings.error_rate,
+                   .expansion = (uint32_t)settings.expansion_factor},
+        .now_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000,
+    };
+}
+
+enum bf_missing settings_missing(void)
+{
+    return (enum bf_missing)(BF_MISSING_ABSENT + settings.missing_filter_reply);
+}

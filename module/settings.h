@@ -1,0 +1,47 @@
+/* settings: what the module's behaviour depends on. settings.def has the list.
+ *
+ * Thread: the engine's main thread. */
+#ifndef BLOOMERY_MODULE_SETTINGS_H
+#define BLOOMERY_MODULE_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bf_request.h"
+#include "engine.h"
+#include "errbuf.h"
+
+/* A filter above this is not created in cluster mode unless bf-max-filter-bytes says so: DUMP and RESTORE, by which
+ * engines move slots, take values up to their proto-max-bulk-len, by default 512 MB. */
+#define SETTINGS_CLUSTER_BYTES ((long long)500 << 20)
+
+#define SETTINGS_PREFIX_MAX 32
+
+struct settings {
+    char prefix[SETTINGS_PREFIX_MAX + 1]; /* of the commands' names, in lower case: "bf" */
+#define SETTING_RATE(field, ...)   double field;
+#define SETTING_NUMBER(field, ...) long long field;
+#define SETTING_BOOL(field, ...)   int field;
+#define SETTING_WORD(field, ...)   int field;
+#include "settings.def"
+#undef SETTING_RATE
+#undef SETTING_NUMBER
+#undef SETTING_BOOL
+#undef SETTING_WORD
+};
+
+extern struct settings settings;
+
+/* Initial values, then the words behind `loadmodule bloomery.so`: pairs of a name and a value, "prefix" among the
+ * names. False with a text. */
+bool settings_read(struct engine_ctx *ctx, struct engine_string **argv, int argc, struct errbuf *err);
+
+/* Makes them known to CONFIG, where the engine has that, and takes their values from its file. False with a text. */
+bool settings_register(struct engine_ctx *ctx, struct errbuf *err);
+
+/* Those of filters that a command creates, and the time. */
+struct bf_defaults settings_defaults(void);
+
+enum bf_missing settings_missing(void);
+
+#endif

@@ -1,0 +1,519 @@
+/* Encoding is straight-line. Decoding trusts nothing: lengths follow from the header alone, never from what a chunk
+ * says of itself, and the checksum of a chunk is verified before anything else in it is looked at. That checksum is no
+ * secret: bytes that somebody made up can have a right one, so every field is checked as if there was none. */
+#include "dump.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+#include "bytes.h"
+#include "check.h"
+
+/* A frame: magic, kind, identity, number, digest of the chunks before it; the content; XXH3-128 of all that. */
+#define HEAD_BYTES   32
+#define SUM_BYTES    16
+#define AT_KIND      5
+#define AT_RESERVED  6
+#define AT_IDENTITY  8
+#define AT_NUMBER    16
+#define AT_COUNT     20
+#define AT_CHAIN     24
+#define AT_RESERVED2 28
+
+_Static_assert(HEAD_BYTES + SUM_BYTES == DUMP_FRAME_BYTES, "the header says so");
+
+static const unsigned char magic[5] = {'B', 'L', 'M', 'Y', 1}; /* the last byte is the version */
+
+enum kind { KIND_HEADER = 'H', KIND_DATA = 'D', KIND_END = 'E' };
+
+/* The content of a header: parameters, then 16 bytes for each layer; then, in RedisBloom's layout, 24 for each. */
+#define PARAMS_BYTES 40
+#define LAYER_BYTES  16
+#define OWN_BYTES    24
+#define COUNT_BYTES  8
+#define AT_NONCE     32
+
+#define CHAIN_BITS  21
+#define NUMBER_BITS 22
+#define LAYERS_BITS 10
+
+_Static_assert(DUMP_MAX_CHUNKS == UINT32_C(1) << NUMBER_BITS, "an iterator has the number of the next chunk");
+_Static_assert(BLOOM_MAX_LAYERS <= 1 << LAYERS_BITS, "an iterator has the number of layers");
+_Static_assert(CHAIN_BITS + NUMBER_BITS + LAYERS_BITS == 53, "clients keep iterators in a double");
+
+/* ---- plans ---- */
+
+void dump_plan_of(const struct bloom_filter *filter, unsigned nlayers, struct dump_plan *plan_out)
+{
+    *plan_out = (struct dump_plan){.params = *bloom_filter_params(filter), .nlayers = nlayers};
+    for (unsigned i = 0; i < nlayers; i++) {
+        struct bloom_layer_view view;
+
+        bloom_filter_layer(filter, i, &view);
+        plan_out->shapes[i] = view.shape;
+        plan_out->bytes += view.shape.nwords * 8;
+    }
+}
+
+static uint64_t data_chunks(const struct dump_plan *plan)
+{
+    return (plan->bytes + DUMP_DATA_BYTES - 1) / DUMP_DATA_BYTES;
+}
+
+uint32_t dump_chunks(const struct dump_plan *plan)
+{
+    return (uint32_t)data_chunks(plan) + 2; /* at most 64 layers of 16 GB: 2^21 chunks */
+}
+
+/* `variant`: of the layers. */
+static size_t header_bytes(unsigned nlayers, unsigned variant)
+{
+    return PARAMS_BYTES +
+           (size_t)nlayers * (bloom_variant_is_redisbloom(variant) ? LAYER_BYTES + OWN_BYTES : LAYER_BYTES);
+}
+
+static size_t plan_bytes(const struct dump_plan *plan)
+{
+    return header_bytes(plan->nlayers, plan->shapes[0].variant);
+}
+
+/* Bytes of bits in data chunk `index`, which are those from *offset_out on. */
+static size_t data_bytes(const struct dump_plan *plan, uint32_t index, uint64_t *offset_out)
+{
+    uint64_t offset = (uint64_t)(index - 1) * DUMP_DATA_BYTES;
+    uint64_t left = plan->bytes - offset;
+
+    *offset_out = offset;
+    return left < DUMP_DATA_BYTES ? (size_t)left : DUMP_DATA_BYTES;
+}
+
+static enum kind chunk_kind(const struct dump_plan *plan, uint32_t index)
+{
+    if (index == 0)
+        return KIND_HEADER;
+    return index <= data_chunks(plan) ? KIND_DATA : KIND_END;
+}
+
+size_t dump_chunk_bytes(const struct dump_plan *plan, uint32_t index)
+{
+    uint64_t offset;
+
+    switch (chunk_kind(plan, index)) {
+    case KIND_HEADER:
+        return DUMP_FRAME_BYTES + plan_bytes(plan);
+    case KIND_DATA:
+        return DUMP_FRAME_BYTES + data_bytes(plan, index, &offset);
+    default:
+        return DUMP_FRAME_BYTES + (size_t)plan->nlayers * COUNT_BYTES;
+    }
+}
+
+/* What layers in RedisBloom's layout say of themselves. */
+static void write_own(const struct dump_plan *plan, unsigned char *at)
+{
+    for (unsigned i = 0; i < plan->nlayers; i++) {
+        at = le64_put(at, plan->shapes[i].capacity);
+        at = le_double_put(at, plan->shapes[i].error_rate);
+        at = le_double_put(at, plan->shapes[i].bpe);
+    }
+}
+
+static void write_plan(const struct dump_plan *plan, uint64_t nonce, unsigned char *out)
+{
+    le64_put(out, plan->params.capacity);
+    le_double_put(out + 8, plan->params.error_rate);
+    le32_put(out + 16, plan->params.expansion);
+    le32_put(out + 20, plan->nlayers);
+    le64_put(out + 24, plan->bytes);
+    le64_put(out + AT_NONCE, nonce);
+    for (unsigned i = 0; i < plan->nlayers; i++) {
+        unsigned char *at = out + PARAMS_BYTES + (size_t)i * LAYER_BYTES;
+
+        memset(at, 0, LAYER_BYTES);
+        le64_put(at, plan->shapes[i].nwords);
+        at[8] = plan->shapes[i].k;
+        at[9] = plan->shapes[i].variant;
+        at[10] = plan->shapes[i].n2;
+        at[11] = plan->shapes[i].spare_bytes;
+        at[12] = plan->params.redisbloom;
+    }
+    if (bloom_variant_is_redisbloom(plan->shapes[0].variant))
+        write_own(plan, out + PARAMS_BYTES + (size_t)plan->nlayers * LAYER_BYTES);
+}
+
+/* The layers of a plan. DUMP_OK or DUMP_BAD. */
+static int read_layers(const unsigned char *at, struct dump_plan *plan, struct errbuf *err)
+{
+    const unsigned char *own = at + (size_t)plan->nlayers * LAYER_BYTES;
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; i < plan->nlayers; i++, at += LAYER_BYTES, own += OWN_BYTES) {
+        struct bloom_shape *shape = &plan->shapes[i];
+
+        *shape = (struct bloom_shape){
+            .nwords = le64_get(at), .k = at[8], .variant = at[9], .n2 = at[10], .spare_bytes = at[11]};
+        if (bloom_variant_is_redisbloom(shape->variant) && shape->variant == plan->shapes[0].variant) {
+            shape->capacity = le64_get(own);
+            shape->error_rate = le_double_get(own + 8);
+            shape->bpe = le_double_get(own + 16);
+        }
+        if (!bytes_are_zero(at + 13, LAYER_BYTES - 13) || at[12] != plan->params.redisbloom ||
+            shape->variant != plan->shapes[0].variant || !bloom_shape_valid(shape, NULL)) {
+            errbuf_set(err, "layer %u is not one that a filter can have", i);
+            return DUMP_BAD;
+        }
+        bytes += shape->nwords * 8;
+    }
+    if (bytes != plan->bytes) {
+        errbuf_set(err, "the layers have %llu bytes, the header says %llu", (unsigned long long)bytes,
+                   (unsigned long long)plan->bytes);
+        return DUMP_BAD;
+    }
+    return DUMP_OK;
+}
+
+/* Reads a plan from the `len` bytes at `in`, of which it may use a part; its length is then plan_bytes(). */
+static int read_plan(const unsigned char *in, size_t len, struct dump_plan *plan, struct errbuf *err)
+{
+    if (len < PARAMS_BYTES + LAYER_BYTES) {
+        errbuf_set(err, "the header is too short");
+        return DUMP_BAD;
+    }
+    *plan = (struct dump_plan){
+        .params = {.capacity = le64_get(in), .error_rate = le_double_get(in + 8), .expansion = le32_get(in + 16)},
+        .nlayers = le32_get(in + 20),
+        .bytes = le64_get(in + 24)};
+    plan->params.redisbloom = in[PARAMS_BYTES + 12];
+    if (!bloom_params_valid(&plan->params, NULL)) {
+        errbuf_set(err, "the parameters are not those of a filter");
+        return DUMP_BAD;
+    }
+    if (plan->nlayers < 1 || plan->nlayers > BLOOM_MAX_LAYERS ||
+        len < header_bytes(plan->nlayers, in[PARAMS_BYTES + 9]) || (plan->params.expansion == 0 && plan->nlayers > 1)) {
+        errbuf_set(err, "the number of layers, %u, cannot be", plan->nlayers);
+        return DUMP_BAD;
+    }
+    return read_layers(in + PARAMS_BYTES, plan, err);
+}
+
+/* ---- bits and counts ---- */
+
+/* Walks the `len` bytes of bits from `offset` on, both multiples of 8, layer by layer: each run of words is handed to
+ * `fn` with the bytes that stand for it. */
+static void for_each_run(const struct dump_plan *plan, const struct bloom_filter *filter, uint64_t offset, size_t len,
+                         unsigned char *bytes, void (*fn)(_Atomic uint64_t *words, size_t nwords, unsigned char *bytes))
+{
+    uint64_t start = 0; /* of the layer */
+
+    for (unsigned i = 0; i < plan->nlayers && len > 0; i++) {
+        uint64_t layer_bytes = plan->shapes[i].nwords * 8;
+
+        if (offset < start + layer_bytes) {
+            struct bloom_layer_view view;
+            uint64_t left = start + layer_bytes - offset;
+            size_t run = left < len ? (size_t)left : len;
+
+            bloom_filter_layer(filter, i, &view);
+            fn(view.words + (offset - start) / 8, run / 8, bytes);
+            offset += run;
+            bytes += run;
+            len -= run;
+        }
+        start += layer_bytes;
+    }
+}
+
+static void copy_out(_Atomic uint64_t *words, size_t nwords, unsigned char *bytes)
+{
+    for (size_t i = 0; i < nwords; i++)
+        le64_put(bytes + 8 * i, atomic_load_explicit(&words[i], memory_order_relaxed));
+}
+
+/* Zero words are left alone: memory that nobody has written costs nothing. */
+static void copy_in(_Atomic uint64_t *words, size_t nwords, unsigned char *bytes)
+{
+    for (size_t i = 0; i < nwords; i++) {
+        uint64_t word = le64_get(bytes + 8 * i);
+
+        if (word != 0)
+            atomic_store_explicit(&words[i], word, memory_order_relaxed);
+    }
+}
+
+static void write_bits(const struct dump_plan *plan, const struct bloom_filter *filter, uint64_t offset, size_t len,
+                       unsigned char *out)
+{
+    for_each_run(plan, filter, offset, len, out, copy_out);
+}
+
+static void read_bits(const struct dump_plan *plan, struct bloom_filter *filter, uint64_t offset, size_t len,
+                      const unsigned char *in)
+{
+    for_each_run(plan, filter, offset, len, (unsigned char *)(uintptr_t)in, copy_in); /* copy_in only reads there */
+}
+
+static void write_counts(const struct dump_plan *plan, const struct bloom_filter *filter, unsigned char *out)
+{
+    for (unsigned i = 0; i < plan->nlayers; i++) {
+        struct bloom_layer_view view;
+
+        bloom_filter_layer(filter, i, &view);
+        le64_put(out + (size_t)i * COUNT_BYTES, view.items < view.capacity ? view.items : view.capacity);
+    }
+}
+
+/* The capacity of layer i; saturates, as no filter that exists can have more. */
+static uint64_t layer_capacity(const struct dump_plan *plan, unsigned i)
+{
+    uint64_t capacity = plan->params.capacity;
+
+    if (bloom_variant_is_redisbloom(plan->shapes[i].variant))
+        return plan->shapes[i].capacity;
+    for (; i > 0; i--) {
+        if (__builtin_mul_overflow(capacity, (uint64_t)plan->params.expansion, &capacity))
+            return UINT64_MAX;
+    }
+    return capacity;
+}
+
+static int check_counts(const struct dump_plan *plan, const unsigned char *in, struct errbuf *err)
+{
+    for (unsigned i = 0; i < plan->nlayers; i++) {
+        if (le64_get(in + (size_t)i * COUNT_BYTES) > layer_capacity(plan, i)) {
+            errbuf_set(err, "layer %u would hold more items than its capacity", i);
+            return DUMP_BAD;
+        }
+    }
+    return DUMP_OK;
+}
+
+static void read_counts(const struct dump_plan *plan, struct bloom_filter *filter, const unsigned char *in)
+{
+    for (unsigned i = 0; i < plan->nlayers; i++)
+        bloom_filter_set_items(filter, i, le64_get(in + (size_t)i * COUNT_BYTES));
+}
+
+/* ---- frames ---- */
+
+struct frame {
+    enum kind kind;
+    uint64_t identity;
+    uint32_t number, count;
+    uint32_t chain;
+};
+
+static void write_frame(const struct frame *frame, unsigned char *out, size_t len)
+{
+    XXH128_canonical_t sum;
+
+    memcpy(out, magic, sizeof(magic));
+    out[AT_KIND] = (unsigned char)frame->kind;
+    memset(out + AT_RESERVED, 0, 2);
+    le64_put(out + AT_IDENTITY, frame->identity);
+    le32_put(out + AT_NUMBER, frame->number);
+    le32_put(out + AT_COUNT, frame->count);
+    le32_put(out + AT_CHAIN, frame->chain);
+    le32_put(out + AT_RESERVED2, 0);
+    XXH128_canonicalFromHash(&sum, XXH3_128bits(out, len - SUM_BYTES));
+    memcpy(out + len - SUM_BYTES, sum.digest, SUM_BYTES);
+}
+
+/* Verifies checksum and form; what the fields say is for the caller. */
+static int read_frame(const unsigned char *data, size_t len, struct frame *frame_out, struct errbuf *err)
+{
+    XXH128_canonical_t sum;
+
+    if (len < sizeof(magic) - 1 || memcmp(data, magic, sizeof(magic) - 1) != 0) {
+        errbuf_set(err, "this is no dump of Bloomery, and a dump of RedisBloom begins with its header, iterator 1");
+        return DUMP_FOREIGN;
+    }
+    if (len < DUMP_FRAME_BYTES) {
+        errbuf_set(err, "%zu bytes are too few", len);
+        return DUMP_BAD;
+    }
+    XXH128_canonicalFromHash(&sum, XXH3_128bits(data, len - SUM_BYTES));
+    if (memcmp(sum.digest, data + len - SUM_BYTES, SUM_BYTES) != 0) {
+        errbuf_set(err, "the checksum is wrong");
+        return DUMP_BAD;
+    }
+    if (data[sizeof(magic) - 1] != magic[sizeof(magic) - 1]) {
+        errbuf_set(err, "version %u of the format is not known here", data[sizeof(magic) - 1]);
+        return DUMP_BAD;
+    }
+    if (!bytes_are_zero(data + AT_RESERVED, 2) || !bytes_are_zero(data + AT_RESERVED2, 4)) {
+        errbuf_set(err, "reserved bytes are in use");
+        return DUMP_BAD;
+    }
+    *frame_out = (struct frame){
+        .kind = (enum kind)data[AT_KIND],
+        .identity = le64_get(data + AT_IDENTITY),
+        .number = le32_get(data + AT_NUMBER),
+        .count = le32_get(data + AT_COUNT),
+        .chain = le32_get(data + AT_CHAIN),
+    };
+    return DUMP_OK;
+}
+
+/* ---- places ---- */
+
+int64_t dump_iterator(const struct dump_place *place)
+{
+    return (int64_t)((uint64_t)(place->nlayers - 1) << (CHAIN_BITS + NUMBER_BITS) |
+                     (uint64_t)place->next << CHAIN_BITS | place->chain);
+}
+
+bool dump_place_from(int64_t iterator, struct dump_place *place_out)
+{
+    uint64_t bits = (uint64_t)iterator;
+
+    *place_out = (struct dump_place){
+        .nlayers = (unsigned)(bits >> (CHAIN_BITS + NUMBER_BITS) & ((1u << LAYERS_BITS) - 1)) + 1,
+        .next = (uint32_t)(bits >> CHAIN_BITS & ((1u << NUMBER_BITS) - 1)),
+        .chain = (uint32_t)(bits & ((1u << CHAIN_BITS) - 1)),
+    };
+    return iterator > 0 && bits >> (CHAIN_BITS + NUMBER_BITS + LAYERS_BITS) == 0 && place_out->next > 0;
+}
+
+/* A chunk contains the digest before it, so its checksum stands for all that came until then. */
+static void move_on(struct dump_place *place, const unsigned char *chunk, size_t len)
+{
+    place->chain = le32_get(chunk + len - SUM_BYTES) & ((1u << CHAIN_BITS) - 1);
+    place->next++;
+}
+
+/* ---- chunks ---- */
+
+void dump_write_chunk(const struct dump_plan *plan, const struct bloom_filter *filter, uint64_t identity,
+                      uint64_t nonce, struct dump_place *place, unsigned char *out)
+{
+    struct frame frame = {chunk_kind(plan, place->next), identity, place->next, dump_chunks(plan), place->chain};
+    size_t len = dump_chunk_bytes(plan, place->next);
+    uint64_t offset;
+
+    switch (frame.kind) {
+    case KIND_HEADER:
+        write_plan(plan, nonce, out + HEAD_BYTES);
+        break;
+    case KIND_DATA:
+        data_bytes(plan, place->next, &offset);
+        write_bits(plan, filter, offset, len - DUMP_FRAME_BYTES, out + HEAD_BYTES);
+        break;
+    default:
+        write_counts(plan, filter, out + HEAD_BYTES);
+        break;
+    }
+    write_frame(&frame, out, len);
+    move_on(place, out, len);
+}
+
+static int check_iterator(const struct dump_place *place, int64_t iterator, struct errbuf *err)
+{
+    if (dump_iterator(place) == iterator)
+        return DUMP_OK;
+    errbuf_set(err, "the iterator is not the one that came with this chunk");
+    return DUMP_BAD;
+}
+
+int dump_replay_begin(struct dump_load *load, const void *data, size_t len, struct errbuf *err)
+{
+    struct frame frame;
+    int rc = read_frame(data, len, &frame, err);
+
+    if (rc != DUMP_OK)
+        return rc;
+    if (frame.kind != KIND_HEADER || frame.number != 0 || frame.chain != 0) {
+        errbuf_set(err, "a dump begins with its first chunk");
+        return DUMP_BAD;
+    }
+    rc = read_plan((const unsigned char *)data + HEAD_BYTES, len - DUMP_FRAME_BYTES, &load->plan, err);
+    if (rc != DUMP_OK)
+        return rc;
+    if (len != dump_chunk_bytes(&load->plan, 0) || frame.count != dump_chunks(&load->plan)) {
+        errbuf_set(err, "the header does not have the length, or the dump not the chunks, that its layers need");
+        return DUMP_BAD;
+    }
+    load->identity = frame.identity;
+    load->nonce = le64_get((const unsigned char *)data + HEAD_BYTES + AT_NONCE);
+    load->place = (struct dump_place){.nlayers = load->plan.nlayers};
+    move_on(&load->place, data, len);
+    return DUMP_OK;
+}
+
+bool dump_is_header(const void *data, size_t len)
+{
+    return len > AT_KIND && memcmp(data, magic, sizeof(magic)) == 0 &&
+           ((const unsigned char *)data)[AT_KIND] == KIND_HEADER;
+}
+
+int dump_load_begin(struct dump_load *load, int64_t iterator, const void *data, size_t len, struct errbuf *err)
+{
+    int rc = dump_replay_begin(load, data, len, err);
+
+    return rc != DUMP_OK ? rc : check_iterator(&load->place, iterator, err);
+}
+
+/* Whether this is the chunk that has to come; moves the place on behind it. */
+static int check_chunk(struct dump_load *load, const void *data, size_t len, struct frame *frame_out,
+                       struct errbuf *err)
+{
+    const struct dump_plan *plan = &load->plan;
+    struct frame frame;
+
+    if (read_frame(data, len, &frame, err) != DUMP_OK)
+        return DUMP_BAD;
+    if (frame.identity != load->identity) {
+        errbuf_set(err, "the chunk is from another dump");
+        return DUMP_BAD;
+    }
+    if (frame.number != load->place.next) {
+        errbuf_set(err, "chunk %u came where %u had to come", frame.number, load->place.next);
+        return DUMP_BAD;
+    }
+    if (frame.chain != load->place.chain || frame.kind != chunk_kind(plan, frame.number) ||
+        frame.count != dump_chunks(plan) || len != dump_chunk_bytes(plan, frame.number)) {
+        errbuf_set(err, "chunk %u does not continue what came before it", frame.number);
+        return DUMP_BAD;
+    }
+    move_on(&load->place, data, len);
+    *frame_out = frame;
+    return DUMP_OK;
+}
+
+static int take_chunk(const struct dump_load *load, struct bloom_filter *filter, const struct frame *frame,
+                      const void *data, size_t len, bool *complete_out, struct errbuf *err)
+{
+    const struct dump_plan *plan = &load->plan;
+    const unsigned char *content = (const unsigned char *)data + HEAD_BYTES;
+    uint64_t offset;
+
+    *complete_out = frame->kind == KIND_END;
+    if (frame->kind == KIND_DATA) {
+        data_bytes(plan, frame->number, &offset);
+        read_bits(plan, filter, offset, len - DUMP_FRAME_BYTES, content);
+        return DUMP_OK;
+    }
+    if (check_counts(plan, content, err) != DUMP_OK)
+        return DUMP_BAD;
+    read_counts(plan, filter, content);
+    return DUMP_OK;
+}
+
+int dump_replay_chunk(struct dump_load *load, struct bloom_filter *filter, const void *data, size_t len,
+                      bool *complete_out, struct errbuf *err)
+{
+    struct frame frame;
+
+    if (check_chunk(load, data, len, &frame, err) != DUMP_OK)
+        return DUMP_BAD;
+    return take_chunk(load, filter, &frame, data, len, complete_out, err);
+}
+
+int dump_load_chunk(struct dump_load *load, struct bloom_filter *filter, int64_t iterator, const void *data, size_t len,
+                    bool *complete_out, struct errbuf *err)
+{
+    struct frame frame;
+
+    if (check_chunk(load, data, len, &frame, err) != DUMP_OK || check_iterator(&load->place, iterator, err) != DUMP_OK)
+        return DUMP_BAD;
+    return take_chunk(load, filter, &frame, data, len, complete_out, err);
+}

@@ -1,0 +1,118 @@
+/* dump: a filter as bytes that travel: in chunks of bounded size (BF.SCANDUMP, BF.LOADCHUNK) or in one piece (DUMP,
+ * RESTORE). The bytes are described in docs/DUMP.md.
+ *
+ * What it does not do: it knows no key, no client and no clock, and it allocates nothing: who loads makes the filter
+ * that a plan asks for, and so decides what is too large.
+ *
+ * A dump taken while adds go on holds every item whose add had returned when it began: the layers that there were then,
+ * each word read once, and the item counts read last, so that they are never below what the bits hold.
+ *
+ * Chunks are chained: each one carries a digest of all that came before it, 23 bits wide, and the iterator that leads
+ * to it is made of that digest, the number of layers and its own number. So whoever hands out chunks keeps no state
+ * between two of them, and whoever loads them knows that this chunk followed exactly those. Each chunk has a checksum
+ * of 128 bits of its own.
+ *
+ * Thread: any, on distinct objects; the filter that is read may be added to. */
+#ifndef BLOOMERY_DUMP_H
+#define BLOOMERY_DUMP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bloom_filter.h"
+#include "errbuf.h"
+
+#define DUMP_DATA_BYTES  (512u * 1024) /* bits in one chunk: some tenths of a millisecond of copying and checking */
+#define DUMP_CHUNK_MAX   (DUMP_DATA_BYTES + 64) /* the longest chunk */
+#define DUMP_FRAME_BYTES 48                     /* of every chunk: what precedes and follows its content */
+#define DUMP_HEADER_MAX  (DUMP_FRAME_BYTES + 40 + (16 + 24) * BLOOM_MAX_LAYERS) /* the longest header */
+
+enum dump_status {
+    DUMP_OK = 0,
+    DUMP_BAD = 1,     /* damaged, made up, or not the chunk that had to come; the errbuf says how it was noticed */
+    DUMP_FOREIGN = 2, /* no dump of ours */
+};
+
+/* What a filter in a dump is made of. */
+struct dump_plan {
+    struct bloom_params params;
+    unsigned nlayers; /* 1..BLOOM_MAX_LAYERS */
+    struct bloom_shape shapes[BLOOM_MAX_LAYERS];
+    uint64_t bytes; /* of the words of all layers */
+};
+
+/* The plan of the oldest `nlayers` layers of the filter, 1..bloom_filter_nlayers(). */
+void dump_plan_of(const struct bloom_filter *filter, unsigned nlayers, struct dump_plan *plan_out);
+
+/* ---- chunks: number 0 is the header, then the bits, the last one has the item counts ---- */
+
+/* Where a dump stands: which chunk is next, and the digest of those before it. */
+struct dump_place {
+    unsigned nlayers;
+    uint32_t next;
+    uint32_t chain;
+};
+
+#define DUMP_MAX_CHUNKS (UINT32_C(1) << 22) /* numbers that an iterator has room for: 2 TB */
+
+/* The iterator of a place, 1..2^53-1 (clients keep it in a double), and back: false when it is none. */
+int64_t dump_iterator(const struct dump_place *place);
+bool dump_place_from(int64_t iterator, struct dump_place *place_out);
+
+uint32_t dump_chunks(const struct dump_plan *plan); /* their number */
+size_t dump_chunk_bytes(const struct dump_plan *plan, uint32_t index);
+
+/* Writes chunk place->next to `out`, which has room for dump_chunk_bytes(), and moves the place on. `identity` is the
+ * same for all chunks of a dump and different for another filter, or another life of the process. `nonce` is for the
+ * header: any number not used before. */
+void dump_write_chunk(const struct dump_plan *plan, const struct bloom_filter *filter, uint64_t identity,
+                      uint64_t nonce, struct dump_place *place, unsigned char *out);
+
+/* A load under way. With its identity and nonce dump_write_chunk() writes the chunks that have come once more, as they
+ * were, from a filter that nobody has added to since. */
+struct dump_load {
+    struct dump_plan plan;
+    uint64_t identity, nonce;
+    struct dump_place place; /* the chunk that has to come */
+};
+
+/* Reads the header of a dump. `iterator` is the one that was handed out with it. DUMP_OK, DUMP_BAD or DUMP_FOREIGN. */
+int dump_load_begin(struct dump_load *load, int64_t iterator, const void *data, size_t len, struct errbuf *err)
+    __attribute__((warn_unused_result));
+
+/* Takes the next chunk into `filter`, which was made after load->plan. DUMP_OK or DUMP_BAD, after which the load must
+ * be given up. *complete_out: that was the last one. */
+int dump_load_chunk(struct dump_load *load, struct bloom_filter *filter, int64_t iterator, const void *data, size_t len,
+                    bool *complete_out, struct errbuf *err) __attribute__((warn_unused_result));
+
+bool dump_is_header(const void *data, size_t len); /* whether these bytes say of themselves that they begin a dump */
+
+/* The same for chunks that were kept one behind the other, without their iterators. */
+int dump_replay_begin(struct dump_load *load, const void *data, size_t len, struct errbuf *err)
+    __attribute__((warn_unused_result));
+int dump_replay_chunk(struct dump_load *load, struct bloom_filter *filter, const void *data, size_t len,
+                      bool *complete_out, struct errbuf *err) __attribute__((warn_unused_result));
+
+/* ---- one piece (dump_value.c) ---- */
+
+/* The result of DUMP: a value of the module's type as RDB has it, with RDB's version and checksum. So an engine with
+ * the module takes it, and the daemon takes the engine's. The value is the number of chunks, then each of them. */
+
+/* The module's type: nine characters, and the version of this encoding. */
+#define DUMP_TYPE_NAME    "bloomery1"
+#define DUMP_TYPE_VERSION 1
+
+uint64_t dump_whole_bytes(const struct dump_plan *plan);
+void dump_write_whole(const struct dump_plan *plan, const struct bloom_filter *filter, unsigned char *out);
+
+/* Verifies the checksum, and reads what a piece holds. DUMP_OK, DUMP_BAD or DUMP_FOREIGN. */
+int dump_read_plan(const void *data, size_t len, struct dump_plan *plan_out, struct errbuf *err)
+    __attribute__((warn_unused_result));
+
+/* Takes the bits and counts of a piece, which dump_read_plan() has read, into a filter made after its plan. DUMP_OK,
+ * DUMP_BAD or -ENOMEM; after these the filter must be given up. */
+int dump_read_whole(const void *data, size_t len, struct bloom_filter *filter, struct errbuf *err)
+    __attribute__((warn_unused_result));
+
+#endif

@@ -1,0 +1,140 @@
+/* In memory the words are little-endian bytes with bit i at byte i / 8, value 1 << (i % 8): the NEW body as it is. The
+ * OLD body has the eight bytes of every word reversed. The header is big-endian in both. */
+#include "filterdb.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "bytes.h"
+#include "check.h"
+
+#define RUN_WORDS 64 /* looked at together when decoding: less than a page, so that no page is touched for nothing */
+
+static int max_k(unsigned variant)
+{
+    return bloom_variant_is_redisbloom(variant) ? BLOOM_MAX_HASHES : BLOOM_MAX_K;
+}
+
+/* Whether the words are little-endian: as they are in memory. */
+static bool words_are_new(enum bloom_variant variant)
+{
+    return variant == BLOOM_NA || bloom_variant_is_redisbloom(variant);
+}
+
+void filterdb_encode_header(const struct bloom_shape *shape, unsigned char out[FILTERDB_HEADER_BYTES])
+{
+    CHECK(shape->k >= 1 && shape->k <= max_k(shape->variant) && shape->nwords >= 1 && shape->nwords <= BLOOM_MAX_WORDS);
+    be32_put(be32_put(out, shape->k), (uint32_t)shape->nwords);
+}
+
+static int check_size(uint64_t nwords, uint64_t file_size, struct errbuf *err)
+{
+    uint64_t body = file_size - FILTERDB_HEADER_BYTES;
+
+    if (body / 8 < nwords) {
+        errbuf_set(err, "announces %llu words but holds %llu", (unsigned long long)nwords,
+                   (unsigned long long)(body / 8));
+        if (body % 8 != 0)
+            errbuf_set(err, "announces %llu words but holds %llu and %llu bytes", (unsigned long long)nwords,
+                       (unsigned long long)(body / 8), (unsigned long long)(body % 8));
+        return FILTERDB_MALFORMED;
+    }
+    if (body > 8 * nwords) {
+        errbuf_set(err, "%llu bytes behind the %llu words it announces", (unsigned long long)(body - 8 * nwords),
+                   (unsigned long long)nwords);
+        return FILTERDB_MALFORMED;
+    }
+    return FILTERDB_OK;
+}
+
+int filterdb_decode_header(const unsigned char *bytes, uint64_t file_size, enum bloom_variant variant,
+                           struct bloom_shape *shape_out, struct errbuf *err)
+{
+    if (file_size < FILTERDB_HEADER_BYTES) {
+        errbuf_set(err, file_size == 0 ? "empty file" : "%llu bytes, shorter than the header of 8",
+                   (unsigned long long)file_size);
+        return FILTERDB_MALFORMED;
+    }
+    int32_t k = (int32_t)be32_get(bytes);
+    int32_t nwords = (int32_t)be32_get(bytes + 4);
+    if (k < 1 || k > max_k(variant)) {
+        errbuf_set(err, "hash count %d is not in 1..%d", k, max_k(variant));
+        return FILTERDB_MALFORMED;
+    }
+    if (nwords < 1) {
+        errbuf_set(err, "word count %d is not in 1..%llu", nwords, (unsigned long long)BLOOM_MAX_WORDS);
+        return FILTERDB_MALFORMED;
+    }
+    if (check_size((uint64_t)nwords, file_size, err) != FILTERDB_OK)
+        return FILTERDB_MALFORMED;
+    *shape_out = (struct bloom_shape){.nwords = (uint64_t)nwords, .k = (uint8_t)k, .variant = (uint8_t)variant};
+    return FILTERDB_OK;
+}
+
+void filterdb_encode_words(enum bloom_variant variant, const _Atomic uint64_t *words, size_t nwords,
+                           unsigned char *bytes)
+{
+    if (words_are_new(variant)) {
+        for (size_t i = 0; i < nwords; i++) {
+            uint64_t word = atomic_load_explicit(&words[i], memory_order_relaxed);
+            memcpy(bytes + 8 * i, &word, 8);
+        }
+        return;
+    }
+    for (size_t i = 0; i < nwords; i++) {
+        uint64_t word = __builtin_bswap64(atomic_load_explicit(&words[i], memory_order_relaxed));
+        memcpy(bytes + 8 * i, &word, 8);
+    }
+}
+
+static bool all_zero(const unsigned char *bytes, size_t nwords)
+{
+    uint64_t any = 0;
+
+    for (size_t i = 0; i < nwords; i++) {
+        uint64_t word;
+        memcpy(&word, bytes + 8 * i, 8);
+        any |= word;
+    }
+    return any == 0;
+}
+
+static void decode_run(enum bloom_variant variant, const unsigned char *bytes, size_t nwords, _Atomic uint64_t *words)
+{
+    for (size_t i = 0; i < nwords; i++) {
+        uint64_t word;
+        memcpy(&word, bytes + 8 * i, 8);
+        atomic_store_explicit(&words[i], words_are_new(variant) ? word : __builtin_bswap64(word), memory_order_relaxed);
+    }
+}
+
+void filterdb_decode_words(enum bloom_variant variant, const unsigned char *bytes, size_t nwords,
+                           _Atomic uint64_t *words)
+{
+    for (size_t i = 0; i < nwords; i += RUN_WORDS) {
+        size_t n = nwords - i < RUN_WORDS ? nwords - i : RUN_WORDS;
+        /* Fresh words are zero already, and not yet in memory: a sparse filter stays small. */
+        if (!all_zero(bytes + 8 * i, n))
+            decode_run(variant, bytes + 8 * i, n, words + i);
+    }
+}
+
+void filterdb_turn_words(enum bloom_variant variant, _Atomic uint64_t *words, size_t nwords)
+{
+    if (words_are_new(variant))
+        return;
+    for (size_t i = 0; i < nwords; i++) {
+        uint64_t word = atomic_load_explicit(&words[i], memory_order_relaxed);
+        atomic_store_explicit(&words[i], __builtin_bswap64(word), memory_order_relaxed);
+    }
+}
+
+int filterdb_variant_parse(const char *text, size_t len, enum bloom_variant *variant_out)
+{
+    enum bloom_variant variant;
+
+    if (!bloom_variant_parse(text, len, &variant) || bloom_variant_is_redisbloom(variant))
+        return FILTERDB_MALFORMED;
+    *variant_out = variant;
+    return FILTERDB_OK;
+}

@@ -1,0 +1,57 @@
+/* filterdb: the bytes of a Filter.db file, memory to memory (docs/FORMAT.md): an 8-byte header (k, word count, both
+ * big-endian 32-bit) and the words, in the byte order of the variant.
+ *
+ * It opens no file. What is read is refused unless it is exactly a filter: k in 1..BLOOM_MAX_K, 1..BLOOM_MAX_WORDS
+ * words, and a size of 8 + 8 * words; each refusal says what is wrong. Layers in RedisBloom's layout are kept in the
+ * same form under other names (file_name.h), with more hashes and little-endian words.
+ *
+ * Thread: any. */
+#ifndef BLOOMERY_FILTERDB_H
+#define BLOOMERY_FILTERDB_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bloom_filter.h"
+#include "errbuf.h"
+
+#define FILTERDB_HEADER_BYTES 8
+
+enum filterdb_status {
+    FILTERDB_OK = 0,
+    FILTERDB_MALFORMED = 1, /* the errbuf says why */
+};
+
+/* Size of the file of a layer. */
+static inline uint64_t filterdb_bytes(uint64_t nwords)
+{
+    return FILTERDB_HEADER_BYTES + 8 * nwords;
+}
+
+void filterdb_encode_header(const struct bloom_shape *shape, unsigned char out[FILTERDB_HEADER_BYTES]);
+
+/* Reads the header of a file of `file_size` bytes, of which the first min(file_size, 8) are at `bytes`. The variant is
+ * not in the file: it is copied into the shape. FILTERDB_OK or FILTERDB_MALFORMED (output untouched). */
+int filterdb_decode_header(const unsigned char *bytes, uint64_t file_size, enum bloom_variant variant,
+                           struct bloom_shape *shape_out, struct errbuf *err);
+
+/* Words to file bytes and back, 8 * nwords bytes, in the variant's order. The words may be added to by other threads at
+ * the same time: encode reads each one once. Decode wants fresh words, all zero, which nobody reads yet, and leaves
+ * alone runs that stay zero, so that the memory of a sparse filter is not touched. `bytes` needs no alignment. */
+void filterdb_encode_words(enum bloom_variant variant, const _Atomic uint64_t *words, size_t nwords,
+                           unsigned char *bytes);
+void filterdb_decode_words(enum bloom_variant variant, const unsigned char *bytes, size_t nwords,
+                           _Atomic uint64_t *words);
+
+/* File bytes that have been put where the words are, 8 * nwords of them, become words. */
+void filterdb_turn_words(enum bloom_variant variant, _Atomic uint64_t *words, size_t nwords);
+
+/* A layout of Filter.db files: "na", "me", "ka". */
+int filterdb_variant_parse(const char *text, size_t len, enum bloom_variant *variant_out); /* 0 or FILTERDB_MALFORMED */
+
+/* The variant that the version in the name of an SSTable's filter stands for (sstable_name.h); directories before it do
+ * not matter. FILTERDB_OK, or FILTERDB_MALFORMED with the reason. */
+int filterdb_variant_from_path(const char *path, enum bloom_variant *variant_out, struct errbuf *err);
+
+#endif

@@ -1,0 +1,416 @@
+#include "rdb_reader.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bytes.h"
+#include "crc64.h"
+
+/* The first byte of a length: its two high bits say how it goes on. */
+#define FORM_6_BITS   0
+#define FORM_14_BITS  1
+#define FORM_LONG     2 /* a whole byte: LENGTH_32 or LENGTH_64 */
+#define FORM_ENCODED  3 /* no length: a string in a special form */
+#define LENGTH_32     0x80
+#define LENGTH_64     0x81
+#define ENCODED_INT8  0
+#define ENCODED_INT16 1
+#define ENCODED_INT32 2
+#define ENCODED_LZF   3
+
+void rdb_reader_memory(struct rdb_reader *reader, const void *data, size_t len, struct errbuf *err)
+{
+    const unsigned char *bytes = data;
+
+    *reader = (struct rdb_reader){.at = bytes, .end = bytes + len, .summed = bytes, .behind = len, .err = err};
+}
+
+void rdb_reader_stream(struct rdb_reader *reader, rdb_source_fn *source, void *ctx, void *buffer, size_t buffer_size,
+                       uint64_t offset, struct errbuf *err)
+{
+    *reader = (struct rdb_reader){.source = source,
+                                  .ctx = ctx,
+                                  .buffer = buffer,
+                                  .buffer_size = buffer_size,
+                                  .at = buffer,
+                                  .end = buffer,
+                                  .summed = buffer,
+                                  .behind = offset,
+                                  .err = err};
+}
+
+uint64_t rdb_reader_offset(const struct rdb_reader *reader)
+{
+    return reader->behind - (uint64_t)(reader->end - reader->at);
+}
+
+uint64_t rdb_reader_crc(struct rdb_reader *reader)
+{
+    reader->crc = crc64(reader->crc, reader->summed, (size_t)(reader->at - reader->summed));
+    reader->summed = reader->at;
+    return reader->crc;
+}
+
+int rdb_bad(const struct rdb_reader *reader, const char *fmt, ...)
+{
+    char text[200];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    errbuf_set(reader->err, "%s, at byte %llu", text, (unsigned long long)rdb_reader_offset(reader));
+    return RDB_BAD;
+}
+
+/* ---- bytes ---- */
+
+/* Has at least one byte between `at` and `end`, unless the source has ended. */
+static int refill(struct rdb_reader *reader)
+{
+    size_t n = 0;
+
+    if (reader->at < reader->end || !reader->source)
+        return RDB_OK;
+    (void)rdb_reader_crc(reader);
+    int rc = reader->source(reader->ctx, reader->buffer, reader->buffer_size, &n);
+    if (rc != 0)
+        return rc;
+    reader->at = reader->buffer;
+    reader->summed = reader->buffer;
+    reader->end = reader->buffer + n;
+    reader->behind += n;
+    return RDB_OK;
+}
+
+int rdb_more(struct rdb_reader *reader, bool *more_out)
+{
+    int rc = refill(reader);
+
+    if (rc == RDB_OK)
+        *more_out = reader->at < reader->end;
+    return rc;
+}
+
+/* Takes the next 1 to `max` bytes, as many as are at hand; they are valid until the next call. */
+static int take_some(struct rdb_reader *reader, uint64_t max, const unsigned char **bytes_out, size_t *n_out,
+                     const char *what)
+{
+    int rc = refill(reader);
+
+    if (rc != RDB_OK)
+        return rc;
+    size_t n = (size_t)(reader->end - reader->at);
+    if (n == 0)
+        return rdb_bad(reader, "the data ends within %s", what);
+    if (n > max)
+        n = (size_t)max;
+    *bytes_out = reader->at;
+    *n_out = n;
+    reader->at += n;
+    return RDB_OK;
+}
+
+int rdb_bytes(struct rdb_reader *reader, void *out, size_t len, const char *what)
+{
+    unsigned char *to = out;
+
+    while (len > 0) {
+        const unsigned char *bytes = NULL;
+        size_t n = 0;
+        int rc = take_some(reader, len, &bytes, &n, what);
+
+        if (rc != RDB_OK)
+            return rc;
+        memcpy(to, bytes, n);
+        to += n;
+        len -= n;
+    }
+    return RDB_OK;
+}
+
+int rdb_skip(struct rdb_reader *reader, uint64_t len, const char *what)
+{
+    while (len > 0) {
+        const unsigned char *bytes = NULL;
+        size_t n = 0;
+        int rc = take_some(reader, len, &bytes, &n, what);
+
+        if (rc != RDB_OK)
+            return rc;
+        len -= n;
+    }
+    return RDB_OK;
+}
+
+/* The next `len` bytes, handed to the sink. */
+static int pass_bytes(struct rdb_reader *reader, uint64_t len, bytes_sink_fn *sink, void *ctx, const char *what)
+{
+    while (len > 0) {
+        const unsigned char *bytes = NULL;
+        size_t n = 0;
+        int rc = take_some(reader, len, &bytes, &n, what);
+
+        if (rc == RDB_OK)
+            rc = sink(ctx, bytes, n);
+        if (rc != RDB_OK)
+            return rc;
+        len -= n;
+    }
+    return RDB_OK;
+}
+
+int rdb_byte(struct rdb_reader *reader, unsigned char *out, const char *what)
+{
+    return rdb_bytes(reader, out, 1, what);
+}
+
+int rdb_u32(struct rdb_reader *reader, uint32_t *out, const char *what)
+{
+    unsigned char bytes[4];
+    int rc = rdb_bytes(reader, bytes, sizeof(bytes), what);
+
+    if (rc == RDB_OK)
+        *out = le32_get(bytes);
+    return rc;
+}
+
+int rdb_u64(struct rdb_reader *reader, uint64_t *out, const char *what)
+{
+    unsigned char bytes[8];
+    int rc = rdb_bytes(reader, bytes, sizeof(bytes), what);
+
+    if (rc == RDB_OK)
+        *out = le64_get(bytes);
+    return rc;
+}
+
+int rdb_double(struct rdb_reader *reader, double *out, const char *what)
+{
+    unsigned char bytes[8];
+    int rc = rdb_bytes(reader, bytes, sizeof(bytes), what);
+
+    if (rc == RDB_OK)
+        *out = le_double_get(bytes);
+    return rc;
+}
+
+/* ---- lengths ---- */
+
+/* A length, or which special form follows. */
+static int length_or_form(struct rdb_reader *reader, uint64_t *out, bool *special_out, const char *what)
+{
+    unsigned char first, rest[8];
+    int rc = rdb_byte(reader, &first, what);
+
+    if (rc != RDB_OK)
+        return rc;
+    *special_out = first >> 6 == FORM_ENCODED;
+    *out = first & 0x3f;
+    switch (first >> 6) {
+    case FORM_14_BITS:
+        rc = rdb_byte(reader, rest, what);
+        if (rc == RDB_OK)
+            *out = *out << 8 | rest[0];
+        return rc;
+    case FORM_LONG:
+        if (first != LENGTH_32 && first != LENGTH_64)
+            return rdb_bad(reader, "%s: 0x%02x begins no length", what, first);
+        rc = rdb_bytes(reader, rest, first == LENGTH_32 ? 4 : 8, what);
+        if (rc == RDB_OK)
+            *out = first == LENGTH_32 ? be32_get(rest) : be64_get(rest);
+        return rc;
+    default:
+        return RDB_OK;
+    }
+}
+
+int rdb_length(struct rdb_reader *reader, uint64_t *out, const char *what)
+{
+    bool special;
+    int rc = length_or_form(reader, out, &special, what);
+
+    if (rc == RDB_OK && special)
+        return rdb_bad(reader, "%s: a specially encoded string is no number", what);
+    return rc;
+}
+
+/* ---- strings ---- */
+
+struct string {
+    uint64_t len;    /* of the string */
+    uint64_t stored; /* bytes that follow */
+    enum { PLAIN, NUMBER, COMPRESSED } form;
+    char text[16]; /* a number's */
+};
+
+static int open_string(struct rdb_reader *reader, struct string *string, const char *what)
+{
+    uint64_t form;
+    bool special;
+    int rc = length_or_form(reader, &form, &special, what);
+
+    if (rc != RDB_OK)
+        return rc;
+    if (!special) {
+        *string = (struct string){.len = form, .stored = form, .form = PLAIN};
+        return RDB_OK;
+    }
+    if (form <= ENCODED_INT32) {
+        *string = (struct string){.stored = UINT64_C(1) << form, .form = NUMBER};
+        return RDB_OK;
+    }
+    if (form != ENCODED_LZF)
+        return rdb_bad(reader, "%s: strings of form %llu are not known", what, (unsigned long long)form);
+    string->form = COMPRESSED;
+    rc = rdb_length(reader, &string->stored, what);
+    return rc == RDB_OK ? rdb_length(reader, &string->len, what) : rc;
+}
+
+int rdb_string_skip(struct rdb_reader *reader, const char *what)
+{
+    struct string string;
+    int rc = open_string(reader, &string, what);
+
+    return rc == RDB_OK ? rdb_skip(reader, string.stored, what) : rc;
+}
+
+/* A number as text, as which it stands. */
+static int number_text(struct rdb_reader *reader, size_t bytes, char text[16], const char *what)
+{
+    unsigned char in[4] = {0};
+    int rc = rdb_bytes(reader, in, bytes, what);
+    uint32_t bits = le32_get(in);
+    int32_t value = bytes == 1 ? (int8_t)bits : bytes == 2 ? (int16_t)bits : (int32_t)bits;
+
+    if (rc == RDB_OK)
+        snprintf(text, 16, "%d", value);
+    return rc;
+}
+
+/* A compressed string passes through the decoder on its way to the sink. */
+struct inflow {
+    struct lzf_decoder decoder;
+    bytes_sink_fn *sink;
+    void *ctx;
+};
+
+static int feed(void *ctx, const unsigned char *bytes, size_t len)
+{
+    struct inflow *inflow = ctx;
+
+    return lzf_decoder_feed(&inflow->decoder, bytes, len, inflow->sink, inflow->ctx);
+}
+
+/* Opens a string whose length becomes known: a number is read, its text is the string. */
+static int open_content(struct rdb_reader *reader, struct string *string, const char *what)
+{
+    int rc = open_string(reader, string, what);
+
+    if (rc == RDB_OK && string->form == NUMBER) {
+        rc = number_text(reader, (size_t)string->stored, string->text, what);
+        string->len = strlen(string->text);
+    }
+    return rc;
+}
+
+/* The content of an opened string, handed to the sink. */
+static int pass_string(struct rdb_reader *reader, const struct string *string, bytes_sink_fn *sink, void *ctx,
+                       const char *what)
+{
+    if (string->form == NUMBER)
+        return sink(ctx, (const unsigned char *)string->text, (size_t)string->len);
+    if (string->form == PLAIN)
+        return pass_bytes(reader, string->stored, sink, ctx, what);
+
+    struct inflow inflow = {.sink = sink, .ctx = ctx};
+    lzf_decoder_init(&inflow.decoder, string->len);
+    int rc = pass_bytes(reader, string->stored, feed, &inflow, what);
+    if (rc == RDB_OK)
+        rc = lzf_decoder_end(&inflow.decoder, sink, ctx);
+    if (rc == LZF_BAD)
+        return rdb_bad(reader, "%s: the compressed string is damaged", what);
+    return rc;
+}
+
+struct copy_to {
+    unsigned char *at;
+    size_t room;
+};
+
+static int copy_some(void *ctx, const unsigned char *bytes, size_t len)
+{
+    struct copy_to *to = ctx;
+    size_t n = len < to->room ? len : to->room;
+
+    memcpy(to->at, bytes, n);
+    to->at += n;
+    to->room -= n;
+    return RDB_OK;
+}
+
+int rdb_string_copy(struct rdb_reader *reader, void *buf, size_t max, uint64_t *len_out, const char *what)
+{
+    struct copy_to to = {buf, max};
+    struct string string;
+    int rc = open_content(reader, &string, what);
+
+    if (rc != RDB_OK)
+        return rc;
+    *len_out = string.len;
+    return pass_string(reader, &string, copy_some, &to, what);
+}
+
+int rdb_string_pieces(struct rdb_reader *reader, uint64_t len, bytes_sink_fn *sink, void *ctx, const char *what)
+{
+    struct string string;
+    int rc = open_content(reader, &string, what);
+
+    if (rc != RDB_OK)
+        return rc;
+    if (string.len != len)
+        return rdb_bad(reader, "%s: %llu bytes, where %llu must be", what, (unsigned long long)string.len,
+                       (unsigned long long)len);
+    return pass_string(reader, &string, sink, ctx, what);
+}
+
+/* ---- writing ---- */
+
+unsigned char *rdb_put_length(unsigned char *at, uint64_t value)
+{
+    if (value < 64) {
+        *at++ = (unsigned char)value;
+        return at;
+    }
+    if (value < 16384) {
+        *at++ = (unsigned char)(FORM_14_BITS << 6 | value >> 8);
+        *at++ = (unsigned char)value;
+        return at;
+    }
+    *at++ = value <= UINT32_MAX ? LENGTH_32 : LENGTH_64;
+    return value <= UINT32_MAX ? be32_put(at, (uint32_t)value) : be64_put(at, value);
+}
+
+/* The lengths of a compressed string stand before it, so that it is put where the longest would end and then moved. */
+unsigned char *rdb_put_string(unsigned char *at, const unsigned char *bytes, uint64_t len, bool compress)
+{
+    const size_t head = 1 + 2 * RDB_LENGTH_MAX_BYTES;
+
+    if (compress && len > 2 * head) {
+        size_t packed = lzf_compress(bytes, (size_t)len, at + head, (size_t)len - 2 * head);
+
+        if (packed > 0) {
+            unsigned char *to = at;
+
+            *to++ = FORM_ENCODED << 6 | ENCODED_LZF;
+            to = rdb_put_length(to, packed);
+            to = rdb_put_length(to, len);
+            memmove(to, at + head, packed);
+            return to + packed;
+        }
+    }
+    at = rdb_put_length(at, len);
+    memcpy(at, bytes, (size_t)len);
+    return at + len;
+}

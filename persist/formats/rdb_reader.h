@@ -1,0 +1,92 @@
+/* rdb_reader: the primitives of Redis's RDB encoding (lengths, strings, numbers), from memory or from a source that
+ * hands out bytes piece by piece.
+ *
+ * It allocates nothing, whatever a length says: strings are copied into bounded memory, handed out in pieces, or
+ * skipped.
+ *
+ * Errors: 0; RDB_BAD, with a text that names the field and the place; or what the source has returned. After an error
+ * the reader is where it is: nothing behind it can be read. `what` always is the name of a field, for that text.
+ *
+ * Thread: any, on distinct objects. */
+#ifndef BLOOMERY_RDB_READER_H
+#define BLOOMERY_RDB_READER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "errbuf.h"
+#include "lzf.h"
+
+enum rdb_status {
+    RDB_OK = 0,
+    RDB_BAD = 1, /* not RDB, or damaged */
+};
+
+/* Up to `len` bytes to `buf`; 0 in `n_out` at the end. 0, or -errno, which is passed on. */
+typedef int rdb_source_fn(void *ctx, void *buf, size_t len, size_t *n_out);
+
+/* In the caller's storage; the fields are internal. */
+struct rdb_reader {
+    rdb_source_fn *source; /* NULL: there is no more than what is in memory */
+    void *ctx;
+    unsigned char *buffer;
+    size_t buffer_size;
+    const unsigned char *at;
+    const unsigned char *end;
+    const unsigned char *summed; /* the bytes before it are in `crc` */
+    uint64_t behind;             /* offset of `end` in all that was read */
+    uint64_t crc;
+    struct errbuf *err;
+};
+
+/* Reads the `len` bytes at `data`, which are borrowed. */
+void rdb_reader_memory(struct rdb_reader *reader, const void *data, size_t len, struct errbuf *err);
+
+/* Reads what the source hands out, through a buffer of the caller's. `offset` is where the source stands, for texts and
+ * rdb_reader_offset(). */
+void rdb_reader_stream(struct rdb_reader *reader, rdb_source_fn *source, void *ctx, void *buffer, size_t buffer_size,
+                       uint64_t offset, struct errbuf *err);
+
+uint64_t rdb_reader_offset(const struct rdb_reader *reader); /* of the next byte */
+uint64_t rdb_reader_crc(struct rdb_reader *reader);          /* crc64() of all bytes that have been read */
+
+/* Sets the error's text, "<what> ... at byte N", and returns RDB_BAD. */
+int rdb_bad(const struct rdb_reader *reader, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Whether there is another byte: 0 and the answer, or what the source has returned. */
+int rdb_more(struct rdb_reader *reader, bool *more_out) __attribute__((warn_unused_result));
+
+int rdb_bytes(struct rdb_reader *reader, void *out, size_t len, const char *what) __attribute__((warn_unused_result));
+int rdb_skip(struct rdb_reader *reader, uint64_t len, const char *what) __attribute__((warn_unused_result));
+int rdb_byte(struct rdb_reader *reader, unsigned char *out, const char *what) __attribute__((warn_unused_result));
+int rdb_u32(struct rdb_reader *reader, uint32_t *out, const char *what) __attribute__((warn_unused_result));
+int rdb_u64(struct rdb_reader *reader, uint64_t *out, const char *what) __attribute__((warn_unused_result));
+int rdb_double(struct rdb_reader *reader, double *out, const char *what) __attribute__((warn_unused_result));
+
+/* A length, or another number in that form; the mark of a specially encoded string is RDB_BAD. */
+int rdb_length(struct rdb_reader *reader, uint64_t *out, const char *what) __attribute__((warn_unused_result));
+
+/* ---- strings: plain, a small number, or compressed ---- */
+
+int rdb_string_skip(struct rdb_reader *reader, const char *what) __attribute__((warn_unused_result));
+
+/* The string's length, and as much of it as fits into `max` bytes; the rest is skipped. */
+int rdb_string_copy(struct rdb_reader *reader, void *buf, size_t max, uint64_t *len_out, const char *what)
+    __attribute__((warn_unused_result));
+
+/* A string of exactly `len` bytes, handed to the sink in pieces. A nonzero status of the sink is passed on. */
+int rdb_string_pieces(struct rdb_reader *reader, uint64_t len, bytes_sink_fn *sink, void *ctx, const char *what)
+    __attribute__((warn_unused_result));
+
+/* ---- writing, to memory that is large enough ---- */
+
+#define RDB_LENGTH_MAX_BYTES 9
+
+/* Each returns the end of what it has written. */
+unsigned char *rdb_put_length(unsigned char *at, uint64_t value);
+
+/* A string; compressed if that is asked for and makes it smaller. Never longer than its length and the string. */
+unsigned char *rdb_put_string(unsigned char *at, const unsigned char *bytes, uint64_t len, bool compress);
+
+#endif

@@ -1,0 +1,336 @@
+/* Most types are a number of entries and, for each entry, a few fields, one after the other. So a type is a row: the
+ * fields before the number, and those of an entry, a letter each. What does not fit into a row (streams, arrays,
+ * modules) has a function. */
+#include "rdb_value.h"
+
+#include <string.h>
+
+/* A field of a type:
+ *   s  string
+ *   l  length, or another number in that form
+ *   8  eight bytes: a double, or a time in milliseconds
+ *   t  a double as text: one byte for its length, or for a value without text
+ *   #  a length: so many times the letters that follow */
+struct type {
+    const char *name;
+    const char *fields; /* NULL: skip() */
+    int (*skip)(struct rdb_reader *reader, unsigned type, const struct rdb_templates *templates);
+};
+
+#define DO(call)          \
+    do {                  \
+        int rc_ = (call); \
+        if (rc_ != 0)     \
+            return rc_;   \
+    } while (0)
+
+static int skip_stream(struct rdb_reader *reader, unsigned type, const struct rdb_templates *templates);
+static int skip_array(struct rdb_reader *reader, unsigned type, const struct rdb_templates *templates);
+static int skip_module(struct rdb_reader *reader, unsigned type, const struct rdb_templates *templates);
+static int skip_template_array(struct rdb_reader *reader, unsigned type, const struct rdb_templates *templates);
+
+#define STREAM_1 15
+#define STREAM_2 19
+#define STREAM_3 21
+#define STREAM_4 26
+#define STREAM_5 27
+
+static const struct type redis_types[RDB_TYPES] = {
+    [0] = {"string", "s", NULL},
+    [1] = {"list", "#s", NULL},
+    [2] = {"set", "#s", NULL},
+    [3] = {"sorted set", "#st", NULL},
+    [4] = {"hash", "#ss", NULL},
+    [5] = {"sorted set", "#s8", NULL},
+    [RDB_TYPE_MODULE_2] = {"module's value", NULL, skip_module},
+    [9] = {"hash", "s", NULL},                  /* zipmap */
+    [10] = {"list", "s", NULL},                 /* ziplist */
+    [11] = {"set", "s", NULL},                  /* intset */
+    [12] = {"sorted set", "s", NULL},           /* ziplist */
+    [13] = {"hash", "s", NULL},                 /* ziplist */
+    [14] = {"list", "#s", NULL},                /* quicklist of ziplists */
+    [STREAM_1] = {"stream", NULL, skip_stream}, /* Redis 5.0 */
+    [16] = {"hash", "s", NULL},                 /* listpack */
+    [17] = {"sorted set", "s", NULL},           /* listpack */
+    [18] = {"list", "#ls", NULL},               /* quicklist of plain nodes and listpacks */
+    [STREAM_2] = {"stream", NULL, skip_stream}, /* 7.0 */
+    [20] = {"set", "s", NULL},                  /* listpack */
+    [STREAM_3] = {"stream", NULL, skip_stream}, /* 7.2 */
+    [22] = {"hash", "#lss", NULL},              /* with times of fields, release candidates of 7.4 */
+    [23] = {"hash", "s", NULL},                 /* the same, listpack */
+    [24] = {"hash", "8#lss", NULL},             /* 7.4 */
+    [25] = {"hash", "8s", NULL},                /* the same, listpack */
+    [STREAM_4] = {"stream", NULL, skip_stream}, /* 8.6 */
+    [STREAM_5] = {"stream", NULL, skip_stream}, /* 8.8 */
+    [28] = {"array", NULL, skip_array},         /* 8.8 */
+    [30] = {"hash", "s", NULL},                 /* listpack that refers to a template, 8.10 */
+    [32] = {"hash", NULL, skip_template_array}, /* values that refer to a template */
+    [33] = {"rate limiter", "l", NULL},         /* GCRA */
+};
+
+/* Where Valkey has gone another way. */
+static const struct type valkey_hash_2 = {"hash", "#ss8", NULL}; /* with times of fields */
+#define VALKEY_HASH_2    22
+#define VALKEY_FIRST_OWN 22 /* types from here on are Valkey's own, or not known */
+
+static const struct type *find_type(unsigned type, bool valkey)
+{
+    if (valkey && type >= VALKEY_FIRST_OWN)
+        return type == VALKEY_HASH_2 ? &valkey_hash_2 : NULL;
+    return type < RDB_TYPES && redis_types[type].name ? &redis_types[type] : NULL;
+}
+
+const char *rdb_type_name(unsigned type, bool valkey)
+{
+    const struct type *row = find_type(type, valkey);
+
+    if (row)
+        return row->name;
+    return !valkey && (type == 29 || type == 31) ? "hash" : "value of an unknown type"; /* these are in dumps only */
+}
+
+void rdb_module_name(uint64_t id, char name[RDB_MODULE_NAME_BYTES])
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+    for (unsigned i = 0; i < RDB_MODULE_NAME_BYTES - 1; i++)
+        name[i] = letters[id >> (58 - 6 * i) & 63];
+    name[RDB_MODULE_NAME_BYTES - 1] = '\0';
+}
+
+/* ---- rows ---- */
+
+static int skip_number(struct rdb_reader *reader, const char *what)
+{
+    uint64_t ignored;
+
+    return rdb_length(reader, &ignored, what);
+}
+
+static int skip_text_double(struct rdb_reader *reader)
+{
+    unsigned char len;
+
+    DO(rdb_byte(reader, &len, "a score"));
+    return len >= 253 ? RDB_OK : rdb_skip(reader, len, "a score"); /* these are not a number and the infinities */
+}
+
+static int skip_field(struct rdb_reader *reader, char field)
+{
+    switch (field) {
+    case 's':
+        return rdb_string_skip(reader, "a string of a value");
+    case 'l':
+        return skip_number(reader, "a number of a value");
+    case '8':
+        return rdb_skip(reader, 8, "a number of a value");
+    default:
+        return skip_text_double(reader);
+    }
+}
+
+static int skip_fields(struct rdb_reader *reader, const char *fields)
+{
+    for (; *fields != '\0' && *fields != '#'; fields++)
+        DO(skip_field(reader, *fields));
+    if (*fields == '\0')
+        return RDB_OK;
+
+    uint64_t entries;
+    DO(rdb_length(reader, &entries, "the number of entries of a value"));
+    for (; entries > 0; entries--) {
+        for (const char *field = fields + 1; *field != '\0'; field++)
+            DO(skip_field(reader, *field));
+    }
+    return RDB_OK;
+}
+
+int rdb_skip_value(struct rdb_reader *reader, unsigned type, bool valkey, const struct rdb_templates *templates)
+{
+    const struct type *row = find_type(type, valkey);
+
+    if (!row)
+        return rdb_bad(reader, "values of type %u are not known", type);
+    return row->fields ? skip_fields(reader, row->fields) : row->skip(reader, type, templates);
+}
+
+/* ---- streams ---- */
+
+#define STREAM_ID_BYTES 16 /* as a key or raw; elsewhere two numbers */
+
+static int skip_group(struct rdb_reader *reader, unsigned type)
+{
+    uint64_t n;
+
+    DO(skip_fields(reader, "sll")); /* name, last delivered id */
+    if (type >= STREAM_2)
+        DO(skip_number(reader, "the number of read entries of a stream"));
+    DO(rdb_length(reader, &n, "the number of pending entries of a stream"));
+    for (; n > 0; n--) {
+        DO(rdb_skip(reader, STREAM_ID_BYTES + 8, "a pending entry of a stream")); /* id, time of delivery */
+        DO(skip_number(reader, "a pending entry of a stream"));                   /* deliveries */
+    }
+    DO(rdb_length(reader, &n, "the number of consumers of a stream"));
+    for (; n > 0; n--) {
+        uint64_t pending;
+
+        DO(rdb_string_skip(reader, "a consumer of a stream"));
+        DO(rdb_skip(reader, type >= STREAM_3 ? 16 : 8, "a consumer of a stream")); /* times: seen, active */
+        DO(rdb_length(reader, &pending, "a consumer of a stream"));
+        for (; pending > 0; pending--)
+            DO(rdb_skip(reader, STREAM_ID_BYTES, "a consumer of a stream"));
+    }
+    if (type >= STREAM_5) {
+        DO(rdb_length(reader, &n, "the number of refused entries of a stream"));
+        for (; n > 0; n--)
+            DO(rdb_skip(reader, STREAM_ID_BYTES, "a refused entry of a stream"));
+    }
+    return RDB_OK;
+}
+
+/* What is remembered of producers, so that an entry sent twice is stored once. */
+static int skip_producers(struct rdb_reader *reader)
+{
+    uint64_t n;
+
+    DO(skip_fields(reader, "ll")); /* how long, how many */
+    DO(rdb_length(reader, &n, "the number of producers of a stream"));
+    for (; n > 0; n--) {
+        DO(rdb_string_skip(reader, "a producer of a stream"));
+        DO(skip_fields(reader, "#sll")); /* its ids, and those of their entries */
+    }
+    return skip_fields(reader, "ll"); /* counters */
+}
+
+static int skip_stream(struct rdb_reader *reader, unsigned type, const struct rdb_templates *templates)
+{
+    uint64_t groups;
+
+    (void)templates;
+    DO(skip_fields(reader, "#ss")); /* listpacks by their first id */
+    DO(skip_fields(reader, "lll")); /* number of entries, last id */
+    if (type >= STREAM_2)
+        DO(skip_fields(reader, "lllll")); /* first id, largest deleted id, number of entries ever */
+    DO(rdb_length(reader, &groups, "the number of groups of a stream"));
+    for (; groups > 0; groups--)
+        DO(skip_group(reader, type));
+    return type >= STREAM_4 ? skip_producers(reader) : RDB_OK;
+}
+
+/* ---- arrays ---- */
+
+enum array_tag { ARRAY_STRING = 0, ARRAY_INTEGER = 1, ARRAY_DOUBLE = 2, ARRAY_SMALL_STRING = 3 };
+
+static int skip_array(struct rdb_reader *reader, unsigned type, const struct rdb_templates *templates)
+{
+    uint64_t n, cursor, tag;
+
+    (void)type, (void)templates;
+    DO(rdb_length(reader, &n, "the number of elements of an array"));
+    DO(rdb_length(reader, &cursor, "the cursor of an array"));
+    if (cursor > 1)
+        return rdb_bad(reader, "the cursor of an array: %llu is neither 0 nor 1", (unsigned long long)cursor);
+    if (cursor == 1)
+        DO(skip_number(reader, "the cursor of an array"));
+    for (; n > 0; n--) {
+        DO(skip_number(reader, "an index of an array"));
+        DO(rdb_length(reader, &tag, "an element of an array"));
+        if (tag == ARRAY_STRING || tag == ARRAY_SMALL_STRING)
+            DO(rdb_string_skip(reader, "an element of an array"));
+        else if (tag == ARRAY_INTEGER || tag == ARRAY_DOUBLE)
+            DO(rdb_skip(reader, 8, "an element of an array"));
+        else
+            return rdb_bad(reader, "an element of an array: tag %llu is not known", (unsigned long long)tag);
+    }
+    return RDB_OK;
+}
+
+/* ---- templates of hashes ---- */
+
+int rdb_read_template(struct rdb_reader *reader, struct rdb_templates *templates)
+{
+    struct rdb_template template;
+
+    DO(rdb_length(reader, &template.id, "a template of hashes"));
+    DO(rdb_length(reader, &template.fields, "a template of hashes"));
+    for (uint64_t i = 0; i < template.fields; i++)
+        DO(rdb_string_skip(reader, "a template of hashes"));
+    if (templates->n == RDB_TEMPLATES_MAX)
+        return rdb_bad(reader, "more than %d templates of hashes", RDB_TEMPLATES_MAX);
+    templates->list[templates->n++] = template;
+    return RDB_OK;
+}
+
+static int skip_template_array(struct rdb_reader *reader, unsigned type, const struct rdb_templates *templates)
+{
+    uint64_t id;
+
+    (void)type;
+    DO(rdb_length(reader, &id, "a hash's template"));
+    for (unsigned i = 0; i < templates->n; i++) {
+        if (templates->list[i].id != id)
+            continue;
+        for (uint64_t n = templates->list[i].fields; n > 0; n--)
+            DO(rdb_string_skip(reader, "a value of a hash"));
+        return RDB_OK;
+    }
+    return rdb_bad(reader, "a hash's template: there is none with the number %llu", (unsigned long long)id);
+}
+
+/* ---- modules ---- */
+
+enum module_opcode {
+    MODULE_END = 0,
+    MODULE_SIGNED = 1,
+    MODULE_UNSIGNED = 2,
+    MODULE_FLOAT = 3,
+    MODULE_DOUBLE = 4,
+    MODULE_STRING = 5,
+};
+
+int rdb_skip_module_fields(struct rdb_reader *reader)
+{
+    uint64_t opcode;
+
+    for (;;) {
+        DO(rdb_length(reader, &opcode, "a module's value"));
+        switch (opcode) {
+        case MODULE_END:
+            return RDB_OK;
+        case MODULE_SIGNED:
+        case MODULE_UNSIGNED:
+            DO(skip_number(reader, "a number in a module's value"));
+            break;
+        case MODULE_FLOAT:
+            DO(rdb_skip(reader, 4, "a number in a module's value"));
+            break;
+        case MODULE_DOUBLE:
+            DO(rdb_skip(reader, 8, "a number in a module's value"));
+            break;
+        case MODULE_STRING:
+            DO(rdb_string_skip(reader, "a string in a module's value"));
+            break;
+        default:
+            return rdb_bad(reader, "a module's value: opcode %llu is not known", (unsigned long long)opcode);
+        }
+    }
+}
+
+static int skip_module(struct rdb_reader *reader, unsigned type, const struct rdb_templates *templates)
+{
+    (void)type, (void)templates;
+    DO(skip_number(reader, "a module's type"));
+    return rdb_skip_module_fields(reader);
+}
+
+int rdb_skip_key_meta(struct rdb_reader *reader)
+{
+    uint64_t classes;
+
+    DO(rdb_length(reader, &classes, "the number of a key's notes"));
+    for (; classes > 0; classes--) {
+        DO(rdb_skip(reader, 4, "a key's notes")); /* whose they are */
+        DO(rdb_skip_module_fields(reader));
+    }
+    return RDB_OK;
+}

@@ -1,0 +1,49 @@
+/* rdb_value: what can stand in an RDB file beside RedisBloom's filters: reads past it, and names it.
+ *
+ * It knows the types of Redis up to RDB version 15, those of Valkey up to 81, and all that came before. What a type's
+ * number means depends on the engine: `valkey` says that the file begins with VALKEY, not REDIS.
+ *
+ * Statuses are those of rdb_reader.h. Thread: any, on distinct objects. */
+#ifndef BLOOMERY_RDB_VALUE_H
+#define BLOOMERY_RDB_VALUE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rdb_reader.h"
+
+#define RDB_TYPES           34  /* types of Redis are below this */
+#define RDB_TYPE_MODULE_2   7   /* a module's value, each field behind an opcode that says what it is */
+#define RDB_OPCODE_KEY_META 243 /* before the type of a key: what modules keep beside it */
+
+/* "string", "list", ..., "value of an unknown type". */
+const char *rdb_type_name(unsigned type, bool valkey);
+
+/* The nine characters of a module type. */
+#define RDB_MODULE_NAME_BYTES 10
+void rdb_module_name(uint64_t id, char name[RDB_MODULE_NAME_BYTES]);
+
+/* Templates of hashes: a hash that refers to one has as many values as it has fields. */
+#define RDB_TEMPLATES_MAX 4096
+struct rdb_templates {
+    unsigned n;
+    struct rdb_template {
+        uint64_t id;
+        uint64_t fields;
+    } list[RDB_TEMPLATES_MAX];
+};
+
+/* Reads past a value of this type, from behind the name of its key. `templates` are those of the file so far. */
+int rdb_skip_value(struct rdb_reader *reader, unsigned type, bool valkey, const struct rdb_templates *templates)
+    __attribute__((warn_unused_result));
+
+/* Reads past fields of a module up to and with their end. */
+int rdb_skip_module_fields(struct rdb_reader *reader) __attribute__((warn_unused_result));
+
+/* Reads past what follows RDB_OPCODE_KEY_META. */
+int rdb_skip_key_meta(struct rdb_reader *reader) __attribute__((warn_unused_result));
+
+/* Reads a template of a hash, behind its opcode. */
+int rdb_read_template(struct rdb_reader *reader, struct rdb_templates *templates) __attribute__((warn_unused_result));
+
+#endif

@@ -1,0 +1,330 @@
+#include "redisbloom_dump.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "crc64.h"
+
+bool redisbloom_is_layout(const struct bloom_filter *filter)
+{
+    struct bloom_layer_view view;
+
+    bloom_filter_layer(filter, 0, &view);
+    return bloom_variant_is_redisbloom(view.shape.variant);
+}
+
+static uint64_t sum_bytes(const struct redisbloom_filter *value)
+{
+    uint64_t bytes = 0;
+
+    for (uint64_t i = 0; i < value->nlayers; i++)
+        bytes += redisbloom_bytes(&value->layers[i]);
+    return bytes;
+}
+
+/* The layer that has this byte of all of them, and where. False: there are fewer. */
+static bool find_layer(const struct redisbloom_filter *value, uint64_t at, unsigned *layer_out, uint64_t *offset_out)
+{
+    for (unsigned i = 0; i < value->nlayers; i++) {
+        uint64_t bytes = redisbloom_bytes(&value->layers[i]);
+
+        if (at < bytes) {
+            *layer_out = i;
+            *offset_out = at;
+            return true;
+        }
+        at -= bytes;
+    }
+    return false;
+}
+
+/* ---- DUMP ---- */
+
+/* LZF finds runs of zeros. With a bit in each eighth byte it finds few, and the search takes 5 ns a byte. */
+static bool is_sparse(const struct redisbloom_layer *layer)
+{
+    return (double)layer->count * (double)layer->hashes < (double)layer->bits / 64;
+}
+
+static unsigned char *write_dump(const struct redisbloom_filter *value, const unsigned char *bits, unsigned char *dump)
+{
+    unsigned char *at = redisbloom_put_head(dump, value);
+
+    for (uint64_t i = 0; i < value->nlayers; i++) {
+        const struct redisbloom_layer *layer = &value->layers[i];
+
+        at = redisbloom_put_fields(at, layer);
+        at = redisbloom_put_string(at, bits, redisbloom_bytes(layer), is_sparse(layer));
+        at = redisbloom_put_count(at, layer->count);
+        bits += redisbloom_bytes(layer);
+    }
+    return redisbloom_put_tail(at, dump, REDISBLOOM_RDB_VERSION);
+}
+
+/* The bits are copied first, so that the counts, which stand before them in the dump, are read after them. */
+int redisbloom_dump(const struct bloom_filter *filter, uint64_t max, unsigned char **dump_out, uint64_t *len_out)
+{
+    unsigned nlayers = bloom_filter_nlayers(filter);
+    struct redisbloom_filter value;
+    uint64_t done = 0;
+
+    redisbloom_describe(filter, nlayers, &value);
+    *len_out = redisbloom_dump_max(&value);
+    if (*len_out > max)
+        return REDISBLOOM_LARGE;
+    unsigned char *bits = malloc((size_t)sum_bytes(&value)), *dump = malloc((size_t)*len_out);
+    if (!bits || !dump) {
+        free(bits);
+        free(dump);
+        return -ENOMEM;
+    }
+    for (unsigned i = 0; i < nlayers; i++) {
+        uint64_t bytes = redisbloom_bytes(&value.layers[i]);
+
+        redisbloom_get_bits(filter, i, 0, bits + done, (size_t)bytes);
+        done += bytes;
+    }
+    redisbloom_describe(filter, nlayers, &value);
+    *len_out = (uint64_t)(write_dump(&value, bits, dump) - dump);
+    *dump_out = dump;
+    free(bits);
+    return DUMP_OK;
+}
+
+/* ---- RESTORE ---- */
+
+/* The numbers of a filter become the plan of one. */
+static int make_plan(const struct redisbloom_filter *value, struct dump_plan *plan_out, struct errbuf *err)
+{
+    plan_out->nlayers = (unsigned)value->nlayers;
+    return redisbloom_check(value, &plan_out->params, plan_out->shapes, &plan_out->bytes, err) == BLOOM_OK ? DUMP_OK
+                                                                                                           : DUMP_BAD;
+}
+
+static int read_dump(const void *data, size_t len, struct redisbloom_filter *value, redisbloom_bits_fn *bits, void *ctx,
+                     struct errbuf *err)
+{
+    struct rdb_reader reader;
+    unsigned encver;
+    int rc = redisbloom_open_dump(&reader, data, len, &encver, err);
+
+    if (rc == RDB_OK)
+        rc = redisbloom_read(&reader, encver, value, bits, ctx);
+    if (rc == RDB_OK)
+        rc = redisbloom_close_dump(&reader);
+    return rc == RDB_OK ? DUMP_OK : DUMP_BAD;
+}
+
+int redisbloom_restore_plan(const void *data, size_t len, struct dump_plan *plan_out, struct errbuf *err)
+{
+    struct redisbloom_filter value;
+    int rc = read_dump(data, len, &value, NULL, NULL, err);
+
+    return rc == DUMP_OK ? make_plan(&value, plan_out, err) : rc;
+}
+
+static int put_bits(void *ctx, unsigned layer, uint64_t offset, const unsigned char *bytes, size_t len)
+{
+    redisbloom_put_bits(ctx, layer, offset, bytes, len);
+    return 0;
+}
+
+void redisbloom_restore(const void *data, size_t len, struct bloom_filter *filter)
+{
+    struct redisbloom_filter value;
+    int rc = read_dump(data, len, &value, put_bits, filter, NULL);
+
+    CHECK(rc == DUMP_OK); /* it has been read before */
+    for (unsigned i = 0; i < value.nlayers; i++)
+        bloom_filter_set_items(filter, i, value.layers[i].count);
+}
+
+/* ---- BF.SCANDUMP ---- */
+
+static int scan_header(const struct redisbloom_filter *value, uint64_t *next_out, unsigned char **chunk_out,
+                       size_t *len_out)
+{
+    *chunk_out = malloc(redisbloom_header_bytes(value->nlayers));
+    if (!*chunk_out)
+        return -ENOMEM;
+    redisbloom_write_header(value, *chunk_out);
+    *len_out = redisbloom_header_bytes(value->nlayers);
+    *next_out = REDISBLOOM_HEADER_ITERATOR;
+    return DUMP_OK;
+}
+
+int redisbloom_scan(const struct bloom_filter *filter, uint64_t iterator, size_t max, uint64_t *next_out,
+                    unsigned char **chunk_out, size_t *len_out)
+{
+    struct redisbloom_filter value;
+    uint64_t offset;
+    unsigned layer;
+
+    redisbloom_describe(filter, bloom_filter_nlayers(filter), &value);
+    if (iterator == 0)
+        return scan_header(&value, next_out, chunk_out, len_out);
+    *next_out = 0;
+    *chunk_out = NULL;
+    *len_out = 0;
+    if (!find_layer(&value, iterator - REDISBLOOM_HEADER_ITERATOR, &layer, &offset))
+        return DUMP_OK;
+    uint64_t left = redisbloom_bytes(&value.layers[layer]) - offset;
+    size_t len = left < max ? (size_t)left : max;
+    unsigned char *chunk = malloc(len);
+    if (!chunk)
+        return -ENOMEM;
+    redisbloom_get_bits(filter, layer, offset, chunk, len);
+    *chunk_out = chunk;
+    *len_out = len;
+    *next_out = iterator + len;
+    return DUMP_OK;
+}
+
+/* ---- BF.LOADCHUNK ---- */
+
+int redisbloom_load_begin(struct redisbloom_load *load, const void *data, size_t len, struct errbuf *err)
+{
+    struct redisbloom_filter value;
+    int rc = redisbloom_read_header(data, len, &value, err) == RDB_OK ? DUMP_OK : DUMP_BAD;
+
+    if (rc == DUMP_OK)
+        rc = make_plan(&value, &load->plan, err);
+    if (rc != DUMP_OK)
+        return rc;
+    load->header = crc64(0, data, len);
+    load->bytes = sum_bytes(&value);
+    load->missing = load->bytes;
+    load->spans = NULL;
+    load->nspans = 0;
+    load->room = 0;
+    for (unsigned i = 0; i < value.nlayers; i++)
+        load->counts[i] = value.layers[i].count;
+    return DUMP_OK;
+}
+
+bool redisbloom_load_began_with(const struct redisbloom_load *load, const void *data, size_t len)
+{
+    return len == redisbloom_header_bytes(load->plan.nlayers) && load->header == crc64(0, data, len);
+}
+
+void redisbloom_load_deinit(struct redisbloom_load *load)
+{
+    free(load->spans);
+    load->spans = NULL;
+}
+
+static int make_room(struct redisbloom_load *load, struct errbuf *err)
+{
+    if (load->nspans < load->room)
+        return DUMP_OK;
+    if (load->nspans >= REDISBLOOM_MAX_SPANS) {
+        errbuf_set(err, "what has come has more than %d gaps", REDISBLOOM_MAX_SPANS);
+        return DUMP_BAD;
+    }
+    size_t room = load->room ? 2 * load->room : 16;
+    struct redisbloom_span *spans = realloc(load->spans, room * sizeof(*spans));
+    if (!spans)
+        return -ENOMEM;
+    load->spans = spans;
+    load->room = room;
+    return DUMP_OK;
+}
+
+/* The bytes from..to have come. */
+static int note_span(struct redisbloom_load *load, uint64_t from, uint64_t to, struct errbuf *err)
+{
+    size_t first = 0, behind;
+    int rc = make_room(load, err);
+
+    if (rc != DUMP_OK)
+        return rc;
+    while (first < load->nspans && load->spans[first].to < from)
+        first++;
+    for (behind = first; behind < load->nspans && load->spans[behind].from <= to; behind++) {
+        load->missing += load->spans[behind].to - load->spans[behind].from;
+        from = load->spans[behind].from < from ? load->spans[behind].from : from;
+        to = load->spans[behind].to > to ? load->spans[behind].to : to;
+    }
+    memmove(load->spans + first + 1, load->spans + behind, (load->nspans - behind) * sizeof(*load->spans));
+    load->nspans = load->nspans - (behind - first) + 1;
+    load->spans[first] = (struct redisbloom_span){from, to};
+    load->missing -= to - from;
+    return DUMP_OK;
+}
+
+/* Where a chunk belongs: the iterator says where its bytes end. False: it is not within one layer. */
+static bool place_chunk(const struct bloom_shape *shapes, unsigned nlayers, uint64_t iterator, size_t len,
+                        unsigned *layer_out, uint64_t *offset_out)
+{
+    if (len == 0 || iterator <= len)
+        return false;
+    uint64_t at = iterator - REDISBLOOM_HEADER_ITERATOR - len;
+    for (unsigned i = 0; i < nlayers; i++) {
+        uint64_t bytes = redisbloom_layer_bytes(&shapes[i]);
+
+        if (at < bytes) {
+            *layer_out = i;
+            *offset_out = at;
+            return len <= bytes - at;
+        }
+        at -= bytes;
+    }
+    return false;
+}
+
+int redisbloom_load_chunk(struct redisbloom_load *load, struct bloom_filter *filter, uint64_t iterator,
+                          const void *data, size_t len, bool *complete_out, struct errbuf *err)
+{
+    unsigned layer;
+    uint64_t offset;
+
+    if (!place_chunk(load->plan.shapes, load->plan.nlayers, iterator, len, &layer, &offset)) {
+        errbuf_set(err, "%zu bytes that end at iterator %llu are not within a layer", len,
+                   (unsigned long long)iterator);
+        return DUMP_BAD;
+    }
+    uint64_t end = iterator - REDISBLOOM_HEADER_ITERATOR;
+    int rc = note_span(load, end - len, end, err);
+    if (rc != DUMP_OK)
+        return rc;
+    redisbloom_put_bits(filter, layer, offset, data, len);
+    *complete_out = load->missing == 0;
+    if (*complete_out) {
+        for (unsigned i = 0; i < load->plan.nlayers; i++)
+            bloom_filter_set_items(filter, i, load->counts[i]);
+    }
+    return DUMP_OK;
+}
+
+bool redisbloom_has_chunk(const struct bloom_filter *filter, uint64_t iterator, const void *data, size_t len)
+{
+    const unsigned char *bytes = data;
+    struct bloom_shape shapes[BLOOM_MAX_LAYERS];
+    unsigned char have[4096];
+    unsigned nlayers = bloom_filter_nlayers(filter), layer;
+    uint64_t offset;
+
+    for (unsigned i = 0; i < nlayers; i++) {
+        struct bloom_layer_view view;
+
+        bloom_filter_layer(filter, i, &view);
+        shapes[i] = view.shape;
+    }
+    if (!redisbloom_is_layout(filter) || !place_chunk(shapes, nlayers, iterator, len, &layer, &offset))
+        return false;
+    while (len > 0) {
+        size_t n = len < sizeof(have) ? len : sizeof(have);
+
+        redisbloom_get_bits(filter, layer, offset, have, n);
+        for (size_t i = 0; i < n; i++) {
+            if (bytes[i] & ~have[i])
+                return false;
+        }
+        bytes += n;
+        offset += n;
+        len -= n;
+    }
+    return true;
+}

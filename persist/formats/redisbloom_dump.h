@@ -1,0 +1,82 @@
+/* redisbloom_dump: a filter in RedisBloom's layout as the bytes that RedisBloom has for it, and back: the result of
+ * DUMP, and the chunks of BF.SCANDUMP. What redisbloom_format.h has are the fields, here they become a filter. The
+ * statuses are those of dump.h.
+ *
+ * As with dump.h, who loads makes the filter that a plan asks for, and so decides what is too large. A dump taken while
+ * adds go on holds every item whose add had returned when it began.
+ *
+ * Thread: any, on distinct objects; the filter that is read may be added to. */
+#ifndef BLOOMERY_REDISBLOOM_DUMP_H
+#define BLOOMERY_REDISBLOOM_DUMP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dump.h"
+#include "redisbloom_format.h"
+
+/* Whether a filter is in this layout: then this is how it is dumped. */
+bool redisbloom_is_layout(const struct bloom_filter *filter);
+
+/* ---- DUMP and RESTORE ---- */
+
+#define REDISBLOOM_LARGE 100 /* no dump_status: the dump may have more bytes than were asked for */
+
+/* The dump, malloc'ed; bits are compressed where that is likely to pay. DUMP_OK, -ENOMEM, or REDISBLOOM_LARGE with the
+ * number of bytes in *len_out. */
+int redisbloom_dump(const struct bloom_filter *filter, uint64_t max, unsigned char **dump_out, uint64_t *len_out)
+    __attribute__((warn_unused_result));
+
+/* Reads what a dump (redisbloom_is_dump()) holds and verifies all of it. DUMP_OK, or DUMP_BAD with the reason. */
+int redisbloom_restore_plan(const void *data, size_t len, struct dump_plan *plan_out, struct errbuf *err)
+    __attribute__((warn_unused_result));
+
+/* Takes the bits and counts of a verified dump into a filter made after its plan. */
+void redisbloom_restore(const void *data, size_t len, struct bloom_filter *filter);
+
+/* ---- BF.SCANDUMP ---- */
+
+/* What BF.SCANDUMP answers to this iterator: the next one, and up to about `max` bytes, malloc'ed. At the end, and for
+ * an iterator that no dump of this filter has, these are 0 and NULL. DUMP_OK or -ENOMEM. */
+int redisbloom_scan(const struct bloom_filter *filter, uint64_t iterator, size_t max, uint64_t *next_out,
+                    unsigned char **chunk_out, size_t *len_out) __attribute__((warn_unused_result));
+
+/* ---- BF.LOADCHUNK ---- */
+
+/* A load under way: chunks of bits may come in any order, of any size, and repeatedly. Internal. */
+struct redisbloom_load {
+    struct dump_plan plan;
+    uint64_t header; /* its checksum */
+    uint64_t bytes;  /* of the bits of all layers */
+    uint64_t missing;
+    uint64_t counts[BLOOM_MAX_LAYERS];
+    struct redisbloom_span {
+        uint64_t from, to;
+    } * spans; /* what has come: ascending, with gaps between them */
+    size_t nspans;
+    size_t room;
+};
+
+/* Gaps between what has come. RedisBloom's chunks have 16 MB: enough for a terabyte in the worst order. */
+#define REDISBLOOM_MAX_SPANS 65536
+
+/* Reads the header. DUMP_OK or DUMP_BAD; after DUMP_OK redisbloom_load_deinit() has something to free. */
+int redisbloom_load_begin(struct redisbloom_load *load, const void *data, size_t len, struct errbuf *err)
+    __attribute__((warn_unused_result));
+
+/* Whether this is the header that the load began with. */
+bool redisbloom_load_began_with(const struct redisbloom_load *load, const void *data, size_t len);
+
+/* Takes a chunk of bits into the filter, which was made after load->plan. *complete_out: now every byte has come, and
+ * the counts are set. DUMP_OK; DUMP_BAD with the reason, or -ENOMEM: nothing has changed, and the load may go on. */
+int redisbloom_load_chunk(struct redisbloom_load *load, struct bloom_filter *filter, uint64_t iterator,
+                          const void *data, size_t len, bool *complete_out, struct errbuf *err)
+    __attribute__((warn_unused_result));
+
+void redisbloom_load_deinit(struct redisbloom_load *load);
+
+/* Whether a filter that is complete has all that is in this chunk: then the chunk has come once more. */
+bool redisbloom_has_chunk(const struct bloom_filter *filter, uint64_t iterator, const void *data, size_t len);
+
+#endif

@@ -1,0 +1,90 @@
+/* redisbloom_format: RedisBloom's Bloom filter as bytes: its value in RDB (module type MBbloom--, encoding versions 0
+ * to 4), the result of its DUMP, and the header of its BF.SCANDUMP. docs/DUMP.md describes the bytes.
+ *
+ * What it does not do: it makes no filter and allocates nothing. Reading gives the numbers of struct redisbloom_filter;
+ * what is true of them afterwards is said below, and redisbloom_check() (redisbloom.h) does the rest. Bits are handed
+ * out in pieces.
+ *
+ * Statuses are those of rdb_reader.h; the text of RDB_BAD names the field.
+ *
+ * Thread: any, on distinct objects. */
+#ifndef BLOOMERY_REDISBLOOM_FORMAT_H
+#define BLOOMERY_REDISBLOOM_FORMAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "errbuf.h"
+#include "rdb_reader.h"
+#include "redisbloom.h"
+
+/* The module type of a value: nine characters of six bits, and the encoding version in the low ten. */
+#define REDISBLOOM_TYPE_ID     UINT64_C(0x3016e5a289bef800)
+#define REDISBLOOM_ENCVER      4 /* the newest */
+#define RDB_MODULE_VERSION(id) ((unsigned)((id)&0x3ff))
+#define RDB_MODULE_TYPE(id)    ((id) & ~UINT64_C(0x3ff))
+
+/* Bytes of the bits of a layer, of which struct redisbloom_layer says the number. */
+static inline uint64_t redisbloom_bytes(const struct redisbloom_layer *layer)
+{
+    return layer->bits / 8;
+}
+
+/* ---- values ---- */
+
+/* Takes bytes of the bits of a layer, from `offset` on. 0 or -errno. */
+typedef int redisbloom_bits_fn(void *ctx, unsigned layer, uint64_t offset, const unsigned char *bytes, size_t len);
+
+/* Reads a value, from behind its type to its end. Then there are 1 to BLOOM_MAX_LAYERS layers, the bits of each layer
+ * are whole bytes and as many as it says, and the items of the layers add up to what the value says; no more is
+ * checked. The bits are handed to `bits`, layer by layer in order and each from its beginning on, before what follows
+ * them has been read; NULL: they are skipped. */
+int redisbloom_read(struct rdb_reader *reader, unsigned encver, struct redisbloom_filter *value_out,
+                    redisbloom_bits_fn *bits, void *ctx) __attribute__((warn_unused_result));
+
+/* ---- the result of DUMP ---- */
+
+/* Whether this is the result of a DUMP of Redis: whether it has the checksum of one. */
+bool redisbloom_is_dump(const void *data, size_t len);
+
+/* Verifies that the value in the result of a DUMP is a filter; `reader` then stands before it, for redisbloom_read(),
+ * whose encoding version is in `encver_out`. RDB's version says nothing about the value of a module: any is taken. */
+int redisbloom_open_dump(struct rdb_reader *reader, const void *data, size_t len, unsigned *encver_out,
+                         struct errbuf *err) __attribute__((warn_unused_result));
+
+/* After redisbloom_read() of an opened dump: whether the value is all of it. */
+int redisbloom_close_dump(struct rdb_reader *reader) __attribute__((warn_unused_result));
+
+/* ---- writing a dump, to memory that is large enough ---- */
+
+/* The version of RDB that our dumps state: the first with values of modules in this form. Every Redis and Valkey since
+ * 4.0 takes it: all that they demand is that theirs is no lower. */
+#define REDISBLOOM_RDB_VERSION 8
+
+/* The most bytes that a dump of it has. */
+uint64_t redisbloom_dump_max(const struct redisbloom_filter *value);
+
+/* A dump is: the head; for each layer its fields, its bits and its count; the tail, with the checksum of what is
+ * between `dump` and `at`. Each appends at `at` and returns the end of what it has written. */
+unsigned char *redisbloom_put_head(unsigned char *at, const struct redisbloom_filter *value);
+unsigned char *redisbloom_put_fields(unsigned char *at, const struct redisbloom_layer *layer);
+unsigned char *redisbloom_put_string(unsigned char *at, const unsigned char *bits, uint64_t len, bool compress);
+unsigned char *redisbloom_put_count(unsigned char *at, uint64_t count);
+unsigned char *redisbloom_put_tail(unsigned char *at, const unsigned char *dump, unsigned rdb_version);
+
+/* ---- BF.SCANDUMP ---- */
+
+/* The header is the chunk with iterator 1. A chunk of bits comes with an iterator that is one more than the number of
+ * bytes of all layers up to its end. */
+#define REDISBLOOM_HEADER_ITERATOR 1
+#define REDISBLOOM_CHUNK_MAX       (16u << 20) /* bytes of bits in a chunk of RedisBloom */
+
+size_t redisbloom_header_bytes(uint64_t nlayers);
+void redisbloom_write_header(const struct redisbloom_filter *value, unsigned char *out);
+
+/* What is true of the numbers afterwards is the same as after redisbloom_read(). */
+int redisbloom_read_header(const void *data, size_t len, struct redisbloom_filter *value_out, struct errbuf *err)
+    __attribute__((warn_unused_result));
+
+#endif

@@ -1,0 +1,281 @@
+/* Versions are letters that only compare inside one family of formats: "big" (and the names before formats had one) is
+ * a series from "a" to "oa"; "bti" has Cassandra's da and DataStax's aa..cc. So every version is looked up, none is
+ * guessed from its neighbours: a version that is not known may have any layout. */
+#include "sstable_name.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "filterdb.h"
+
+struct version {
+    const char *name;
+    enum bloom_variant variant;
+};
+
+static const struct version big_versions[] = {
+    {"ia", BLOOM_KA}, {"ib", BLOOM_KA}, {"ic", BLOOM_KA}, {"ja", BLOOM_KA}, {"jb", BLOOM_KA},
+    {"ka", BLOOM_KA}, {"la", BLOOM_KA}, {"lb", BLOOM_KA}, {"ma", BLOOM_ME}, {"mb", BLOOM_ME},
+    {"mc", BLOOM_ME}, {"md", BLOOM_ME}, {"me", BLOOM_ME}, {"ms", BLOOM_ME}, {"mt", BLOOM_ME},
+    {"na", BLOOM_NA}, {"nb", BLOOM_NA}, {"nc", BLOOM_NA}, {"oa", BLOOM_NA}, {NULL, BLOOM_NA},
+};
+
+static const struct version bti_versions[] = {
+    {"aa", BLOOM_ME}, {"ac", BLOOM_ME}, {"ad", BLOOM_ME}, {"ab", BLOOM_NA}, {"b", BLOOM_NA},  {"ba", BLOOM_NA},
+    {"bb", BLOOM_NA}, {"ca", BLOOM_NA}, {"cb", BLOOM_NA}, {"cc", BLOOM_NA}, {"da", BLOOM_NA}, {NULL, BLOOM_NA},
+};
+
+static bool part_is(struct sstable_part part, const char *text)
+{
+    return part.len == strlen(text) && memcmp(part.ptr, text, part.len) == 0;
+}
+
+static bool part_is_version(struct sstable_part part)
+{
+    if (part.len < 1 || part.len > 2)
+        return false;
+    for (size_t i = 0; i < part.len; i++) {
+        if (!islower((unsigned char)part.ptr[i]))
+            return false;
+    }
+    return true;
+}
+
+/* A generation is a number, or since Cassandra 4.1 an identifier of letters, digits and underscores. */
+static bool part_is_generation(struct sstable_part part)
+{
+    for (size_t i = 0; i < part.len; i++) {
+        if (!isalnum((unsigned char)part.ptr[i]) && part.ptr[i] != '_')
+            return false;
+    }
+    return part.len > 0;
+}
+
+/* The part of [begin, end) behind the last `separator`. */
+static struct sstable_part last_part(const char *begin, const char *end, char separator)
+{
+    const char *p = end;
+
+    while (p > begin && p[-1] != separator)
+        p--;
+    return (struct sstable_part){p, (size_t)(end - p)};
+}
+
+/* Takes the last part off [begin, *end) with the separator before it. An empty part when there is none left. */
+static struct sstable_part take_last(const char *begin, const char **end, char separator)
+{
+    struct sstable_part part = last_part(begin, *end, separator);
+
+    *end = part.ptr > begin ? part.ptr - 1 : begin;
+    return part;
+}
+
+/* ---- the file's name ---- */
+
+/* Names before 2.2: "<keyspace>-<table>[.<index>]" before the version. Names of keyspaces and tables have no dash. */
+static bool split_owner(const char *begin, const char *end, struct sstable_name *name)
+{
+    struct sstable_part table = take_last(begin, &end, '-');
+
+    if (part_is(table, "tmp") || part_is(table, "tmplink")) {
+        name->place = SSTABLE_UNSEALED;
+        table = take_last(begin, &end, '-');
+    }
+    name->keyspace = (struct sstable_part){begin, (size_t)(end - begin)};
+    const char *dot = memchr(table.ptr, '.', table.len);
+    name->table = table;
+    if (dot) {
+        name->table.len = (size_t)(dot - table.ptr);
+        name->index = (struct sstable_part){dot + 1, (size_t)(table.ptr + table.len - dot - 1)};
+    }
+    return name->table.len > 0 && name->keyspace.len > 0;
+}
+
+static bool parse_file(const char *file, struct sstable_name *name)
+{
+    const char *begin = file, *end = file + strlen(file);
+    bool has_format;
+
+    name->component = take_last(begin, &end, '-');
+    struct sstable_part last = take_last(begin, &end, '-');
+    name->bti = part_is(last, "bti");
+    has_format = name->bti || part_is(last, "big");
+    name->generation = has_format ? take_last(begin, &end, '-') : last;
+    name->version = take_last(begin, &end, '-');
+    if (name->component.len == 0 || !part_is_generation(name->generation) || !part_is_version(name->version))
+        return false;
+    if (!has_format)
+        return end > begin && split_owner(begin, end, name);
+    /* The format came together with short names: nothing is before the version, but for what marks a temporary file. */
+    if (end > begin) {
+        const struct sstable_part mark = {begin, (size_t)(end - begin)};
+        name->place = SSTABLE_UNSEALED;
+        return part_is(mark, "tmp") || part_is(mark, "tmplink");
+    }
+    return true;
+}
+
+/* ---- the directories ---- */
+
+static const struct {
+    const char *name;
+    enum sstable_place place;
+} places[] = {
+    {"backups", SSTABLE_BACKUP},        {"staging", SSTABLE_STAGING},        {"upload", SSTABLE_UPLOAD},
+    {"quarantine", SSTABLE_QUARANTINE}, {"pending_delete", SSTABLE_DELETED},
+};
+
+static bool ends_with(struct sstable_part part, const char *end)
+{
+    size_t len = strlen(end);
+
+    return part.len > len && memcmp(part.ptr + part.len - len, end, len) == 0;
+}
+
+/* The next directory upwards; empty ones ("a//b") and "." are passed over. */
+static struct sstable_part take_directory(const char *begin, const char **end)
+{
+    struct sstable_part part;
+
+    do {
+        part = take_last(begin, end, '/');
+    } while (*end > begin && (part.len == 0 || part_is(part, ".")));
+    return part_is(part, ".") ? (struct sstable_part){part.ptr, 0} : part;
+}
+
+/* What a directory between the table's one and the file says; false: it is the table's. */
+static bool take_place(struct sstable_part directory, const char *begin, const char **end, struct sstable_name *name)
+{
+    const char *above = *end;
+
+    if (directory.len > 1 && directory.ptr[0] == '.' && directory.ptr[1] != '.') {
+        name->index = (struct sstable_part){directory.ptr + 1, directory.len - 1};
+        return true;
+    }
+    if (ends_with(directory, ".sstable")) {
+        name->place = SSTABLE_UNSEALED;
+        return true;
+    }
+    if (part_is(take_directory(begin, &above), "snapshots")) {
+        if (name->place != SSTABLE_UNSEALED)
+            name->place = SSTABLE_SNAPSHOT;
+        name->snapshot = directory;
+        *end = above;
+        return true;
+    }
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        if (part_is(directory, places[i].name)) {
+            if (name->place != SSTABLE_UNSEALED)
+                name->place = places[i].place;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "-" and 32 hexadecimal digits, or a UUID as it is usually written. */
+static size_t table_id_length(struct sstable_part directory)
+{
+    static const size_t lengths[] = {32, 36};
+
+    for (size_t i = 0; i < 2; i++) {
+        const char *id = directory.ptr + directory.len - lengths[i];
+        size_t digits = 0, dashes = 0;
+        if (directory.len < lengths[i] + 2 || id[-1] != '-')
+            continue;
+        for (size_t j = 0; j < lengths[i]; j++) {
+            digits += isxdigit((unsigned char)id[j]) != 0;
+            dashes += id[j] == '-' && (j == 8 || j == 13 || j == 18 || j == 23);
+        }
+        if (digits == 32 && digits + dashes == lengths[i])
+            return lengths[i];
+    }
+    return 0;
+}
+
+static void parse_directories(const char *begin, const char *end, struct sstable_name *name)
+{
+    struct sstable_part directory = take_directory(begin, &end);
+
+    while (directory.len > 0 && take_place(directory, begin, &end, name))
+        directory = take_directory(begin, &end);
+    size_t id = table_id_length(directory);
+    if (id > 0) {
+        name->table_id = (struct sstable_part){directory.ptr + directory.len - id, id};
+        directory.len -= id + 1;
+    }
+    if (name->table.len > 0 || part_is(directory, ".."))
+        return; /* the file says itself whose it is */
+    name->table = directory;
+    struct sstable_part keyspace = take_directory(begin, &end);
+    if (!part_is(keyspace, ".."))
+        name->keyspace = keyspace;
+}
+
+int sstable_name_parse(const char *path, struct sstable_name *name_out, struct errbuf *err)
+{
+    const char *slash = strrchr(path, '/');
+    const char *file = slash ? slash + 1 : path;
+    struct sstable_name name = {.place = SSTABLE_LIVE};
+
+    if (!parse_file(file, &name)) {
+        errbuf_set(err, "'%s' is not the name of an SSTable's file (<version>-<generation>-<format>-<component>)",
+                   file);
+        return SSTABLE_OTHER;
+    }
+    if (slash)
+        parse_directories(path, slash, &name);
+    *name_out = name;
+    return SSTABLE_OK;
+}
+
+/* ---- what follows from it ---- */
+
+int sstable_name_variant(const struct sstable_name *name, enum bloom_variant *variant_out, struct errbuf *err)
+{
+    const struct version *known = name->bti ? bti_versions : big_versions;
+
+    for (; known->name; known++) {
+        if (part_is(name->version, known->name)) {
+            *variant_out = known->variant;
+            return SSTABLE_OK;
+        }
+    }
+    if (!name->bti && name->version.ptr[0] < 'i')
+        errbuf_set(err, "version '%.*s' is older than Cassandra 1.2 and hashes keys by Murmur2, which is not supported",
+                   (int)name->version.len, name->version.ptr);
+    else
+        errbuf_set(err, "version '%.*s' of format %s is unknown", (int)name->version.len, name->version.ptr,
+                   name->bti ? "bti" : "big");
+    return SSTABLE_OTHER;
+}
+
+bool sstable_is_read(const struct sstable_name *name)
+{
+    return name->place == SSTABLE_LIVE || name->place == SSTABLE_STAGING || name->place == SSTABLE_QUARANTINE;
+}
+
+size_t sstable_sibling(const char *path, const struct sstable_name *name, const char *component, char *out, size_t size)
+{
+    size_t base = (size_t)(name->component.ptr - path), len = strlen(component);
+
+    if (base + len < size) {
+        memcpy(out, path, base);
+        memcpy(out + base, component, len + 1);
+    }
+    return base + len;
+}
+
+int filterdb_variant_from_path(const char *path, enum bloom_variant *variant_out, struct errbuf *err)
+{
+    struct sstable_name name;
+
+    if (sstable_name_parse(path, &name, err) != SSTABLE_OK)
+        return FILTERDB_MALFORMED;
+    if (!part_is(name.component, "Filter.db")) {
+        errbuf_set(err, "'%.*s' is not the name of an SSTable's filter (<version>-<generation>-<format>-Filter.db)",
+                   200, name.version.ptr);
+        return FILTERDB_MALFORMED;
+    }
+    return sstable_name_variant(&name, variant_out, err) == SSTABLE_OK ? FILTERDB_OK : FILTERDB_MALFORMED;
+}

@@ -1,0 +1,361 @@
+/* Writing. The file grows by zeros that are written, not by a hole: a store into a mapping cannot fail, so the space
+ * has to be there before. A process that is killed leaves what it had stored, in the order of its program; so a state
+ * is written whole before the frame that it is of, into the place of the older one of two. */
+#include "log_pending.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#define PENDING_SUFFIX ".pending"
+#define CHUNKS_MAX     (1u << 20) /* 64 GB */
+
+struct extent {
+    void *memory;
+    size_t len;
+};
+
+struct log_pending {
+    struct log_pending_options options;
+    char *path;
+    char *log_dir;
+    pthread_mutex_t lock; /* of the file and of the free chunks */
+    int fd;               /* -1: not made yet */
+    uint64_t size;
+    struct extent *extents;
+    size_t nextents, extents_size;
+    struct pending_chunk *free; /* linked by next */
+
+    /* once there is a file */
+    struct pending_hold *_Atomic hold;
+    struct pending_state *states[2];
+    unsigned newest;
+};
+
+/* ---- names and sizes ---- */
+
+void log_pending_name(uint64_t process, char name_out[PENDING_NAME])
+{
+    snprintf(name_out, PENDING_NAME, "%08" PRIu64 PENDING_SUFFIX, process);
+}
+
+uint64_t log_pending_number(const char *name)
+{
+    char again[PENDING_NAME];
+    uint64_t number = strtoull(name, NULL, 10);
+
+    log_pending_name(number, again);
+    return strcmp(name, again) == 0 && number < LOG_NUMBER_END ? number : 0;
+}
+
+size_t pending_state_bytes(unsigned nstreams)
+{
+    return sizeof(struct pending_state) + nstreams * sizeof(struct pending_place);
+}
+
+size_t pending_state_room(unsigned nstreams)
+{
+    return (pending_state_bytes(nstreams) + 4095) / 4096 * 4096;
+}
+
+uint64_t pending_chunks_at(unsigned nstreams)
+{
+    uint64_t head = PENDING_HEAD_PART + 2 * pending_state_room(nstreams);
+
+    return (head + PENDING_CHUNK_BYTES - 1) / PENDING_CHUNK_BYTES * PENDING_CHUNK_BYTES;
+}
+
+uint64_t pending_chunk_seed(uint64_t salt, unsigned stream, uint64_t number)
+{
+    return pending_mix(salt, stream, number, 0);
+}
+
+uint32_t pending_control_check(uint64_t salt, uint64_t number, const void *bytes, size_t len)
+{
+    return (uint32_t)XXH3_64bits_withSeed(bytes, len, salt + number * UINT64_C(0x9e3779b97f4a7c15));
+}
+
+/* ---- lifetime ---- */
+
+int log_pending_create(struct log_pending **pending_out, const struct log_pending_options *options)
+{
+    struct log_pending *p = calloc(1, sizeof(*p));
+    size_t size = strlen(options->dir) + sizeof("/log/") + PENDING_NAME;
+    char name[PENDING_NAME];
+
+    if (!p)
+        return -ENOMEM;
+    p->options = *options;
+    p->fd = -1;
+    p->path = malloc(size);
+    p->log_dir = malloc(size);
+    pthread_mutex_init(&p->lock, NULL);
+    if (!p->path || !p->log_dir) {
+        log_pending_destroy(p, false);
+        return -ENOMEM;
+    }
+    log_pending_name(options->process, name);
+    snprintf(p->log_dir, size, "%s/log", options->dir);
+    snprintf(p->path, size, "%s/log/%s", options->dir, name);
+    *pending_out = p;
+    return 0;
+}
+
+void log_pending_destroy(struct log_pending *p, bool remove)
+{
+    if (!p)
+        return;
+    const struct fsops *fs = p->options.fs;
+    for (size_t i = 0; i < p->nextents; i++)
+        fs->unmap(fs->ctx, p->extents[i].memory, p->extents[i].len);
+    if (p->fd >= 0) {
+        fs->close(fs->ctx, p->fd);
+        if (remove)
+            fs->unlink(fs->ctx, p->path);
+    }
+    pthread_mutex_destroy(&p->lock);
+    free(p->extents);
+    free(p->log_dir);
+    free(p->path);
+    free(p);
+}
+
+uint64_t log_pending_salt(const struct log_pending *p)
+{
+    return p->options.salt;
+}
+
+/* ---- the file ---- */
+
+/* The following are called under the lock. */
+static int map_more(struct log_pending *p, size_t len, void **memory_out)
+{
+    static const unsigned char zeros[PENDING_CHUNK_BYTES];
+    const struct fsops *fs = p->options.fs;
+    int rc = 0;
+
+    if (p->nextents == p->extents_size) {
+        size_t size = p->extents_size ? 2 * p->extents_size : 16;
+        struct extent *extents = realloc(p->extents, size * sizeof(*extents));
+        if (!extents)
+            return -ENOMEM;
+        p->extents = extents;
+        p->extents_size = size;
+    }
+    for (size_t at = 0; rc == 0 && at < len; at += sizeof(zeros))
+        rc = fs_write_all(fs, p->fd, zeros, sizeof(zeros), p->size + at);
+    if (rc == 0)
+        rc = fs->map(fs->ctx, p->fd, p->size, len, memory_out);
+    if (rc != 0)
+        return rc;
+    p->extents[p->nextents++] = (struct extent){*memory_out, len};
+    p->size += len;
+    return 0;
+}
+
+static uint64_t state_check(const struct log_pending *p, const struct pending_state *state)
+{
+    return XXH3_64bits_withSeed(&state->frame,
+                                pending_state_bytes(p->options.nstreams) - offsetof(struct pending_state, frame),
+                                p->options.salt);
+}
+
+static void write_state(const struct log_pending *p, struct pending_state *state, uint64_t frame, uint64_t control,
+                        const struct pending_place *places)
+{
+    state->check = 0;
+    atomic_signal_fence(memory_order_seq_cst); /* a kill may come between any two */
+    state->frame = frame;
+    state->control = control;
+    if (places)
+        memcpy(state->places, places, p->options.nstreams * sizeof(*places));
+    uint64_t check = state_check(p, state);
+    atomic_signal_fence(memory_order_seq_cst);
+    state->check = check;
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* One that is there is of a process that recorded nothing, or its number would not be ours. */
+static int make_file(struct log_pending *p)
+{
+    const struct log_pending_options *o = &p->options;
+    const struct fsops *fs = o->fs;
+    void *memory;
+    int rc = fs->mkdir(fs->ctx, p->log_dir);
+
+    if (rc == 0 || rc == -EEXIST)
+        rc = fs_open_new(fs, p->path, FS_READ | FS_WRITE, &p->fd);
+    if (rc != 0) {
+        p->fd = -1;
+        return rc;
+    }
+    p->size = 0;
+    rc = map_more(p, (size_t)pending_chunks_at(o->nstreams), &memory);
+    if (rc != 0) {
+        fs->close(fs->ctx, p->fd);
+        fs->unlink(fs->ctx, p->path);
+        p->fd = -1;
+        return rc;
+    }
+    struct pending_header header = {
+        .version = PENDING_VERSION,
+        .nstreams = o->nstreams,
+        .process = o->process,
+        .generation = o->generation,
+        .salt = o->salt,
+    };
+    memcpy(header.magic, PENDING_MAGIC, sizeof(header.magic));
+    header.check = XXH3_64bits(&header, offsetof(struct pending_header, check));
+    unsigned char *bytes = memory;
+    p->states[0] = (struct pending_state *)(bytes + PENDING_HEAD_PART);
+    p->states[1] = (struct pending_state *)(bytes + PENDING_HEAD_PART + pending_state_room(o->nstreams));
+    write_state(p, p->states[p->newest], o->frame, o->control, NULL);
+    memcpy(bytes, &header, sizeof(header));
+    atomic_store(&p->hold, (struct pending_hold *)(bytes + PENDING_HOLD_AT));
+    return 0;
+}
+
+static int grow(struct log_pending *p)
+{
+    void *memory;
+    int rc = p->fd < 0 ? make_file(p) : 0;
+
+    if (rc == 0 && p->size / PENDING_CHUNK_BYTES >= CHUNKS_MAX)
+        rc = -EFBIG;
+    if (rc == 0)
+        rc = map_more(p, PENDING_GROWTH, &memory);
+    if (rc != 0)
+        return rc;
+    for (size_t at = PENDING_GROWTH; at > 0; at -= PENDING_CHUNK_BYTES) {
+        struct pending_chunk *chunk = (struct pending_chunk *)((unsigned char *)memory + at - PENDING_CHUNK_BYTES);
+        atomic_store_explicit(&chunk->next, p->free, memory_order_relaxed);
+        p->free = chunk;
+    }
+    return 0;
+}
+
+int log_pending_get(struct log_pending *p, struct pending_chunk **chunk_out)
+{
+    pthread_mutex_lock(&p->lock);
+    int rc = p->free ? 0 : grow(p);
+    if (rc == 0) {
+        *chunk_out = p->free;
+        p->free = atomic_load_explicit(&p->free->next, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return rc;
+}
+
+void log_pending_put(struct log_pending *p, struct pending_chunk *first, const struct pending_chunk *end)
+{
+    if (first == end)
+        return;
+    pthread_mutex_lock(&p->lock);
+    while (first != end) {
+        struct pending_chunk *next = atomic_load_explicit(&first->next, memory_order_relaxed);
+        atomic_store_explicit(&first->next, p->free, memory_order_relaxed);
+        p->free = first;
+        first = next;
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
+uint64_t log_pending_begin(const struct log_pending *p, struct pending_chunk *chunk, unsigned stream, uint64_t number)
+{
+    uint64_t seed = pending_chunk_seed(p->options.salt, stream, number);
+
+    atomic_store_explicit(&chunk->next, NULL, memory_order_relaxed);
+    atomic_store_explicit(&chunk->used, 0, memory_order_relaxed);
+    chunk->stream = stream;
+    chunk->number = number;
+    chunk->check = seed;
+    const struct pending_hold *hold = atomic_load(&p->hold);
+    atomic_store(&chunk->holds, hold ? atomic_load(&hold->begun) : 0);
+    return seed;
+}
+
+/* ---- states ---- */
+
+void log_pending_frame(struct log_pending *p, uint64_t frame, uint64_t control, const struct pending_place *places)
+{
+    pthread_mutex_lock(&p->lock); /* the file may just be made, with the state before this one */
+    if (p->fd < 0) {
+        p->options.frame = frame;
+        p->options.control = control;
+    } else {
+        p->newest ^= 1;
+        write_state(p, p->states[p->newest], frame, control, places);
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
+void log_pending_hold(struct log_pending *p, unsigned stream, struct pending_place adds, struct pending_place controls,
+                      struct pending_chunk *const last[2])
+{
+    pthread_mutex_lock(&p->lock);
+    if (p->fd < 0)
+        (void)make_file(p); /* who then finds no room for a record says so */
+    pthread_mutex_unlock(&p->lock);
+    struct pending_hold *hold = atomic_load(&p->hold);
+    if (!hold)
+        return;
+    uint64_t begun = atomic_load(&hold->begun) + 1;
+    hold->stream = stream;
+    hold->adds = adds;
+    hold->controls = controls;
+    atomic_store(&hold->active, 1);
+    atomic_store(&hold->begun, begun);
+    for (unsigned i = 0; i < 2; i++)
+        if (last[i])
+            atomic_store(&last[i]->holds, begun);
+}
+
+void log_pending_release(struct log_pending *p)
+{
+    struct pending_hold *hold = atomic_load(&p->hold);
+
+    if (hold)
+        atomic_store(&hold->active, 0);
+}
+
+/* ---- those of others ---- */
+
+struct deletion {
+    const struct fsops *fs;
+    const char *log_dir;
+    uint64_t below;
+    int rc;
+    struct errbuf *err;
+};
+
+static int delete_older(void *ctx, const char *name)
+{
+    struct deletion *d = ctx;
+    uint64_t number = log_pending_number(name);
+    char path[4096];
+
+    if (number == 0 || number >= d->below ||
+        (size_t)snprintf(path, sizeof(path), "%s/%s", d->log_dir, name) >= sizeof(path))
+        return 0;
+    int rc = d->fs->unlink(d->fs->ctx, path);
+    if (rc != 0 && rc != -ENOENT) {
+        d->rc = rc;
+        errbuf_set(d->err, "%s: %s", path, strerror(-rc));
+    }
+    return 0;
+}
+
+int log_pending_delete_before(const struct fsops *fs, const char *dir, uint64_t process, struct errbuf *err)
+{
+    char log_dir[4096];
+    struct deletion d = {.fs = fs, .log_dir = log_dir, .below = process, .err = err};
+
+    if ((size_t)snprintf(log_dir, sizeof(log_dir), "%s/log", dir) >= sizeof(log_dir))
+        return -ENAMETOOLONG;
+    int rc = fs->list(fs->ctx, log_dir, delete_older, &d);
+    return rc != 0 && rc != -ENOENT ? rc : d.rc;
+}

@@ -1,0 +1,212 @@
+/* log_pending: the file log/<process>.pending, which has the records on their way to the log. The process maps it, and
+ * the queues of its threads lie in it: a record is in the file as soon as it is in its queue. So the next start finds
+ * the records of a process that was killed, and takes them as the next frame (log_reader.h). The file is never synced,
+ * so after a power failure it may hold anything: each record has a check, and the file is used only if it belongs to
+ * the last frame of the log.
+ * Bytes: docs/FORMAT.md section 13.
+ *
+ * The file is made of chunks, each of which belongs to a stream at a time: one for the adds of each worker, and the
+ * last for control records. A stream's chunks are numbered from 1.
+ *
+ * Lifetime: log_pending_create() to log_pending_destroy(). Thread: any, except where noted. */
+#ifndef BLOOMERY_LOG_PENDING_H
+#define BLOOMERY_LOG_PENDING_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bloom_filter.h"
+#include "errbuf.h"
+#include "fsops.h"
+#include "log_payload.h"
+
+#define PENDING_CHUNK_BYTES 65536
+#define PENDING_CHUNK_HEAD  32
+#define PENDING_CHUNK_WORDS ((PENDING_CHUNK_BYTES - PENDING_CHUNK_HEAD - 8) / 8)
+
+struct pending_chunk {
+    struct pending_chunk *_Atomic next; /* this and `used` are of the process alone: for its queues */
+    _Atomic uint32_t used;
+    uint32_t stream;
+    uint64_t number;
+    uint64_t check;
+    uint64_t words[PENDING_CHUNK_WORDS];
+
+    /* The number of transactions that had begun when the latest one began in this chunk, or when the chunk began. It
+     * shows a copy of the file that was made during a transaction: a copy goes front to back, so a copy with records of
+     * the transaction has the new number here and an older one in the head of the file. A crash leaves no such file. */
+    _Atomic uint64_t holds;
+};
+_Static_assert(sizeof(struct pending_chunk) == PENDING_CHUNK_BYTES, "a chunk's size");
+
+/* A place in a stream: the log thread has taken the records before it. */
+struct pending_place {
+    uint64_t chunk; /* its number; 0: before the first */
+    uint32_t used;  /* words of it, bytes in the stream of control records */
+    uint32_t run;   /* adds: the word behind the head of the run that goes on; 0: none does */
+};
+
+struct log_pending;
+
+struct log_pending_options {
+    const struct fsops *fs;
+    const char *dir;  /* the data directory */
+    uint64_t process; /* as in struct log_header, this and the next */
+    uint64_t generation;
+    uint64_t salt;     /* random */
+    unsigned nstreams; /* workers, and one for control records */
+    uint64_t frame;    /* the last frame of the log before the first record of this file */
+    uint64_t control;  /* the number of the next control record */
+};
+
+/* Makes no file yet. 0 or -ENOMEM. */
+int log_pending_create(struct log_pending **pending_out, const struct log_pending_options *options)
+    __attribute__((warn_unused_result));
+
+/* `remove`: all records are in the log, so the file is deleted. NULL is fine. */
+void log_pending_destroy(struct log_pending *pending, bool remove);
+
+/* Returns a free chunk; without one the file grows by 1 MB. 0, -ENOMEM or another -errno. */
+int log_pending_get(struct log_pending *pending, struct pending_chunk **chunk_out) __attribute__((warn_unused_result));
+
+/* Frees the chunks from `first` to before `end`, linked by `next`: their records are in the log. */
+void log_pending_put(struct log_pending *pending, struct pending_chunk *first, const struct pending_chunk *end);
+
+/* Makes a free chunk the one with this number of the stream. Returns the seed of its records. */
+uint64_t log_pending_begin(const struct log_pending *pending, struct pending_chunk *chunk, unsigned stream,
+                           uint64_t number);
+
+uint64_t log_pending_salt(const struct log_pending *pending);
+
+/* Called by the log thread before it writes frame `frame`, which has the records of all streams up to these places;
+ * `control` is the number of the control record after it. */
+void log_pending_frame(struct log_pending *pending, uint64_t frame, uint64_t control,
+                       const struct pending_place *places);
+
+/* Between the two calls the records of this stream and of the control records are one transaction, of which a crash in
+ * between leaves nothing. `last` are the current chunks of the two streams; NULL: none. One thread at a time. */
+void log_pending_hold(struct log_pending *pending, unsigned stream, struct pending_place adds,
+                      struct pending_place controls, struct pending_chunk *const last[2]);
+void log_pending_release(struct log_pending *pending);
+
+/* ---- records ---- */
+
+/* An ordinal, and above it its check. */
+#define PENDING_ORDINAL_MASK ((UINT64_C(1) << LOG_ORDINAL_BITS) - 1)
+
+struct pending_head {
+    uint64_t id;
+    uint32_t layer;       /* and above its 10 bits the check of the head */
+    _Atomic uint32_t end; /* where the run ends, in words; 0: it goes on. Of the process alone */
+};
+#define PENDING_LAYER_BITS  10
+#define PENDING_ADD_WORDS   3
+#define PENDING_HEAD_WORDS  2
+#define PENDING_MOST_WORDS  (PENDING_HEAD_WORDS + PENDING_ADD_WORDS) /* of one add: the first of a run */
+#define PENDING_LAYER(head) ((head)->layer & ((1u << PENDING_LAYER_BITS) - 1))
+
+_Static_assert(BLOOM_MAX_LAYERS <= 1 << PENDING_LAYER_BITS, "a layer's index shares a number with a check");
+_Static_assert(sizeof(struct bloom_replay_item) == PENDING_ADD_WORDS * sizeof(uint64_t), "an add's size in words");
+_Static_assert(sizeof(struct pending_head) == PENDING_HEAD_WORDS * sizeof(uint64_t), "a head's size in words");
+
+/* Mixes a seed and three numbers into the 64 bits of a check: enough to tell a record from other bytes that a power
+ * failure may leave, not enough against a forged one. */
+static inline uint64_t pending_mix(uint64_t seed, uint64_t a, uint64_t b, uint64_t c)
+{
+    uint64_t x = (a ^ seed) * UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ (x >> 32) ^ b) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 32) ^ c) * UINT64_C(0x94d049bb133111eb);
+    return x;
+}
+
+/* `seed` of the chunk, `at` in words. */
+static inline uint32_t pending_head_layer(uint64_t seed, uint32_t at, uint64_t id, unsigned layer)
+{
+    uint64_t check = pending_mix(seed, id, layer, at) >> (32 + PENDING_LAYER_BITS);
+    return (uint32_t)check << PENDING_LAYER_BITS | layer;
+}
+
+static inline uint64_t pending_run_seed(uint64_t seed, uint64_t id, unsigned layer)
+{
+    return pending_mix(seed, id, layer, UINT64_MAX);
+}
+
+/* `seed` of the run. */
+static inline uint64_t pending_ordinal(uint64_t seed, uint32_t at, struct bloom_hash hash, uint64_t ordinal)
+{
+    uint64_t check = pending_mix(seed, hash.h1, hash.h2, ordinal ^ (uint64_t)at << 48);
+    return (check & ~PENDING_ORDINAL_MASK) | ordinal;
+}
+
+/* The head of a control record, whose bytes may continue in the stream's next chunk. */
+struct pending_control {
+    uint32_t len;
+    uint32_t check;
+};
+uint32_t pending_control_check(uint64_t salt, uint64_t number, const void *bytes, size_t len);
+
+/* ---- what a start finds ---- */
+
+#define PENDING_NAME 32
+void log_pending_name(uint64_t process, char name_out[PENDING_NAME]);
+uint64_t log_pending_number(const char *name); /* 0: not such a name */
+
+struct pending_found {
+    uint64_t process;
+    uint64_t generation;
+    bool fits;                /* the file belongs to the last frame of the log */
+    uint64_t frame;           /* that frame; if it does not fit, the newest frame that the file knows of, or 0 */
+    struct log_bytes payload; /* of the next frame; empty: there is none. The caller frees it */
+    bool has_controls;
+};
+
+/* Reads the file of a process whose log ends with frame `frame`. 0, LOG_DAMAGED (not a valid file: a power failure may
+ * leave this), -ENOMEM or another -errno. */
+int log_pending_read(const struct fsops *fs, const char *path, uint64_t frame, struct pending_found *found_out,
+                     struct errbuf *err) __attribute__((warn_unused_result));
+
+/* Deletes the files of processes with lower numbers. 0 or -errno. */
+int log_pending_delete_before(const struct fsops *fs, const char *dir, uint64_t process, struct errbuf *err);
+
+/* ---- the file, for log_pending.c and log_pending_read.c ---- */
+
+#define PENDING_MAGIC     "BLOOMPND"
+#define PENDING_VERSION   1
+#define PENDING_HEAD_PART 4096 /* the header and the hold; then two states, then the chunks */
+#define PENDING_HOLD_AT   2048
+#define PENDING_GROWTH    (1u << 20)
+
+struct pending_header {
+    char magic[8];
+    uint32_t version;
+    uint32_t nstreams;
+    uint64_t process;
+    uint64_t generation;
+    uint64_t salt;
+    uint64_t check; /* XXH3-64 of what comes before */
+};
+
+struct pending_hold {
+    uint32_t stream;
+    _Atomic uint32_t active;
+    _Atomic uint64_t begun; /* transactions so far */
+    struct pending_place adds;
+    struct pending_place controls;
+};
+
+struct pending_state {
+    uint64_t check; /* XXH3-64, with the salt, of what follows */
+    uint64_t frame;
+    uint64_t control;
+    struct pending_place places[];
+};
+
+size_t pending_state_bytes(unsigned nstreams); /* of one, used */
+size_t pending_state_room(unsigned nstreams);  /* of one, with what is left free behind it */
+uint64_t pending_chunks_at(unsigned nstreams); /* where the chunks begin */
+uint64_t pending_chunk_seed(uint64_t salt, unsigned stream, uint64_t number);
+
+#endif

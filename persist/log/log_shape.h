@@ -1,0 +1,22 @@
+/* log_shape: parameters of filters and shapes of layers in control records; docs/FORMAT.md section 12.
+ *
+ * Thread: any. */
+#ifndef BLOOMERY_LOG_SHAPE_H
+#define BLOOMERY_LOG_SHAPE_H
+
+#include <stdbool.h>
+
+#include "bloom_filter.h"
+
+#define LOG_SHAPE_MAX  64 /* bytes of a shape */
+#define LOG_PARAMS_MAX 32 /* bytes of parameters */
+
+/* Each returns the position behind what it has written. */
+unsigned char *log_shape_put(unsigned char *at, const struct bloom_shape *shape);
+unsigned char *log_params_put(unsigned char *at, const struct bloom_params *params);
+
+/* Each moves *at behind what it has read, at most to `end`. False: it is none, or not a possible one. */
+bool log_shape_get(const unsigned char **at, const unsigned char *end, struct bloom_shape *shape_out);
+bool log_params_get(const unsigned char **at, const unsigned char *end, struct bloom_params *params_out);
+
+#endif

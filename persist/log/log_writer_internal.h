@@ -1,0 +1,90 @@
+/* Shared between log_writer.c (frames) and log_writer_segments.c (the files they are in) only.
+ *
+ * A segment's life:
+ *
+ *     a number is taken                         being made; as a draft if it gets frames before its name
+ *     its header and these frames are synced    complete
+ *     MANIFEST.log names it (log_note.h)        current: frames are appended
+ *     it is full, or a save begins              closed
+ *     a save has its changes                    deleted
+ *     an operation on it fails                  abandoned: never written again, deleted when a later one is current
+ */
+#ifndef BLOOMERY_LOG_WRITER_INTERNAL_H
+#define BLOOMERY_LOG_WRITER_INTERNAL_H
+
+#include "log_frame.h"
+#include "log_writer.h"
+
+#define ZEROS_BYTES (256u << 10)
+
+struct log_writer {
+    const struct fsops *fs;
+    char *dir;
+    char *log_dir;
+    uint64_t salt;
+    int (*still_ours)(void *ctx);
+    void *ctx;
+    uint64_t process;
+    uint64_t generation;
+    uint64_t segment_bytes;
+    uint64_t keep_bytes;
+
+    int fd; /* of the segment, -1: none */
+    struct log_header header;
+    uint64_t next_segment;
+    uint64_t previous;   /* the last noted segment, of this process or an earlier one; 0: none */
+    uint64_t half_noted; /* a later segment whose note failed and may be on the disk nevertheless; 0: none */
+    uint64_t *abandoned; /* numbers of segments that could not be begun; their files may exist */
+    size_t nabandoned, abandoned_size;
+    uint64_t offset; /* where the next frame goes */
+    uint64_t filled; /* the file is zeros or frames up to here */
+    bool dir_is_durable;
+    bool failed;
+    int error; /* of the failure */
+
+    uint64_t sequence; /* of the last frame appended */
+    uint64_t synced;
+    uint64_t marked; /* the log itself says that it is synced up to this frame */
+    uint64_t written;
+    struct log_bytes kept; /* the frames after `synced`, a struct kept_head and the payload each; then the next one */
+    size_t kept_frames;    /* bytes of the frames: the next one is behind them, if it has been begun */
+    size_t carried;        /* bytes of `kept` that are of earlier processes */
+    unsigned char *zeros;
+};
+
+/* The process whose frames a segment has. */
+struct origin {
+    uint64_t process;
+    uint64_t generation;
+    bool ends_process;
+};
+
+/* "<dir>/<name>", malloc'ed; NULL: no memory. */
+char *writer_path(const char *dir, const char *name);
+
+/* Abandons the segment, because nobody knows what the disk has of it. Returns `rc`, with a text. */
+int writer_fail(struct log_writer *writer, int rc, const char *what, struct errbuf *err);
+
+/* Writes zeros ahead, so that there is room for a frame of `len` bytes. 0 or -errno. */
+int writer_make_room(struct log_writer *writer, uint64_t len);
+
+/* Creates and syncs log/. 0 or -errno. */
+int writer_make_log_dir(struct log_writer *writer);
+
+/* Fills in the header of the next segment. */
+void writer_number_segment(struct log_writer *writer, const struct origin *origin);
+
+/* Creates the file at this path, with its header. 0 or -errno. */
+int writer_open_segment(struct log_writer *writer, const char *path);
+
+/* Notes in MANIFEST.log that the segment has been begun, and deletes abandoned ones. 0, or -errno: the log has failed.
+ */
+int writer_note_segment(struct log_writer *writer, const char *path, struct errbuf *err);
+
+/* Writes a half-written note again. 0, or -errno: the log has failed. */
+int writer_finish_note(struct log_writer *writer, struct errbuf *err);
+
+/* Begins an empty segment. 0, or -errno: the log has failed. */
+int writer_begin_segment(struct log_writer *writer, struct errbuf *err);
+
+#endif

@@ -1,0 +1,195 @@
+/* Files in `filters`: their paths, how they come and go. None is ever overwritten, renamed or written to again. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store_internal.h"
+
+/* Names that somebody else has taken, until a number is found that is free. */
+#define MAX_TAKEN 100
+
+/* No save can have counted so far: such a number on the disk is somebody's joke. */
+#define SANE_NUMBER (MANIFEST_MAX_NUMBER / 4)
+
+/* ---- paths ---- */
+
+int path_format(struct path *path, struct errbuf *err, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    int len = vsnprintf(path->text, sizeof(path->text), fmt, args);
+    va_end(args);
+    if (len >= 0 && (size_t)len < sizeof(path->text))
+        return 0;
+    errbuf_set(err, "the path of the data directory is too long");
+    return -ENAMETOOLONG;
+}
+
+int path_root(const struct store *store, struct path *path, const char *name, struct errbuf *err)
+{
+    return path_format(path, err, "%s/%s", store->dir, name);
+}
+
+int path_file(const struct store *store, struct path *path, const struct file_name *name, struct errbuf *err)
+{
+    char file[FILE_NAME_SIZE];
+
+    file_name_format(name, file);
+    return path_format(path, err, "%s/" FILTERS_DIR "/%s", store->dir, file);
+}
+
+/* ---- lists ---- */
+
+int file_list_add(struct file_list *list, const struct file_name *name)
+{
+    if (list->count == list->size) {
+        size_t size = list->size ? 2 * list->size : 16;
+        struct file_name *items = realloc(list->items, size * sizeof(*items));
+        if (!items)
+            return -ENOMEM;
+        list->items = items;
+        list->size = size;
+    }
+    list->items[list->count++] = *name;
+    return 0;
+}
+
+void file_list_deinit(struct file_list *list)
+{
+    free(list->items);
+    *list = (struct file_list){0};
+}
+
+static bool has_file(const struct manifest_filter *filter, uint64_t number)
+{
+    for (unsigned i = 0; filter && !filter->pack && i < filter->nlayers; i++) {
+        if (filter->layers[i].file == number)
+            return true;
+    }
+    return false;
+}
+
+int store_list_files(struct file_list *list, const struct manifest_filter *filter, const struct manifest_filter *but)
+{
+    int rc = 0;
+
+    for (unsigned i = 0; rc == 0 && !filter->pack && i < filter->nlayers; i++) {
+        const struct file_name name = manifest_layer_file(filter, i);
+        if (!has_file(but, name.number))
+            rc = file_list_add(list, &name);
+    }
+    return rc;
+}
+
+/* ---- making ---- */
+
+uint64_t store_new_number(struct store *store)
+{
+    return atomic_fetch_add(&store->number, 1) + 1;
+}
+
+bool store_pass_number(struct store *store, uint64_t number)
+{
+    uint64_t now = atomic_load(&store->number);
+
+    if (number > SANE_NUMBER)
+        return false;
+    while (now < number && !atomic_compare_exchange_weak(&store->number, &now, number))
+        continue;
+    return true;
+}
+
+int store_put_layer(struct store *store, struct layer_io *io, struct manifest_filter *record, unsigned i,
+                    const struct bloom_filter *filter, bool sync, struct file_list *made, struct errbuf *err)
+{
+    struct manifest_layer *layer = &record->layers[i];
+    struct bloom_layer_view view;
+    int rc = -EEXIST;
+
+    bloom_filter_layer(filter, i, &view);
+    record->variant = (enum bloom_variant)view.shape.variant;
+    for (int taken = 0; rc == -EEXIST && taken < MAX_TAKEN; taken++) {
+        const struct file_name name = {FILE_LAYER, record->variant, store_new_number(store)};
+        struct path path;
+        *layer = (struct manifest_layer){.file = name.number};
+        manifest_set_shape(record, i, &view.shape);
+        rc = path_file(store, &path, &name, err);
+        if (rc == 0 && (rc = file_list_add(made, &name)) != 0)
+            errbuf_set(err, "out of memory");
+        if (rc == 0)
+            rc = layer_write(io, path.text, &view, sync, &layer->xxh3, err);
+        if (rc == -EEXIST)
+            made->count--;
+    }
+    if (rc != 0)
+        return rc;
+    /* Counted after the bits were read: items that came meanwhile may be counted without their bits, but no bit is
+     * there uncounted, and a filter that is loaded again never takes more items than its rate allows. */
+    bloom_filter_layer(filter, i, &view);
+    layer->items = view.items;
+    return 0;
+}
+
+int store_sync_filters(struct store *store, struct errbuf *err)
+{
+    struct path path;
+    int rc = path_root(store, &path, FILTERS_DIR, err);
+
+    if (rc == 0 && (rc = store->fs->sync_dir(store->fs->ctx, path.text)) != 0)
+        errbuf_set(err, "%s: cannot sync: %s", path.text, strerror(-rc));
+    return rc;
+}
+
+/* ---- removing ---- */
+
+/* 0: it is not there any more. */
+static int remove_file(struct store *store, const struct file_name *name, struct errbuf *err)
+{
+    struct path path;
+    int rc = path_file(store, &path, name, err);
+
+    if (rc == 0)
+        rc = store->fs->unlink(store->fs->ctx, path.text);
+    if (rc == 0 || rc == -ENOENT || rc == -ENOTDIR)
+        return 0;
+    errbuf_set(err, "%s: cannot be removed: %s; this will be tried again", path.text, strerror(-rc));
+    return rc;
+}
+
+static void keep_removable(struct store *store, const struct file_name *name)
+{
+    pthread_mutex_lock(&store->mutex);
+    (void)file_list_add(&store->removable, name); /* without memory the next start removes it */
+    pthread_mutex_unlock(&store->mutex);
+}
+
+void store_remove(struct store *store, const struct file_list *list)
+{
+    struct errbuf reason;
+
+    for (size_t i = 0; i < list->count; i++) {
+        if (remove_file(store, &list->items[i], &reason) == 0)
+            continue;
+        store_report(store, STORE_WARNING, "%s", reason.text);
+        keep_removable(store, &list->items[i]);
+    }
+}
+
+void store_remove_again(struct store *store)
+{
+    struct file_list list;
+    struct errbuf ignored;
+
+    pthread_mutex_lock(&store->mutex);
+    list = store->removable;
+    store->removable = (struct file_list){0};
+    pthread_mutex_unlock(&store->mutex);
+    for (size_t i = 0; i < list.count; i++) {
+        if (remove_file(store, &list.items[i], &ignored) != 0)
+            keep_removable(store, &list.items[i]);
+    }
+    file_list_deinit(&list);
+}

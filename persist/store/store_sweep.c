@@ -1,0 +1,244 @@
+/* Files in `filters` that no MANIFEST names.
+ *
+ * A file with a number up to the MANIFEST's has been superseded; one with a higher number is the rest of a save that
+ * did not end. Both are removed by a start. But if the MANIFEST is an older one that somebody has put back, the higher
+ * numbers are the newest filters. So a save that has taken place leaves a mark, `<number>.saved`, in place of the one
+ * before: with a mark that is newer than the MANIFEST a start refuses, and without the MANIFEST's own mark (the process
+ * died before it was made, or an operator has removed it to go on with an older MANIFEST) it puts higher numbers aside
+ * instead of removing them. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "store_internal.h"
+
+#define ASIDE_DIR "unclaimed"
+
+/* ---- marks ---- */
+
+static int visit_mark(void *ctx, const char *name)
+{
+    struct store *store = ctx;
+    struct file_name file;
+
+    if (file_name_parse(name, &file) && file.kind == FILE_SAVED && file.number > store->saved_mark)
+        store->saved_mark = file.number;
+    return 0;
+}
+
+int sweep_find_mark(struct store *store, struct errbuf *err)
+{
+    struct path path;
+    int rc = path_root(store, &path, FILTERS_DIR, err);
+
+    if (rc == 0)
+        rc = store->fs->list(store->fs->ctx, path.text, visit_mark, store);
+    if (rc == -ENOENT) /* then every filter is quarantined, which says more */
+        return 0;
+    if (rc != 0) {
+        errbuf_set(err, "%s: cannot read the directory: %s", path.text, strerror(-rc));
+        return rc;
+    }
+    if (store->saved_mark <= store->save.number)
+        return 0;
+    errbuf_set(err,
+               "%s/MANIFEST: an older one has been put here: it is of save %" PRIu64 ", and %s/%" PRIu64
+               ".saved says that a later one took place. Put the newest one here (of a copy that was taken while a "
+               "daemon was saving: copy again); or delete %s/*.saved to go on without what was saved since",
+               store->dir, store->save.number, FILTERS_DIR, store->saved_mark, FILTERS_DIR);
+    return STORE_DAMAGED;
+}
+
+void sweep_set_mark(struct store *store)
+{
+    const struct fsops *fs = store->fs;
+    const struct file_name before = {.kind = FILE_SAVED, .number = store->saved_mark};
+    const struct file_name now = {.kind = FILE_SAVED, .number = store->save.number};
+    struct path path;
+    int fd;
+
+    /* Not synced, and no error of the save: a mark that is missing makes a start more careful, no more. */
+    if (now.number == 0 || now.number == before.number || path_file(store, &path, &now, NULL) != 0 ||
+        fs->open(fs->ctx, path.text, FS_WRITE | FS_CREATE, &fd) != 0)
+        return;
+    fs->close(fs->ctx, fd);
+    if (before.number && path_file(store, &path, &before, NULL) == 0)
+        (void)fs->unlink(fs->ctx, path.text);
+    store->saved_mark = now.number;
+}
+
+/* ---- aside ---- */
+
+struct sweep {
+    struct store *store;
+    struct store_load_summary *counts;
+    struct id_map spared; /* numbers that records of the log have; no values */
+    bool has_aside;       /* an earlier start has put some aside, and no save has ended since */
+    uint64_t aside;       /* files that this one has */
+    uint64_t bytes;       /* of them */
+    char example[FILE_NAME_SIZE];
+};
+
+static int path_aside(const struct store *store, struct path *path, const char *name)
+{
+    char file[sizeof(ASIDE_DIR) + FILE_NAME_SIZE];
+
+    snprintf(file, sizeof(file), ASIDE_DIR "/%s", name);
+    return path_root(store, path, file, NULL);
+}
+
+static int visit_aside(void *ctx, const char *name)
+{
+    struct sweep *sweep = ctx;
+    struct store *store = sweep->store;
+    struct file_name file;
+    struct path path;
+
+    if (!file_name_parse(name, &file) || path_aside(store, &path, name) != 0)
+        return 0;
+    if (file.number <= store->save.number) {
+        (void)store->fs->unlink(store->fs->ctx, path.text);
+        return 0;
+    }
+    sweep->has_aside = store_pass_number(store, file.number) || sweep->has_aside; /* it may be put back */
+    return 0;
+}
+
+static void tidy_aside(struct sweep *sweep)
+{
+    struct store *store = sweep->store;
+    struct path path;
+
+    if (path_root(store, &path, ASIDE_DIR, NULL) != 0 ||
+        store->fs->list(store->fs->ctx, path.text, visit_aside, sweep) != 0)
+        return;
+    if (!sweep->has_aside)
+        (void)store->fs->rmdir(store->fs->ctx, path.text); /* if it is empty */
+}
+
+static int put_aside(struct sweep *sweep, const char *name, const struct path *from)
+{
+    struct store *store = sweep->store;
+    struct fs_stat st = {.size = 0};
+    struct path dir, to;
+    int rc = path_root(store, &dir, ASIDE_DIR, NULL);
+
+    if (rc == 0)
+        rc = path_aside(store, &to, name);
+    if (rc != 0)
+        return rc;
+    (void)store->fs->stat(store->fs->ctx, from->text, &st);
+    (void)store->fs->mkdir(store->fs->ctx, dir.text);
+    rc = store->fs->rename(store->fs->ctx, from->text, to.text);
+    if (rc != 0)
+        return rc;
+    sweep->aside++;
+    sweep->bytes += st.size;
+    snprintf(sweep->example, sizeof(sweep->example), "%s", name);
+    return 0;
+}
+
+/* ---- what is in `filters` ---- */
+
+static bool is_named(const struct sweep *sweep, const struct file_name *file)
+{
+    const struct store *store = sweep->store;
+
+    if (file->kind == FILE_SAVED)
+        return file->number == store->saved_mark;
+    if (file->kind == FILE_PACK)
+        return id_map_has(&store->packs.slots, file->number);
+    return (uintptr_t)id_map_get(&store->named, file->number) == (uintptr_t)file->variant + 1 ||
+           id_map_has(&sweep->spared, file->number);
+}
+
+/* 0: it is gone. */
+static int sweep_file(struct sweep *sweep, const char *name, const struct file_name *file)
+{
+    struct store *store = sweep->store;
+    bool is_newer = file->number > store->save.number;
+    struct path path;
+    int rc = path_file(store, &path, file, NULL);
+
+    if (rc != 0)
+        return rc;
+    if (is_newer && !store_pass_number(store, file->number))
+        return -EOVERFLOW;
+    /* A MANIFEST that no save has made yet has no mark either. */
+    if (is_newer && !sweep->has_aside && (store->saved_mark != store->save.number || store->save.number == 0))
+        return put_aside(sweep, name, &path);
+    rc = store->fs->unlink(store->fs->ctx, path.text);
+    return rc == -ENOENT ? 0 : rc;
+}
+
+static int visit_file(void *ctx, const char *name)
+{
+    struct sweep *sweep = ctx;
+    struct file_name file;
+    bool ours = file_name_parse(name, &file);
+
+    if (ours && is_named(sweep, &file))
+        return 0;
+    if (ours && sweep_file(sweep, name, &file) == 0) {
+        sweep->counts->leftovers += file.kind != FILE_SAVED;
+        return 0;
+    }
+    sweep->counts->foreign++;
+    store_report(sweep->store, STORE_WARNING, FILTERS_DIR "/%s is not known to the MANIFEST and is left alone", name);
+    return 0;
+}
+
+static int spare_written(struct sweep *sweep)
+{
+    const struct id_map *map = &sweep->store->written;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < map->nslots; i++) {
+        const struct written *written = map->slots[i].value;
+        struct parsed_record parsed;
+        if (!written)
+            continue;
+        rc = parsed_record_init(&parsed, written->text, written->len, NULL);
+        for (unsigned layer = 0; rc == 0 && layer < parsed.filter->nlayers; layer++)
+            rc = id_map_set(&sweep->spared, parsed.filter->layers[layer].file, NULL);
+        parsed_record_deinit(&parsed);
+    }
+    return rc;
+}
+
+static void report_aside(const struct sweep *sweep)
+{
+    if (sweep->aside > 0)
+        store_report(sweep->store, STORE_NOTICE,
+                     "%" PRIu64 " files are newer than the MANIFEST, which does not name them (%s, %" PRIu64
+                     " bytes in all): a save did not end, or the MANIFEST is an older one. They are in " ASIDE_DIR
+                     "/ now, until a start after the next save",
+                     sweep->aside, sweep->example, sweep->bytes);
+}
+
+int sweep_start(struct store *store, struct store_load_summary *counts, struct errbuf *err)
+{
+    struct sweep sweep = {.store = store, .counts = counts};
+    struct path path;
+    int rc = path_root(store, &path, FILTERS_DIR, err);
+
+    if (rc == 0 && (rc = spare_written(&sweep)) != 0)
+        errbuf_set(err, "out of memory");
+    if (rc == 0) {
+        tidy_aside(&sweep);
+        rc = store->fs->list(store->fs->ctx, path.text, visit_file, &sweep);
+        report_aside(&sweep);
+        if (rc == -ENOENT) { /* every filter is quarantined; the next save needs it */
+            rc = store->fs->mkdir(store->fs->ctx, path.text);
+            rc = rc == 0 ? store->fs->sync_dir(store->fs->ctx, store->dir) : rc;
+        }
+        if (rc == 0)
+            sweep_set_mark(store);
+        else
+            errbuf_set(err, "%s: %s", path.text, strerror(-rc));
+    }
+    id_map_deinit(&sweep.spared);
+    id_map_deinit(&store->named); /* not needed any more */
+    return rc;
+}

@@ -1,0 +1,27 @@
+/* slice: a borrowed range of bytes, and the words and numbers that a client's argument can hold.
+ *
+ * A slice owns nothing and is valid as long as the bytes are. Thread: any. */
+#ifndef BLOOMERY_SLICE_H
+#define BLOOMERY_SLICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct slice {
+    const char *ptr; /* not NUL-terminated; may be NULL when len is 0 */
+    size_t len;
+};
+
+/* Whether the argument is this word, ASCII case ignored. */
+bool slice_is(struct slice arg, const char *word);
+
+/* Reads a decimal integer as strictly as Redis ("-?[1-9][0-9]*" or "0", no spaces, no plus). False if it is none; then
+ * *value_out is untouched. */
+bool slice_to_int64(struct slice arg, int64_t *value_out);
+
+/* Reads a floating-point number that fills the whole argument. Hexadecimal, infinite and denormal numbers are accepted,
+ * but no NaN, and no finite number that would become 0 or infinity. False otherwise; then *value_out is untouched. */
+bool slice_to_double(struct slice arg, double *value_out);
+
+#endif

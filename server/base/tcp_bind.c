@@ -1,0 +1,50 @@
+#include "tcp_bind.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+int tcp_bind(const char *address, const char *port, struct tcp_socket *socket_out, struct errbuf *err)
+{
+    struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM}, *ai;
+    bool optional = address[0] == '-';
+    const char *host = address + optional, *node = host;
+    if (strcmp(host, "*") == 0) {
+        hints.ai_family = AF_INET;
+        node = NULL;
+    } else if (strcmp(host, "::*") == 0) {
+        hints.ai_family = AF_INET6;
+        node = NULL;
+    }
+    char *name = socket_out->name;
+    snprintf(name, sizeof(socket_out->name), strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+    int status = getaddrinfo(node, port, &hints, &ai);
+    if (status) {
+        errbuf_set(err, "cannot listen on %s: %s", name, gai_strerror(status));
+        return optional ? 1 : -1;
+    }
+    int one = 1, cause = 0;
+    int fd = socket(ai->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd >= 0) {
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+        if (ai->ai_family == AF_INET6)
+            setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
+    }
+    if (fd < 0 || bind(fd, ai->ai_addr, ai->ai_addrlen) != 0)
+        cause = errno;
+    freeaddrinfo(ai);
+    if (cause) {
+        errbuf_set(err, "cannot listen on %s: %s", name, strerror(cause));
+        if (fd >= 0)
+            close(fd);
+        bool absent = cause == EADDRNOTAVAIL || cause == EAFNOSUPPORT || cause == EPROTONOSUPPORT || cause == ENOTSUP;
+        return optional && absent ? 1 : -1;
+    }
+    socket_out->fd = fd;
+    return 0;
+}

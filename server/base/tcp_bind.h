@@ -1,0 +1,16 @@
+/* tcp_bind: sockets bound to the addresses of settings such as `bind`. Thread: any. */
+#ifndef BLOOMERY_TCP_BIND_H
+#define BLOOMERY_TCP_BIND_H
+
+#include "errbuf.h"
+
+struct tcp_socket {
+    int fd;         /* the caller's: nonblocking, bound, not listening yet */
+    char name[128]; /* "127.0.0.1:6379", "[::1]:6379" */
+};
+
+/* Binds a socket to an address: IPv4, IPv6, "*" (all IPv4) or "::*" (all IPv6). With a '-' in front the address is
+ * optional. 0; -1 with the reason in `err`; or 1 when this machine does not have the optional address. */
+int tcp_bind(const char *address, const char *port, struct tcp_socket *socket_out, struct errbuf *err);
+
+#endif

@@ -1,0 +1,528 @@
+/* COMMAND and MODULE: what the table says, in the shapes of Redis. The shape of an element is the same whatever the
+ * question, so each has one function here that writes it for a row. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "glob.h"
+#include "handlers.h"
+#include "server.h"
+
+/* In the order in which Redis reports them. */
+static const struct {
+    uint32_t flag;
+    const char *name;
+} flag_names[] = {
+    {CMD_WRITE, "write"},
+    {CMD_READONLY, "readonly"},
+    {CMD_DENYOOM, "denyoom"},
+    {CMD_MODULE, "module"},
+    {CMD_ADMIN, "admin"},
+    {CMD_PUBSUB, "pubsub"},
+    {CMD_NOSCRIPT, "noscript"},
+    {CMD_LOADING, "loading"},
+    {CMD_STALE, "stale"},
+    {CMD_SKIP_MONITOR, "skip_monitor"},
+    {CMD_SKIP_SLOWLOG, "skip_slowlog"},
+    {CMD_FAST, "fast"},
+    {CMD_NOAUTH, "no_auth"},
+    {CMD_NO_ASYNC_LOADING, "no_async_loading"},
+    {CMD_NO_MULTI, "no_multi"},
+    {CMD_ALLOW_BUSY, "allow_busy"},
+};
+
+#define NFLAGS (sizeof(flag_names) / sizeof(flag_names[0]))
+
+/* ---- words in a string ---- */
+
+/* Takes the next word off the front of `*rest`; a zero-length word when there is none. */
+static struct slice next_word(struct slice *rest)
+{
+    struct slice word;
+
+    while (rest->len > 0 && rest->ptr[0] == ' ') {
+        rest->ptr++;
+        rest->len--;
+    }
+    word = (struct slice){rest->ptr, 0};
+    while (word.len < rest->len && word.ptr[word.len] != ' ')
+        word.len++;
+    rest->ptr += word.len;
+    rest->len -= word.len;
+    return word;
+}
+
+static size_t count_words(struct slice words)
+{
+    size_t n = 0;
+
+    while (next_word(&words).len > 0)
+        n++;
+    return n;
+}
+
+static struct slice words_of(const char *text)
+{
+    return (struct slice){text, text == NULL ? 0 : strlen(text)};
+}
+
+/* A set of the words, each a status (flags) or a bulk string (tips). */
+static void reply_words(struct reply *reply, struct slice words, bool status)
+{
+    struct slice word;
+    char text[64];
+
+    reply_set(reply, count_words(words));
+    while ((word = next_word(&words)).len > 0) {
+        if (status) {
+            snprintf(text, sizeof(text), "%.*s", (int)word.len, word.ptr);
+            reply_status(reply, text);
+        } else {
+            reply_bulk(reply, word.ptr, word.len);
+        }
+    }
+}
+
+/* The flags of the key specification `index`. */
+static struct slice key_flags(const struct command *row, size_t index)
+{
+    const char *flags = row->key_flags, *end;
+
+    for (; index > 0; index--)
+        flags = strchr(flags, '|') + 1;
+    end = strchr(flags, '|');
+    return (struct slice){flags, end == NULL ? strlen(flags) : (size_t)(end - flags)};
+}
+
+/* How many key specifications a row has: one, unless each key has flags of its own. */
+static size_t count_key_specs(const struct command *row)
+{
+    size_t n = 1;
+
+    if (row->first_key == 0)
+        return 0;
+    for (const char *at = row->key_flags; (at = strchr(at, '|')) != NULL; at++)
+        n++;
+    return n;
+}
+
+/* Names of shard channels are specified like keys, for clients that route by them, but are none. */
+static bool has_keys(const struct command *row)
+{
+    return row->first_key != 0 && strcmp(row->key_flags, "not_key") != 0;
+}
+
+/* ---- one command: COMMAND, COMMAND INFO ---- */
+
+static void reply_flags(struct reply *reply, uint32_t flags)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < NFLAGS; i++)
+        n += (flags & flag_names[i].flag) != 0; /* flags of our own have no name */
+    reply_set(reply, n);
+    for (size_t i = 0; i < NFLAGS; i++) {
+        if (flags & flag_names[i].flag)
+            reply_status(reply, flag_names[i].name);
+    }
+}
+
+static void reply_key_specs(struct reply *reply, const struct command *row)
+{
+    size_t n = count_key_specs(row);
+
+    reply_set(reply, n);
+    for (size_t i = 0; i < n; i++) {
+        int last = n > 1 ? 0 : row->last_key < 0 ? row->last_key : row->last_key - row->first_key;
+
+        reply_map(reply, 3);
+        reply_bulk_str(reply, "flags");
+        reply_words(reply, key_flags(row, i), true);
+        reply_bulk_str(reply, "begin_search");
+        reply_map(reply, 2);
+        reply_bulk_str(reply, "type");
+        reply_bulk_str(reply, "index");
+        reply_bulk_str(reply, "spec");
+        reply_map(reply, 1);
+        reply_bulk_str(reply, "index");
+        reply_integer(reply, row->first_key + (int)i);
+        reply_bulk_str(reply, "find_keys");
+        reply_map(reply, 2);
+        reply_bulk_str(reply, "type");
+        reply_bulk_str(reply, "range");
+        reply_bulk_str(reply, "spec");
+        reply_map(reply, 3);
+        reply_bulk_str(reply, "lastkey");
+        reply_integer(reply, last);
+        reply_bulk_str(reply, "keystep");
+        reply_integer(reply, row->key_step);
+        reply_bulk_str(reply, "limit");
+        reply_integer(reply, 0);
+    }
+}
+
+static void reply_info(struct reply *reply, const struct command *row)
+{
+    reply_array(reply, 10);
+    reply_bulk_str(reply, row->full_name);
+    reply_integer(reply, row->arity);
+    reply_flags(reply, row->flags);
+    reply_integer(reply, row->first_key);
+    reply_integer(reply, row->last_key);
+    reply_integer(reply, row->key_step);
+    reply_words(reply, words_of(row->categories), true);
+    reply_words(reply, words_of(row->tips), false);
+    reply_key_specs(reply, row);
+    reply_set(reply, row->nsubcommands);
+    for (size_t i = 0; i < row->nsubcommands; i++)
+        reply_info(reply, &row->subcommands[i]);
+}
+
+/* ---- its documentation: COMMAND DOCS ---- */
+
+static void reply_pair(struct reply *reply, const char *name, const char *value)
+{
+    reply_bulk_str(reply, name);
+    reply_bulk_str(reply, value);
+}
+
+static bool arg_is_group(const struct command_arg *arg)
+{
+    return strcmp(arg->type, "oneof") == 0 || strcmp(arg->type, "block") == 0;
+}
+
+/* `keys` counts the key arguments so far: the n-th stands for the n-th key specification. */
+static void reply_args(struct reply *reply, const struct command_arg *args, size_t nargs, int *keys)
+{
+    reply_array(reply, nargs);
+    for (size_t i = 0; i < nargs; i++) {
+        const struct command_arg *arg = &args[i];
+        bool key = strcmp(arg->type, "key") == 0;
+        bool group = arg_is_group(arg);
+
+        reply_map(reply, (size_t)(2 + !group + key + (arg->token != NULL) + (arg->since != NULL) +
+                                  (arg->optional || arg->multiple) + group));
+        reply_pair(reply, "name", arg->name);
+        reply_pair(reply, "type", arg->type);
+        if (!group)
+            reply_pair(reply, "display_text", arg->name);
+        if (key) {
+            reply_bulk_str(reply, "key_spec_index");
+            reply_integer(reply, (*keys)++);
+        }
+        if (arg->token != NULL)
+            reply_pair(reply, "token", arg->token);
+        if (arg->since != NULL)
+            reply_pair(reply, "since", arg->since);
+        if (arg->optional || arg->multiple) {
+            reply_bulk_str(reply, "flags");
+            reply_set(reply, (size_t)(arg->optional + arg->multiple));
+            if (arg->optional)
+                reply_status(reply, "optional");
+            if (arg->multiple)
+                reply_status(reply, "multiple");
+        }
+        if (group) {
+            reply_bulk_str(reply, "arguments");
+            reply_args(reply, arg->args, arg->nargs, keys);
+        }
+    }
+}
+
+/* The name and the map behind it. */
+static void reply_docs(struct reply *reply, const struct command *row)
+{
+    bool module = (row->flags & CMD_MODULE) != 0;
+    int keys = 0;
+
+    reply_bulk_str(reply, row->full_name);
+    reply_map(reply, (size_t)(4 + module + (row->nargs > 0) + (row->nsubcommands > 0)));
+    reply_pair(reply, "summary", row->summary);
+    reply_pair(reply, "since", row->since);
+    reply_pair(reply, "group", row->group);
+    reply_pair(reply, "complexity", row->complexity);
+    if (module)
+        reply_pair(reply, "module", "bf");
+    if (row->nargs > 0) {
+        reply_bulk_str(reply, "arguments");
+        reply_args(reply, row->args, row->nargs, &keys);
+    }
+    if (row->nsubcommands > 0) {
+        reply_bulk_str(reply, "subcommands");
+        reply_map(reply, row->nsubcommands);
+        for (size_t i = 0; i < row->nsubcommands; i++)
+            reply_docs(reply, &row->subcommands[i]);
+    }
+}
+
+/* ---- handlers ---- */
+
+static void reply_all_info(struct reply *reply)
+{
+    size_t n;
+    const struct command *rows = command_table(&n);
+
+    reply_array(reply, n);
+    for (size_t i = 0; i < n; i++)
+        reply_info(reply, &rows[i]);
+}
+
+/* A question for rows by name: NULL where there is no such command. */
+struct lookup {
+    size_t n;
+    const struct command *rows[];
+};
+
+static void answer_info(struct reply *reply, const struct lookup *lookup)
+{
+    reply_array(reply, lookup->n);
+    for (size_t i = 0; i < lookup->n; i++) {
+        if (lookup->rows[i] == NULL)
+            reply_null(reply);
+        else
+            reply_info(reply, lookup->rows[i]);
+    }
+}
+
+static void answer_docs(struct reply *reply, const struct lookup *lookup)
+{
+    size_t found = 0;
+
+    for (size_t i = 0; i < lookup->n; i++)
+        found += lookup->rows[i] != NULL;
+    reply_map(reply, found);
+    for (size_t i = 0; i < lookup->n; i++) {
+        if (lookup->rows[i] != NULL)
+            reply_docs(reply, lookup->rows[i]);
+    }
+}
+
+/* Answers for the names from the third argument on, which are few (COMMAND_MAX_WORDS). */
+static void look_up(struct command_ctx *ctx, void (*answer)(struct reply *reply, const struct lookup *lookup))
+{
+    size_t n = command_argc(ctx) - 2;
+    struct lookup *lookup = malloc(sizeof(*lookup) + n * sizeof(lookup->rows[0]));
+
+    if (lookup == NULL) {
+        reply_error(ctx->reply, "ERR out of memory");
+        return;
+    }
+    lookup->n = n;
+    for (size_t i = 0; i < n; i++)
+        lookup->rows[i] = command_find_full(command_arg(ctx, i + 2));
+    answer(ctx->reply, lookup);
+    free(lookup);
+}
+
+void cmd_command(struct command_ctx *ctx)
+{
+    reply_all_info(ctx->reply);
+}
+
+void cmd_command_info(struct command_ctx *ctx)
+{
+    if (command_argc(ctx) == 2)
+        reply_all_info(ctx->reply);
+    else
+        look_up(ctx, answer_info);
+}
+
+void cmd_command_docs(struct command_ctx *ctx)
+{
+    size_t n;
+    const struct command *rows = command_table(&n);
+
+    if (command_argc(ctx) > 2) {
+        look_up(ctx, answer_docs);
+        return;
+    }
+    reply_map(ctx->reply, n);
+    for (size_t i = 0; i < n; i++)
+        reply_docs(ctx->reply, &rows[i]);
+}
+
+void cmd_command_count(struct command_ctx *ctx)
+{
+    size_t n;
+
+    command_table(&n);
+    reply_integer(ctx->reply, (int64_t)n);
+}
+
+/* ---- COMMAND LIST */
+
+enum list_filter { LIST_ALL, LIST_MODULE, LIST_ACLCAT, LIST_PATTERN };
+
+bool command_has_category(const struct command *row, struct slice category)
+{
+    struct slice words = words_of(row->categories);
+    char name[64];
+
+    if (category.len >= sizeof(name))
+        return false;
+    memcpy(name, category.ptr, category.len);
+    name[category.len] = '\0';
+    for (struct slice word; (word = next_word(&words)).len > 0;) {
+        if (slice_is((struct slice){word.ptr + 1, word.len - 1}, name))
+            return true;
+    }
+    return false;
+}
+
+static bool listed(const struct command *row, enum list_filter filter, struct slice value)
+{
+    switch (filter) {
+    case LIST_ALL:
+        return true;
+    case LIST_MODULE:
+        return (row->flags & CMD_MODULE) != 0 && value.len == 2 && memcmp(value.ptr, "bf", 2) == 0;
+    case LIST_ACLCAT:
+        return command_has_category(row, value);
+    case LIST_PATTERN:
+        return glob_match(value, words_of(row->full_name), true);
+    }
+    return false;
+}
+
+void cmd_command_list(struct command_ctx *ctx)
+{
+    enum list_filter filter = LIST_ALL;
+    struct slice value = {NULL, 0};
+    const struct command *row;
+    size_t token, n = 0;
+
+    if (command_argc(ctx) == 5 && slice_is(command_arg(ctx, 2), "FILTERBY")) {
+        struct slice by = command_arg(ctx, 3);
+
+        value = command_arg(ctx, 4);
+        if (slice_is(by, "MODULE"))
+            filter = LIST_MODULE;
+        else if (slice_is(by, "ACLCAT"))
+            filter = LIST_ACLCAT;
+        else if (slice_is(by, "PATTERN"))
+            filter = LIST_PATTERN;
+    }
+    if (command_argc(ctx) > 2 && filter == LIST_ALL) {
+        reply_error(ctx->reply, "ERR syntax error");
+        return;
+    }
+    if (value.len > GLOB_MAX_PATTERN) {
+        reply_error(ctx->reply, "ERR the pattern is too long");
+        return;
+    }
+    token = reply_array_begin(ctx->reply);
+    for (size_t i = 0; (row = command_row(i)) != NULL; i++) {
+        if (!listed(row, filter, value))
+            continue;
+        reply_bulk_str(ctx->reply, row->full_name);
+        n++;
+    }
+    reply_array_end(ctx->reply, token, n);
+}
+
+/* ---- COMMAND GETKEYS */
+
+/* The row that the arguments from the third on call, or NULL with an error replied. */
+static const struct command *getkeys_row(struct command_ctx *ctx)
+{
+    const struct command *row = command_find_called(ctx->args, 2);
+
+    if (row == NULL) {
+        reply_error(ctx->reply, "ERR Invalid command specified");
+        return NULL;
+    }
+    if (!has_keys(row)) {
+        reply_error(ctx->reply, "ERR The command has no key arguments");
+        return NULL;
+    }
+    if (!command_arity_fits(row, command_argc(ctx) - 2)) {
+        reply_error(ctx->reply, "ERR Invalid number of arguments specified for command");
+        return NULL;
+    }
+    return row;
+}
+
+static void getkeys(struct command_ctx *ctx, bool flags)
+{
+    const struct command *row = getkeys_row(ctx);
+    size_t first, last, step, nspecs;
+
+    if (row == NULL)
+        return;
+    first = 2 + (size_t)row->first_key;
+    last = row->last_key < 0 ? command_argc(ctx) - (size_t)-row->last_key : 2 + (size_t)row->last_key;
+    step = (size_t)row->key_step;
+    nspecs = count_key_specs(row);
+    reply_array(ctx->reply, (last - first) / step + 1);
+    for (size_t i = first, n = 0; i <= last; i += step, n++) {
+        struct slice key = command_arg(ctx, i);
+
+        if (flags)
+            reply_array(ctx->reply, 2);
+        reply_bulk(ctx->reply, key.ptr, key.len);
+        if (flags)
+            reply_words(ctx->reply, key_flags(row, nspecs > 1 ? n : 0), true);
+    }
+}
+
+void cmd_command_getkeys(struct command_ctx *ctx)
+{
+    getkeys(ctx, false);
+}
+
+void cmd_command_getkeysandflags(struct command_ctx *ctx)
+{
+    getkeys(ctx, true);
+}
+
+void cmd_command_help(struct command_ctx *ctx)
+{
+    static const char *const lines[] = {
+        "(no subcommand)",
+        "    Describe all commands.",
+        "COUNT",
+        "    Return the number of commands.",
+        "DOCS [<command-name> ...]",
+        "    Return the documentation of these commands, or of all.",
+        "GETKEYS <full-command>",
+        "    Return the keys in a whole command.",
+        "GETKEYSANDFLAGS <full-command>",
+        "    Return the keys in a whole command, and what it does with each.",
+        "INFO [<command-name> ...]",
+        "    Describe these commands, or all.",
+        "LIST [FILTERBY (MODULE <module-name>|ACLCAT <category>|PATTERN <pattern>)]",
+        "    Return the names of all commands and subcommands, or of some.",
+    };
+
+    reply_help(ctx, lines, sizeof(lines) / sizeof(lines[0]));
+}
+
+/* ---- MODULE ---- */
+
+void reply_modules(struct reply *reply)
+{
+    reply_array(reply, 1);
+    reply_map(reply, 4);
+    reply_pair(reply, "name", "bf");
+    reply_bulk_str(reply, "ver");
+    reply_integer(reply, REDISBLOOM_COMPAT_VERSION);
+    reply_pair(reply, "path", "");
+    reply_bulk_str(reply, "args");
+    reply_array(reply, 0);
+}
+
+void cmd_module_list(struct command_ctx *ctx)
+{
+    reply_modules(ctx->reply);
+}
+
+void cmd_module_help(struct command_ctx *ctx)
+{
+    static const char *const lines[] = {
+        "LIST",
+        "    Return what counts as a loaded module: bf, which is built in.",
+    };
+
+    reply_help(ctx, lines, sizeof(lines) / sizeof(lines[0]));
+}

@@ -1,0 +1,52 @@
+/* INFO: the section bf, which Redis does not have. */
+#include <inttypes.h>
+
+#include "bf_totals.h"
+#include "bloom_filter.h"
+#include "clock.h"
+#include "half_loads.h"
+#include "info.h"
+#include "sstables.h"
+
+void info_bf(struct info *info)
+{
+    const struct bf_totals *totals = &info->totals;
+    const struct stats *stats = &info->stats;
+    uint64_t bytes = bloom_pool_bytes(info->server->pool);
+    uint64_t wrong = stats_get(&stats->false_positives), misses = stats_get(&stats->query_misses);
+
+    info_line(info, "bf_filters:%zu", registry_count(info->server->registry));
+    info_line(info, "bf_quarantined_filters:%zu", registry_quarantined(info->server->registry));
+    info_line(info, "bf_bytes:%" PRIu64, bytes);
+    info_line(info, "bf_bits:%" PRIu64, bytes * 8);
+    info_line(info, "bf_layers:%" PRIu64, totals->layers);
+    info_line(info, "bf_items:%" PRIu64, totals->items);
+    info_line(info, "bf_capacity:%" PRIu64, totals->capacity);
+    info_line(info, "bf_full_filters:%" PRIu64, totals->full);
+    info_line(info, "bf_predicted_error_rate:%.6g", totals->rate_mean);
+    info_line(info, "bf_predicted_error_rate_max:%.6g", totals->rate_max);
+    info_line(info, "bf_counted_ms_ago:%" PRId64, clock_ms() - totals->counted_ms);
+    info_line(info, "bf_items_added:%" PRIu64, stats_get(&stats->items_added));
+    info_line(info, "bf_items_present:%" PRIu64, stats_get(&stats->items_present));
+    info_line(info, "bf_adds_refused_full:%" PRIu64, stats_get(&stats->adds_full));
+    info_line(info, "bf_adds_refused_memory:%" PRIu64, stats_get(&stats->adds_no_room));
+    info_line(info, "bf_query_hits:%" PRIu64, stats_get(&stats->query_hits));
+    info_line(info, "bf_query_misses:%" PRIu64, stats_get(&stats->query_misses));
+    info_line(info, "bf_false_positives:%" PRIu64, wrong);
+    info_line(info, "bf_observed_error_rate:%.6g", wrong == 0 ? 0 : (double)wrong / (double)(wrong + misses));
+    info_line(info, "bf_loads_under_way:%zu", half_loads_count(info->server->half_loads));
+    info_line(info, "bf_grown:%" PRIu64, bloom_pool_grown(info->server->pool) - info->server->grown_base);
+    if (info->server->sstables) {
+        struct sstables_numbers numbers;
+        sstables_numbers(info->server->sstables, &numbers);
+        info_line(info, "sstable_directories:%zu", numbers.directories);
+        info_line(info, "sstable_filters:%zu", numbers.filters);
+        info_line(info, "sstable_filters_read:%zu", numbers.read);
+        info_line(info, "sstable_filters_broken:%zu", numbers.broken);
+        info_line(info, "sstable_bytes:%" PRIu64, numbers.bytes);
+        info_line(info, "sstable_bytes_read:%" PRIu64, numbers.read_bytes);
+        info_line(info, "sstable_filters_evicted:%" PRIu64, numbers.evicted);
+        info_line(info, "sstable_scans:%" PRIu64, numbers.scans);
+    }
+    info_line(info, "bf_changes:%" PRIu64, stats_get(&stats->changes));
+}

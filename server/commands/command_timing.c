@@ -1,0 +1,69 @@
+#include "command_timing.h"
+
+#include "clock.h"
+#include "slowlog.h"
+
+static bool may_be_slow(const struct timing *timing, const struct command *row, uint64_t ns)
+{
+    return timing_is_slow(timing, ns) && !(row->flags & CMD_SKIP_SLOWLOG);
+}
+
+static struct slowlog_entry *make_entry(const struct command *row, const struct resp_command *args,
+                                        const struct session *session)
+{
+    static const struct slice redacted = {"(redacted)", sizeof("(redacted)") - 1};
+    struct slice words[SLOWLOG_MAX_ARGS];
+
+    for (size_t i = 0; i < args->argc && i < SLOWLOG_MAX_ARGS; i++)
+        words[i] = command_arg_is_secret(row, args, i) ? redacted : resp_arg(args, i);
+    return slowlog_entry_create(words, args->argc, session);
+}
+
+void timing_command(struct timing *timing, const struct command *row, const struct resp_command *args,
+                    const struct session *session, uint64_t ns)
+{
+    if (!timing_record(timing, command_index(row), 1, ns))
+        return;
+    timing_sample(timing, row->flags & CMD_FAST, ns);
+    if (may_be_slow(timing, row, ns))
+        timing_remember(timing, make_entry(row, args, session), ns);
+}
+
+void timing_batch(struct timing *timing, const struct command *row, uint64_t n, uint64_t ns, const struct slice *words,
+                  const struct session *session)
+{
+    uint64_t each_ns = ns / n;
+
+    if (!timing_record(timing, command_index(row), n, ns))
+        return;
+    timing_sample(timing, row->flags & CMD_FAST, each_ns);
+    if (may_be_slow(timing, row, each_ns))
+        timing_remember(timing, slowlog_entry_create(words, 3, session), each_ns);
+}
+
+void timing_defer(struct timing_deferred *deferred, const struct timing *timing, const struct command *row,
+                  const struct resp_command *args, const struct session *session)
+{
+    *deferred = (struct timing_deferred){.row = row, .started_ns = clock_ns()};
+    if (may_be_slow(timing, row, UINT64_MAX))
+        deferred->entry = make_entry(row, args, session);
+}
+
+void timing_deferred_done(struct timing_deferred *deferred, struct timing *timing)
+{
+    uint64_t ns = clock_ns() - deferred->started_ns;
+
+    (void)timing_record(timing, command_index(deferred->row), 1, ns);
+    timing_sample(timing, deferred->row->flags & CMD_FAST, ns);
+    if (timing_is_slow(timing, ns)) {
+        timing_remember(timing, deferred->entry, ns);
+        deferred->entry = NULL;
+    }
+    timing_deferred_cancel(deferred);
+}
+
+void timing_deferred_cancel(struct timing_deferred *deferred)
+{
+    slowlog_entry_destroy(deferred->entry);
+    deferred->entry = NULL;
+}

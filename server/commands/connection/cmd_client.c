@@ -1,0 +1,300 @@
+/* CLIENT: what a connection may ask and set about itself and others. */
+
+#include "clock.h"
+#include "command.h"
+#include "handlers.h"
+#include "host.h"
+#include "server.h"
+
+#define ECHO_MAX 128 /* most of an argument that an error repeats */
+
+static int echo_len(struct slice arg)
+{
+    return arg.len > ECHO_MAX ? ECHO_MAX : (int)arg.len;
+}
+
+static void reply_ok(struct command_ctx *ctx)
+{
+    reply_status(ctx->reply, "OK");
+}
+
+static void reply_syntax_error(struct command_ctx *ctx)
+{
+    reply_error(ctx->reply, "ERR syntax error");
+}
+
+/* ---- itself ---- */
+
+void cmd_client_id(struct command_ctx *ctx)
+{
+    reply_integer(ctx->reply, (int64_t)ctx->session->id);
+}
+
+void cmd_client_getname(struct command_ctx *ctx)
+{
+    if (ctx->session->name == NULL)
+        reply_null(ctx->reply);
+    else
+        reply_bulk_str(ctx->reply, ctx->session->name);
+}
+
+void cmd_client_setname(struct command_ctx *ctx)
+{
+    if (session_set_text(ctx, SESSION_NAME, command_arg(ctx, 2), "Client names"))
+        reply_ok(ctx);
+}
+
+void cmd_client_setinfo(struct command_ctx *ctx)
+{
+    struct slice option = command_arg(ctx, 2);
+    bool lib_name = slice_is(option, "LIB-NAME");
+
+    if (!lib_name && !slice_is(option, "LIB-VER")) {
+        reply_errorf(ctx->reply, "ERR Unrecognized option '%.*s'", echo_len(option), option.ptr);
+        return;
+    }
+    if (session_set_text(ctx, lib_name ? SESSION_LIB_NAME : SESSION_LIB_VER, command_arg(ctx, 3),
+                         lib_name ? "LIB-NAME" : "LIB-VER"))
+        reply_ok(ctx);
+}
+
+void cmd_client_info(struct command_ctx *ctx)
+{
+    struct buf text;
+
+    buf_init(&text, SIZE_MAX);
+    session_format(ctx->session, clock_ms(), &text);
+    buf_append(&text, "\n", 1);
+    if (buf_failed(&text))
+        reply_error(ctx->reply, "ERR out of memory");
+    else
+        reply_verbatim(ctx->reply, "txt", buf_head(&text), buf_len(&text));
+    buf_deinit(&text);
+}
+
+/* ---- REPLY, PAUSE ---- */
+
+void cmd_client_reply(struct command_ctx *ctx)
+{
+    struct session *session = ctx->session;
+    struct slice mode = command_arg(ctx, 2);
+    if (slice_is(mode, "ON")) {
+        session->modes &= ~(unsigned)(MODE_REPLY_OFF | MODE_REPLY_SKIP | MODE_REPLY_SKIP_NEXT);
+        reply_ok(ctx);
+    } else if (slice_is(mode, "OFF")) {
+        session->modes |= MODE_REPLY_OFF;
+    } else if (slice_is(mode, "SKIP")) {
+        if (!(session->modes & MODE_REPLY_OFF))
+            session->modes |= MODE_REPLY_SKIP_NEXT;
+    } else {
+        reply_syntax_error(ctx);
+    }
+}
+
+/* Reads timeout and mode. False: an error has been replied. */
+static bool pause_arguments(struct command_ctx *ctx, int64_t *timeout_ms_out, enum pause *pause_out)
+{
+    *pause_out = PAUSE_ALL;
+    if (command_argc(ctx) > 4) {
+        reply_wrong_subcommand(ctx);
+        return false;
+    }
+    if (command_argc(ctx) == 4) {
+        if (slice_is(command_arg(ctx, 3), "WRITE")) {
+            *pause_out = PAUSE_WRITES;
+        } else if (!slice_is(command_arg(ctx, 3), "ALL")) {
+            reply_error(ctx->reply, "ERR CLIENT PAUSE mode must be WRITE or ALL");
+            return false;
+        }
+    }
+    if (!slice_to_int64(command_arg(ctx, 2), timeout_ms_out) || *timeout_ms_out > INT64_MAX / 2) {
+        reply_error(ctx->reply, "ERR timeout is not an integer or out of range");
+        return false;
+    }
+    if (*timeout_ms_out < 0) {
+        reply_error(ctx->reply, "ERR timeout is negative");
+        return false;
+    }
+    return true;
+}
+
+/* What is paused is paused on all workers when OK is replied: hence the exclusive section. Of two pauses at a time the
+ * longer and the stricter hold, as in Redis. */
+void cmd_client_pause(struct command_ctx *ctx)
+{
+    struct server *server = ctx->server;
+    int64_t timeout_ms, now = clock_ms();
+    enum pause pause;
+    if (!pause_arguments(ctx, &timeout_ms, &pause))
+        return;
+    if (!ctx->session->in_exec && !command_is_alone(ctx)) {
+        command_wait_to_be_alone(ctx);
+        return;
+    }
+    int64_t until = now + timeout_ms, old = atomic_load_explicit(&server->pause.until_ms, memory_order_relaxed);
+    enum pause was = (enum pause)atomic_load_explicit(&server->pause.what, memory_order_relaxed);
+    if (was && old > now) {
+        until = until > old ? until : old;
+        pause = pause > was ? pause : was;
+    }
+    atomic_store_explicit(&server->pause.until_ms, until, memory_order_relaxed);
+    atomic_store_explicit(&server->pause.what, (int)pause, memory_order_release);
+    command_pause_changed(ctx, false);
+    reply_ok(ctx);
+}
+
+void cmd_client_unpause(struct command_ctx *ctx)
+{
+    atomic_store_explicit(&ctx->server->pause.what, PAUSE_NOTHING, memory_order_release);
+    command_pause_changed(ctx, true);
+    reply_ok(ctx);
+}
+
+/* ---- what there is none of ---- */
+
+/* No command blocks. */
+void cmd_client_unblock(struct command_ctx *ctx)
+{
+    int64_t id;
+    if (command_argc(ctx) > 4)
+        reply_wrong_subcommand(ctx);
+    else if (command_argc(ctx) == 4 && !slice_is(command_arg(ctx, 3), "TIMEOUT") &&
+             !slice_is(command_arg(ctx, 3), "ERROR"))
+        reply_error(ctx->reply, "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
+    else if (!slice_to_int64(command_arg(ctx, 2), &id))
+        reply_error(ctx->reply, "ERR value is not an integer or out of range");
+    else
+        reply_integer(ctx->reply, 0);
+}
+
+static void client_switch(struct command_ctx *ctx, enum session_flag flag)
+{
+    struct slice value = command_arg(ctx, 2);
+    bool on = slice_is(value, "on");
+
+    if (!on && !slice_is(value, "off")) {
+        reply_syntax_error(ctx);
+        return;
+    }
+    if (on)
+        atomic_fetch_or_explicit(&ctx->session->flags, flag, memory_order_relaxed);
+    else
+        atomic_fetch_and_explicit(&ctx->session->flags, ~(unsigned)flag, memory_order_relaxed);
+    reply_ok(ctx);
+}
+
+/* Connections are closed over their own limits only, never to make room for others. */
+void cmd_client_no_evict(struct command_ctx *ctx)
+{
+    client_switch(ctx, SESSION_NO_EVICT);
+}
+
+/* What such a client does is not noted for OBJECT IDLETIME. */
+void cmd_client_no_touch(struct command_ctx *ctx)
+{
+    client_switch(ctx, SESSION_NO_TOUCH);
+}
+
+/* ---- client-side caches ---- */
+
+/* The default mode is all that libraries with a cache need. */
+static void tracking_on(struct command_ctx *ctx)
+{
+    if (command_argc(ctx) > 3)
+        reply_error(ctx->reply, "ERR CLIENT TRACKING ON takes no options: REDIRECT, BCAST, PREFIX, OPTIN, OPTOUT and "
+                                "NOLOOP are not supported");
+    else if (ctx->reply->version < 3)
+        reply_error(ctx->reply, "ERR CLIENT TRACKING ON needs RESP3 (HELLO 3), which has the messages for it");
+    else if (command_start_tracking(ctx) != 0)
+        reply_error(ctx->reply, "ERR out of memory");
+    else
+        reply_ok(ctx);
+}
+
+void cmd_client_tracking(struct command_ctx *ctx)
+{
+    if (slice_is(command_arg(ctx, 2), "ON")) {
+        tracking_on(ctx);
+    } else if (slice_is(command_arg(ctx, 2), "OFF")) {
+        if (session_tracks(ctx->session))
+            command_stop_tracking(ctx);
+        reply_ok(ctx);
+    } else {
+        reply_syntax_error(ctx);
+    }
+}
+
+void cmd_client_caching(struct command_ctx *ctx)
+{
+    reply_error(ctx->reply,
+                "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT "
+                "mode enabled");
+}
+
+void cmd_client_getredir(struct command_ctx *ctx)
+{
+    reply_integer(ctx->reply, session_tracks(ctx->session) ? 0 : -1);
+}
+
+void cmd_client_trackinginfo(struct command_ctx *ctx)
+{
+    reply_map(ctx->reply, 3);
+    reply_bulk_str(ctx->reply, "flags");
+    reply_set(ctx->reply, 1);
+    reply_bulk_str(ctx->reply, session_tracks(ctx->session) ? "on" : "off");
+    reply_bulk_str(ctx->reply, "redirect");
+    reply_integer(ctx->reply, session_tracks(ctx->session) ? 0 : -1);
+    reply_bulk_str(ctx->reply, "prefixes");
+    reply_array(ctx->reply, 0);
+}
+
+void cmd_client_help(struct command_ctx *ctx)
+{
+    static const char *const lines[] = {
+        "CACHING (YES|NO)",
+        "    An error: CLIENT TRACKING has no OPTIN and OPTOUT.",
+        "GETNAME",
+        "    Return the name of this connection.",
+        "GETREDIR",
+        "    Return 0 with CLIENT TRACKING ON, else -1: nothing is redirected.",
+        "ID",
+        "    Return the number of this connection.",
+        "INFO",
+        "    Describe this connection.",
+        "KILL <ip:port>",
+        "    Close the connection from this address.",
+        "KILL <option> <value> [<option> <value> ...]",
+        "    Close the connections that all options fit. Options are:",
+        "    * ADDR <ip:port>: those from this address.",
+        "    * ID <client-id>: the one with this number.",
+        "    * LADDR <ip:port>: those to this address of the server.",
+        "    * MAXAGE <seconds>: those that are at least so old.",
+        "    * SKIPME (YES|NO): not this connection itself (default: yes).",
+        "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB): those of this type.",
+        "    * USER <username>: those of this user.",
+        "LIST [TYPE (NORMAL|MASTER|REPLICA|PUBSUB)|ID <client-id> [<client-id> ...]]",
+        "    Describe all connections, or some.",
+        "NO-EVICT (ON|OFF)",
+        "    Noted only: connections are never evicted.",
+        "NO-TOUCH (ON|OFF)",
+        "    Noted only: no time of access is kept.",
+        "PAUSE <timeout> [WRITE|ALL]",
+        "    Hold back the commands of all clients, or those that write, for so many milliseconds.",
+        "REPLY (ON|OFF|SKIP)",
+        "    Whether this connection's commands are replied to; SKIP: not to the next one.",
+        "SETINFO (LIB-NAME <name>|LIB-VER <version>)",
+        "    Tell the name or the version of the client's library.",
+        "SETNAME <name>",
+        "    Give this connection a name; an empty one takes it away.",
+        "TRACKING (ON|OFF)",
+        "    Whether this connection, in RESP3, is told when a filter that it has read changes.",
+        "TRACKINGINFO",
+        "    Describe what CLIENT TRACKING has set.",
+        "UNBLOCK <client-id> [TIMEOUT|ERROR]",
+        "    Return 0: no command blocks.",
+        "UNPAUSE",
+        "    End a pause.",
+    };
+
+    reply_help(ctx, lines, sizeof(lines) / sizeof(lines[0]));
+}

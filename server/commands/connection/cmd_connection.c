@@ -1,0 +1,246 @@
+/* Commands about the connection itself; CLIENT is in cmd_client.c. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "handlers.h"
+#include "password.h"
+#include "host.h"
+#include "server.h"
+#include "subscriptions.h"
+
+static void reply_ok(struct command_ctx *ctx)
+{
+    reply_status(ctx->reply, "OK");
+}
+
+static void reply_syntax_error(struct command_ctx *ctx)
+{
+    reply_error(ctx->reply, "ERR syntax error");
+}
+
+void cmd_ping(struct command_ctx *ctx)
+{
+    bool shown = command_argc(ctx) == 2;
+
+    if (command_argc(ctx) > 2)
+        reply_wrong_arity(ctx);
+    else if (ctx->session->subscribed && ctx->reply->version == 2) { /* in the form of a message */
+        reply_array(ctx->reply, 2);
+        reply_bulk_str(ctx->reply, "pong");
+        reply_bulk(ctx->reply, shown ? command_arg(ctx, 1).ptr : "", shown ? command_arg(ctx, 1).len : 0);
+    } else if (command_argc(ctx) == 2)
+        reply_bulk(ctx->reply, command_arg(ctx, 1).ptr, command_arg(ctx, 1).len);
+    else
+        reply_status(ctx->reply, "PONG");
+}
+
+void cmd_echo(struct command_ctx *ctx)
+{
+    struct slice message = command_arg(ctx, 1);
+
+    reply_bulk(ctx->reply, message.ptr, message.len);
+}
+
+/* A client that asked for another database must not find the filters of this one: some libraries go on after the error
+ * (ioredis with `db: 5`). So its commands on filters are refused until it selects 0. */
+void cmd_select(struct command_ctx *ctx)
+{
+    int64_t index;
+
+    ctx->session->no_database = true;
+    if (!read_database(ctx->reply, command_arg(ctx, 1), NULL, &index))
+        return;
+    if (index != 0) {
+        reply_error(ctx->reply, "ERR DB index is out of range");
+        return;
+    }
+    ctx->session->no_database = false;
+    reply_ok(ctx);
+}
+
+void cmd_quit(struct command_ctx *ctx)
+{
+    ctx->session->close_after_reply = true;
+    atomic_fetch_or_explicit(&ctx->session->flags, SESSION_CLOSING, memory_order_relaxed);
+    reply_ok(ctx);
+}
+
+/* ---- authentication ---- */
+
+/* Marks the session authenticated if name and password are right; a failure leaves it as it was. There is one user,
+ * "default", and while no password is set it has none: any is right. */
+static bool authenticate(struct command_ctx *ctx, struct slice user, struct slice password)
+{
+    const struct config *cfg = server_config(ctx->server);
+    bool known = user.len == strlen("default") && memcmp(user.ptr, "default", user.len) == 0;
+
+    if (!known || (cfg->requirepass[0] != '\0' && !password_equal(cfg->requirepass, password))) {
+        reply_error(ctx->reply, "WRONGPASS invalid username-password pair or user is disabled.");
+        return false;
+    }
+    atomic_store_explicit(&ctx->session->authenticated, true, memory_order_relaxed);
+    return true;
+}
+
+void cmd_auth(struct command_ctx *ctx)
+{
+    struct slice user = {"default", strlen("default")};
+    size_t argc = command_argc(ctx);
+
+    if (argc > 3) {
+        reply_syntax_error(ctx);
+        return;
+    }
+    if (argc == 2 && server_config(ctx->server)->requirepass[0] == '\0') {
+        reply_error(ctx->reply,
+                    "ERR AUTH <password> called without any password configured for the default user. Are you "
+                    "sure your configuration is correct?");
+        return;
+    }
+    if (argc == 3)
+        user = command_arg(ctx, 1);
+    if (authenticate(ctx, user, command_arg(ctx, argc - 1)))
+        reply_ok(ctx);
+}
+
+/* ---- names ---- */
+
+static bool text_is_good(struct command_ctx *ctx, struct slice value, const char *what)
+{
+    switch (session_text_check(value)) {
+    case SESSION_TEXT_GOOD:
+        return true;
+    case SESSION_TEXT_BYTES:
+        reply_errorf(ctx->reply, "ERR %s cannot contain spaces, newlines or special characters.", what);
+        return false;
+    case SESSION_TEXT_LONG:
+        reply_errorf(ctx->reply, "ERR %s cannot be longer than %d bytes.", what, SESSION_MAX_TEXT);
+        return false;
+    }
+    return false;
+}
+
+bool session_set_text(struct command_ctx *ctx, enum session_text which, struct slice value, const char *what)
+{
+    if (!text_is_good(ctx, value, what))
+        return false;
+    if (session_set(ctx->server->sessions, ctx->session, which, value) == 0)
+        return true;
+    reply_error(ctx->reply, "ERR out of memory");
+    return false;
+}
+
+#define NAMES "Client names"
+
+static bool set_name(struct command_ctx *ctx, struct slice name)
+{
+    return session_set_text(ctx, SESSION_NAME, name, NAMES);
+}
+
+/* ---- HELLO and RESET ---- */
+
+struct hello {
+    int64_t version; /* 0: not given */
+    bool auth, setname;
+    struct slice user, password, name;
+};
+
+/* Reads the arguments. False: an error has been replied. */
+static bool hello_parse(struct command_ctx *ctx, struct hello *hello)
+{
+    size_t argc = command_argc(ctx);
+
+    *hello = (struct hello){.version = 0};
+    if (argc == 1)
+        return true;
+    if (!slice_to_int64(command_arg(ctx, 1), &hello->version)) {
+        reply_error(ctx->reply, "ERR Protocol version is not an integer or out of range");
+        return false;
+    }
+    if (hello->version != 2 && hello->version != 3) {
+        reply_error(ctx->reply, "NOPROTO unsupported protocol version");
+        return false;
+    }
+    for (size_t i = 2; i < argc; i++) {
+        struct slice option = command_arg(ctx, i);
+
+        if (slice_is(option, "AUTH") && argc - i > 2) {
+            hello->auth = true;
+            hello->user = command_arg(ctx, ++i);
+            hello->password = command_arg(ctx, ++i);
+        } else if (slice_is(option, "SETNAME") && argc - i > 1) {
+            hello->setname = true;
+            hello->name = command_arg(ctx, ++i);
+            if (!text_is_good(ctx, hello->name, NAMES)) /* before anything is changed */
+                return false;
+        } else {
+            reply_errorf(ctx->reply, "ERR Syntax error in HELLO option '%.*s'",
+                         option.len > 128 ? 128 : (int)option.len, option.ptr);
+            return false;
+        }
+    }
+    return true;
+}
+
+void cmd_hello(struct command_ctx *ctx)
+{
+    struct session *session = ctx->session;
+    struct reply *reply = ctx->reply;
+    struct hello hello;
+
+    if (!hello_parse(ctx, &hello))
+        return;
+    if (hello.auth && !authenticate(ctx, hello.user, hello.password))
+        return;
+    if (!atomic_load_explicit(&session->authenticated, memory_order_relaxed)) {
+        reply_error(reply,
+                    "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> "
+                    "AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol "
+                    "version at the same time");
+        return;
+    }
+    if (hello.setname && !set_name(ctx, hello.name))
+        return;
+    if (hello.version == 2 && session_tracks(session))
+        command_stop_tracking(ctx); /* there are no pushes in RESP2 */
+    if (hello.version != 0) {
+        atomic_store_explicit(&session->resp, (int)hello.version, memory_order_relaxed);
+        reply->version = (int)hello.version; /* the answer itself comes in the new version */
+    }
+    reply_map(reply, 7);
+    reply_bulk_str(reply, "server");
+    reply_bulk_str(reply, "redis");
+    reply_bulk_str(reply, "version");
+    reply_bulk_str(reply, REDIS_COMPAT_VERSION);
+    reply_bulk_str(reply, "proto");
+    reply_integer(reply, reply->version);
+    reply_bulk_str(reply, "id");
+    reply_integer(reply, (int64_t)session->id);
+    reply_bulk_str(reply, "mode");
+    reply_bulk_str(reply, "standalone");
+    reply_bulk_str(reply, "role");
+    reply_bulk_str(reply, "master");
+    reply_bulk_str(reply, "modules");
+    reply_modules(reply);
+}
+
+/* What the connection itself has to forget (transaction, CLIENT REPLY) it forgets by dispatch.c. */
+void cmd_reset(struct command_ctx *ctx)
+{
+    struct session *session = ctx->session;
+
+    if (!subscriptions_end(session)) {
+        ctx->later = true;
+        return;
+    }
+    session->no_database = false;
+    (void)session_set(ctx->server->sessions, session, SESSION_NAME, (struct slice){NULL, 0}); /* clearing cannot fail */
+    atomic_store_explicit(&session->resp, 2, memory_order_relaxed);
+    ctx->reply->version = 2;
+    atomic_fetch_and_explicit(&session->flags, ~(unsigned)(SESSION_NO_EVICT | SESSION_NO_TOUCH), memory_order_relaxed);
+    atomic_store_explicit(&session->authenticated, server_config(ctx->server)->requirepass[0] == '\0',
+                          memory_order_relaxed);
+    reply_status(ctx->reply, "RESET");
+}

@@ -1,0 +1,468 @@
+#include "bf.h"
+
+#include <errno.h>
+
+#include "bf_host.h"
+#include "bf_texts.h"
+#include "journal.h"
+#include "notify.h"
+#include "sstables.h"
+#include "sstable_reads.h"
+#include "usage.h"
+
+/* ---- finding and creating ---- */
+
+static void reply_quarantined(struct bf_call *call)
+{
+    reply_errorf(call->reply, "ERR the filter could not be loaded and is quarantined: %s",
+                 entry_quarantine_reason(call->entry));
+}
+
+/* Whether queries of a quarantined filter are answered "maybe", as in Cassandra, instead of an error. */
+static bool quarantined_says_maybe(const struct bf_call *call)
+{
+    return server_config(call->server)->quarantined_filters == QUARANTINE_MAYBE;
+}
+
+static void bf_look(struct bf_call *call)
+{
+    if (!call->entry)
+        call->entry = registry_find(call->server->registry, call->name_hash, call->name);
+}
+
+/* The same for questions, which SSTables answer, too. */
+static void bf_look_everywhere(struct bf_call *call)
+{
+    bf_look(call);
+    if (!call->entry && call->server->sstables) {
+        call->entry = sstables_find(call->server->sstables, call->name);
+        call->read_only = call->entry != NULL;
+    }
+}
+
+/* Whether the filter of the call has to be read from its file before it can be asked. Then the connection waits for
+ * that, or has an error. */
+static bool bf_waits_for_file(struct bf_call *call)
+{
+    if (!call->read_only || !sstables_is_unread(call->entry))
+        return false;
+    sstable_read_first(call->ctx, call->reply, call->name);
+    return true;
+}
+
+/* For OBJECT IDLETIME. */
+static void note_use(const struct bf_call *call)
+{
+    if (!call->no_touch)
+        entry_note_use(call->entry, atomic_load_explicit(&call->server->use_stamp, memory_order_relaxed));
+}
+
+struct bloom_filter *bf_filter(struct bf_call *call, bool *replied_out)
+{
+    bf_look_everywhere(call);
+    *replied_out = call->entry && bf_waits_for_file(call);
+    if (!call->entry || *replied_out)
+        return NULL;
+    struct bloom_filter *filter = entry_filter(call->entry);
+    if (!filter) {
+        reply_quarantined(call);
+        *replied_out = true;
+    }
+    note_use(call);
+    return filter;
+}
+
+/* Like registry_create_filter(), but the filter has its expiry from the beginning. */
+static int create_expiring(struct bf_call *call, struct bloom_class *class, int64_t expires_ms, struct errbuf *err)
+{
+    struct registry_publication how = {.only_new = true, .empty = true, .expires_ms = expires_ms};
+    struct entry *made;
+    int status = registry_prepare(call->server->registry, call->name, class, false, &made, err);
+    if (status != REGISTRY_OK)
+        return status;
+    do {
+        status = registry_publish(call->server->registry, made, &how);
+        call->entry = status == REGISTRY_OK ? made : registry_find(call->server->registry, call->name_hash, call->name);
+    } while (status == REGISTRY_EXISTS && !call->entry); /* the filter of that name is gone again */
+    if (status != REGISTRY_OK)
+        registry_abandon(call->server->registry, made);
+    return status;
+}
+
+bool bf_create(struct bf_call *call, const struct bloom_params *params, int64_t expires_ms, bool *existed_out)
+{
+    struct errbuf err = {""};
+    struct bloom_class *class;
+    *existed_out = false;
+    int status = bloom_class_get(call->server->pool, params, NULL, &class, &err);
+    if (status == 0) {
+        status = expires_ms == 0
+                     ? registry_create_filter(call->server->registry, call->name, 0, class, &call->entry, &err)
+                     : create_expiring(call, class, expires_ms, &err);
+        bloom_class_release(class);
+        if (status == REGISTRY_OK)
+            return true;
+        if (status == REGISTRY_EXISTS) {
+            *existed_out = true;
+            return true;
+        }
+    }
+    if (status == -ENOMEM)
+        errbuf_set(&err, "could not create filter: out of memory");
+    if (status == REGISTRY_LIMIT)
+        reply_errorf(call->reply, "OOM %s (maxmemory, bf-max-filter-bytes)", err.text);
+    else
+        reply_errorf(call->reply, "ERR %s", err.text);
+    return false;
+}
+
+/* The filter of a call for adding, created with the default parameters if there is none. NULL after an error reply. */
+static struct bloom_filter *bf_filter_for_add(struct bf_call *call)
+{
+    bool replied, existed;
+    bf_look_everywhere(call);
+    if (call->read_only) {
+        reply_read_only(call->reply, call->name);
+        return NULL;
+    }
+    struct bloom_filter *filter = bf_filter(call, &replied);
+    if (filter || replied)
+        return filter;
+    if (!server_config(call->server)->bf_auto_create) {
+        reply_error(call->reply, BF_NOT_FOUND); /* as BF.INSERT with NOCREATE */
+        return NULL;
+    }
+    struct bloom_params params = bf_defaults_of(call->server).params;
+    if (!bf_create(call, &params, 0, &existed))
+        return NULL;
+    return bf_filter(call, &replied);
+}
+
+/* ---- events ---- */
+
+/* The journal for the call's adds; NULL: none. */
+static const struct bloom_journal *journal_of(const struct bf_call *call, struct bloom_journal *journal)
+{
+    if (!call->ring)
+        return NULL;
+    *journal = (struct bloom_journal){.ops = &journal_ops, .ctx = call->ring, .id = call->entry->id};
+    return journal;
+}
+
+/* An add's notes about itself: by these exactly one of many adds reports that the filter has grown or is full. They go
+ * to the log, too. */
+struct add_note {
+    uint64_t id;
+    struct journal_ring *ring; /* NULL: there is no log */
+    bool grew;
+    uint64_t ordinal;
+};
+
+static void note_add(void *ctx, uint64_t id, struct bloom_hash hash, unsigned layer, uint64_t ordinal)
+{
+    struct add_note *note = ctx;
+    if (note->ring)
+        journal_ops.add(note->ring, id, hash, layer, ordinal);
+    if (id == note->id) /* not the add's part for the filter that will replace this one */
+        note->ordinal = ordinal;
+}
+
+static int note_grow(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape, struct errbuf *err)
+{
+    struct add_note *note = ctx;
+    int status = note->ring ? journal_ops.grow(note->ring, id, layer, shape, err) : 0;
+    note->grew |= status == 0 && id == note->id;
+    return status;
+}
+
+static enum bloom_add add_noted(struct bf_call *call, struct bloom_batch *batch, size_t i, struct bloom_filter *filter,
+                                struct errbuf *err)
+{
+    static const struct bloom_journal_ops ops = {note_add, note_grow};
+    struct add_note note = {.id = call->entry->id, .ring = call->ring};
+    struct bloom_journal journal = {&ops, &note, note.id};
+    enum bloom_add result = bloom_batch_add(batch, i, filter, &journal, err);
+    /* The add that has created the layer reports it, even if another client has added its item meanwhile. */
+    if (note.grew && result != BLOOM_NO_ROOM)
+        notify_event(call->server->notify, NOTIFY_MODULE, "bloom.grow", call->name);
+    if (result == BLOOM_ADDED && bloom_filter_params(filter)->expansion == 0 &&
+        note.ordinal == bloom_filter_capacity(filter))
+        notify_event(call->server->notify, NOTIFY_MODULE, "bloom.full", call->name);
+    return result;
+}
+
+/* ---- one item ---- */
+
+static void count_queries(struct bf_call *call, uint64_t hits, uint64_t misses)
+{
+    if (hits)
+        stats_add(&call->stats->query_hits, hits);
+    if (misses)
+        stats_add(&call->stats->query_misses, misses);
+    if (call->entry) {
+        note_use(call);
+        usage_count(call->stats->usage, call->entry->id, hits, misses, 0);
+    }
+}
+
+static enum bf_missing when_missing(const struct bf_call *call)
+{
+    if (call->missing != BF_MISSING_DEFAULT)
+        return call->missing;
+    return (enum bf_missing)(BF_MISSING_ABSENT + server_config(call->server)->bf_missing_filter_reply);
+}
+
+static void reply_missing_items(struct bf_call *call, size_t n, enum bf_missing missing)
+{
+    count_queries(call, 0, n);
+    for (size_t i = 0; i < n; i++) {
+        if (missing == BF_MISSING_ABSENT)
+            reply_bool(call->reply, false);
+        else
+            reply_null(call->reply);
+    }
+}
+
+/* Replies to queries of `n` items of a filter that does not exist, each with an element of its own if `array`. */
+static void reply_missing(struct bf_call *call, size_t n, bool array)
+{
+    enum bf_missing missing = when_missing(call);
+    if (missing == BF_MISSING_ERROR) {
+        reply_error(call->reply, BF_NOT_FOUND);
+        return;
+    }
+    if (array)
+        reply_array(call->reply, n);
+    reply_missing_items(call, n, missing);
+}
+
+static void reply_query(struct bf_call *call, bool present)
+{
+    count_queries(call, present, !present);
+    reply_bool(call->reply, present);
+}
+
+void bf_query_one(struct bf_call *call, struct slice item)
+{
+    bool replied;
+    bf_look_everywhere(call);
+    if (call->entry && bf_waits_for_file(call))
+        return;
+    stats_add(call->entry ? &call->stats->keyspace_hits : &call->stats->keyspace_misses, 1);
+    if (call->entry && !entry_filter(call->entry) && quarantined_says_maybe(call)) {
+        reply_query(call, true);
+        return;
+    }
+    struct bloom_filter *filter = bf_filter(call, &replied);
+    if (filter)
+        reply_query(call, bloom_filter_query(filter, bloom_filter_hash(filter, item.ptr, item.len)));
+    else if (!replied)
+        reply_missing(call, 1, false);
+}
+
+void bf_add_one(struct bf_call *call, struct slice item)
+{
+    struct bloom_filter *filter = bf_filter_for_add(call);
+    struct bloom_batch batch;
+    size_t error_at;
+    if (!filter)
+        return;
+    bloom_batch_start(&batch, filter, &(struct bloom_item){item.ptr, item.len}, 1);
+    bf_add_batch(call, filter, &batch, 0, 1, &error_at);
+}
+
+/* ---- batches ---- */
+
+_Static_assert(BLOOM_BATCH <= 32, "answers are bits of a uint32_t");
+
+static void reply_queries(struct bf_call *call, uint32_t present, size_t n)
+{
+    uint64_t hits = (uint64_t)__builtin_popcount(present);
+    count_queries(call, hits, n - hits);
+    reply_bools(call->reply, present, n);
+}
+
+unsigned bf_query_batch(struct bf_call *call, struct bloom_filter *filter, const struct bloom_batch *batch, size_t n)
+{
+    uint32_t present = bloom_batch_query(batch, filter);
+    stats_add(&call->stats->keyspace_hits, n);
+    reply_queries(call, present, n);
+    return (unsigned)__builtin_popcount(present);
+}
+
+/* Replies to n adds that were not refused. */
+static void reply_adds(struct bf_call *call, uint32_t added, size_t n)
+{
+    uint64_t ones = (uint64_t)__builtin_popcount(added);
+    if (ones) {
+        entry_mark_dirty(call->entry);
+        stats_add(&call->stats->items_added, ones);
+        stats_add(&call->stats->changes, ones);
+    }
+    stats_add(&call->stats->items_present, n - ones);
+    reply_bools(call->reply, added, n);
+}
+
+static void reply_refused(struct bf_call *call, enum bloom_add result, const struct errbuf *err)
+{
+    if (result == BLOOM_FULL) {
+        stats_add(&call->stats->adds_full, 1);
+        reply_error(call->reply, BF_FULL);
+    } else {
+        stats_add(&call->stats->adds_no_room, 1);
+        reply_errorf(call->reply, BF_NO_ROOM, err->text);
+    }
+}
+
+/* Like bloom_batch_add_all(), one by one: with events, or behind a refused item, because further absent items will be
+ * refused, too: the batch is then tested once, not again for each of them. */
+static size_t add_all_noted(struct bf_call *call, struct bloom_batch *batch, size_t from, size_t n,
+                            struct bloom_filter *filter, struct errbuf *err, uint32_t *added, enum bloom_add *refused)
+{
+    *added = 0;
+    for (; from < n; from++) {
+        enum bloom_add result = add_noted(call, batch, from, filter, err);
+        if (result > BLOOM_ADDED) {
+            *refused = result;
+            break;
+        }
+        *added |= (uint32_t)result << from;
+    }
+    return from;
+}
+
+size_t bf_add_batch(struct bf_call *call, struct bloom_filter *filter, struct bloom_batch *batch, size_t from, size_t n,
+                    size_t *error_at_out)
+{
+    struct bloom_journal space;
+    struct errbuf err = {""};
+    enum bloom_add refused = BLOOM_FULL;
+    uint32_t added;
+    size_t end;
+
+    if (__builtin_expect(from > 0 || notify_wants(call->server->notify, NOTIFY_MODULE), false))
+        end = add_all_noted(call, batch, from, n, filter, &err, &added, &refused);
+    else
+        end = bloom_batch_add_all(batch, from, filter, journal_of(call, &space), &err, &added, &refused);
+    note_use(call);
+    if (end > from)
+        reply_adds(call, added >> from, end - from);
+    *error_at_out = SIZE_MAX;
+    if (end == n)
+        return n;
+    *error_at_out = buf_len(call->reply->buf);
+    reply_refused(call, refused, &err);
+    return end + 1;
+}
+
+/* ---- many items ---- */
+
+#define BATCH_BYTES                                                                                   \
+    ((size_t)64 * 1024) /* of items that are hashed between two looks at the clock, and the last item \
+                         */
+
+/* Starts the batch of items `start` to at most `end`, and returns how many they are. */
+static size_t start_batch(struct bloom_batch *batch, const struct bloom_filter *filter, size_t start, size_t end,
+                          struct slice (*item)(const void *ctx, size_t i), const void *ctx)
+{
+    struct bloom_item items[BLOOM_BATCH];
+    size_t most = end - start < BLOOM_BATCH ? end - start : BLOOM_BATCH, n = 0, bytes = 0;
+    while (n < most && bytes < BATCH_BYTES) {
+        struct slice it = item(ctx, start + n);
+        items[n++] = (struct bloom_item){it.ptr, it.len};
+        bytes += it.len;
+    }
+    bloom_batch_start(batch, filter, items, n);
+    return n;
+}
+
+/* `filter` NULL: each item is answered "maybe". */
+static void query_items(struct bf_call *call, struct bloom_filter *filter, size_t start, size_t end,
+                        struct slice (*item)(const void *ctx, size_t i), const void *ctx)
+{
+    struct bloom_batch batch;
+    size_t n;
+    for (size_t first = start; filter && start < end; start += n) {
+        if (start > first && command_slice_end(call->ctx, start))
+            return;
+        n = start_batch(&batch, filter, start, end, item, ctx);
+        reply_queries(call, bloom_batch_query(&batch, filter), n);
+    }
+    for (; start < end; start++)
+        reply_query(call, true);
+}
+
+void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx)
+{
+    bf_look_everywhere(call);
+    if (call->entry && bf_waits_for_file(call)) /* between two slices, too: the file may have changed */
+        return;
+    size_t first, count = command_slice(call->ctx, n, &first);
+    struct bloom_filter *filter = call->entry ? entry_filter(call->entry) : NULL;
+    bool maybe = call->entry && !filter && quarantined_says_maybe(call);
+    if (first == 0) {
+        stats_add(call->entry ? &call->stats->keyspace_hits : &call->stats->keyspace_misses, 1);
+        if (!filter && !maybe) {
+            if (call->entry)
+                reply_quarantined(call);
+            else
+                reply_missing(call, n, true);
+            call->ctx->later = false;
+            return;
+        }
+        reply_array(call->reply, n);
+    }
+    if (filter || maybe || call->entry) /* what has become unreadable since the last slice may have the items */
+        query_items(call, filter, first, first + count, item, ctx);
+    else /* it is gone since the last slice */
+        reply_missing_items(call, count, when_missing(call));
+}
+
+/* The filter that the slices before this one added to; NULL, with an error as the last element, if it is gone. */
+static struct bloom_filter *bf_same_filter(struct bf_call *call, uint64_t id)
+{
+    bf_look(call);
+    if (call->entry && call->entry->id == id)
+        return entry_filter(call->entry);
+    reply_error(call->reply, "ERR the filter was deleted or replaced before all items were added");
+    return NULL;
+}
+
+/* Adds until one add is refused, which is the last that *replies counts, or the slice has taken too long. */
+static bool add_items(struct bf_call *call, struct bloom_filter *filter, size_t start, size_t end, int64_t *replies,
+                      struct slice (*item)(const void *ctx, size_t i), const void *ctx)
+{
+    struct bloom_batch batch;
+    size_t n, first = start, error_at = SIZE_MAX;
+    for (; start < end && error_at == SIZE_MAX; start += n) {
+        if (start > first && command_slice_end(call->ctx, start))
+            break;
+        size_t most = bloom_batch_adds(filter);
+        n = start_batch(&batch, filter, start, end - start < most ? end : start + most, item, ctx);
+        *replies += (int64_t)bf_add_batch(call, filter, &batch, 0, n, &error_at);
+    }
+    return error_at == SIZE_MAX;
+}
+
+void bf_add_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx)
+{
+    size_t first, count = command_slice(call->ctx, n, &first);
+    struct command_slice whole = {0}, *slice = call->ctx->slice ? call->ctx->slice : &whole;
+    struct bloom_filter *filter = first ? bf_same_filter(call, slice->id) : bf_filter_for_add(call);
+    bool going = false;
+    if (first) {
+        slice->count += !filter; /* the error */
+    } else {
+        if (!filter) {
+            call->ctx->later = false;
+            return;
+        }
+        slice->token = reply_array_begin(call->reply);
+        slice->id = call->entry->id;
+    }
+    if (filter)
+        going = add_items(call, filter, first, first + count, &slice->count, item, ctx);
+    call->ctx->later &= going;
+    if (!call->ctx->later)
+        reply_array_end(call->reply, slice->token, (size_t)slice->count);
+}

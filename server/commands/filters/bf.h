@@ -1,0 +1,62 @@
+/* bf: shared by the BF.* commands, in the window or one by one.
+ *
+ * Thread: the worker's, in an RCU read section. */
+#ifndef BLOOMERY_BF_H
+#define BLOOMERY_BF_H
+
+#include <stdbool.h>
+
+#include "bf_request.h"
+#include "bloom_batch.h"
+#include "command.h"
+#include "registry.h"
+#include "reply.h"
+#include "server.h"
+
+/* One command on one filter. */
+struct bf_call {
+    struct server *server;
+    struct stats *stats;
+    struct reply *reply;
+    struct journal_ring *ring; /* the worker's ring for records of adds; NULL: no log (journal.h) */
+    struct slice name;
+    uint64_t name_hash;
+    struct command_ctx *ctx; /* for many items: the command's context, which may have slices (command_slice()) */
+    struct entry *entry;     /* the name's entry at an earlier moment of this read section; NULL: there was none */
+    enum bf_missing missing;
+    bool read_only; /* `entry` is an SSTable's (sstables.h) */
+    bool no_touch;  /* CLIENT NO-TOUCH: does not count as use */
+};
+
+/* The call of a command whose argument 1 is the filter's name. */
+struct bf_call bf_call_of(struct command_ctx *ctx);
+
+/* Queries or adds one item: looks the filter up if call->entry is NULL, creates a missing filter for an add, replies,
+ * counts. The entry of an earlier moment gives a valid answer: the command then came before later changes of the
+ * name. */
+void bf_query_one(struct bf_call *call, struct slice item);
+void bf_add_one(struct bf_call *call, struct slice item);
+
+/* The same for the n items, or items `from` to n - 1, of a batch that was started on the filter of call->entry, each
+ * with a reply of its own. Of queries, returns how many items were found. An add that is refused is the last: returns
+ * the index behind the last item that was replied to, and *error_at_out is what buf_len() was before the error;
+ * SIZE_MAX: there was none. */
+unsigned bf_query_batch(struct bf_call *call, struct bloom_filter *filter, const struct bloom_batch *batch, size_t n);
+size_t bf_add_batch(struct bf_call *call, struct bloom_filter *filter, struct bloom_batch *batch, size_t from, size_t n,
+                    size_t *error_at_out);
+
+/* Queries or adds n items, or the next slice of them, with one reply each; `item(ctx, i)` returns item i. An add that
+ * fails ends the array with the error as its last element, as in RedisBloom. So does the deletion of the filter between
+ * two slices of adds; a query's remaining items are then answered by `missing`. */
+void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx);
+void bf_add_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx);
+
+/* The filter of a call for reading, looked up again if needed. NULL: there is none, or it is quarantined, after an
+ * error reply (*replied_out). */
+struct bloom_filter *bf_filter(struct bf_call *call, bool *replied_out);
+
+/* Creates the filter of a call with the given parameters and expiry (Unix time; 0: never). True: call->entry is the new
+ * filter, or one that another client has just created, with *existed_out set. False after an error reply. */
+bool bf_create(struct bf_call *call, const struct bloom_params *params, int64_t expires_ms, bool *existed_out);
+
+#endif

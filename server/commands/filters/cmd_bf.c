@@ -1,0 +1,143 @@
+/* The BF.* commands outside of the window. Replies and their texts are RedisBloom's (tests/golden/corpus);
+ * docs/COMPATIBILITY.md has the intended differences. */
+#include "bf.h"
+#include "bf_host.h"
+#include "bf_texts.h"
+#include "command.h"
+#include "handlers.h"
+
+struct bf_call bf_call_of(struct command_ctx *ctx)
+{
+    struct slice name = command_arg(ctx, 1);
+    return (struct bf_call){
+        .server = ctx->server,
+        .stats = ctx->stats,
+        .reply = ctx->reply,
+        .ring = ctx->ring,
+        .ctx = ctx,
+        .name = name,
+        .name_hash = registry_hash(ctx->server->registry, name),
+        .missing = BF_MISSING_DEFAULT,
+        .no_touch = session_no_touch(ctx->session),
+    };
+}
+
+void cmd_bf_reserve(struct command_ctx *ctx)
+{
+    struct bf_args args = bf_args_of(ctx);
+    struct bf_defaults defaults = bf_defaults_of(ctx->server);
+    struct bf_reserve reserve;
+    struct errbuf error;
+    if (!bf_read_reserve(&args, &defaults, &reserve, &error)) {
+        reply_error(ctx->reply, error.text);
+        return;
+    }
+    struct bf_call call = bf_call_of(ctx);
+    bool existed = registry_find(ctx->server->registry, call.name_hash, call.name) != NULL;
+    if (!existed && !bf_create(&call, &reserve.params, reserve.expires_ms, &existed))
+        return;
+    if (existed)
+        reply_error(ctx->reply, BF_EXISTS);
+    else
+        reply_status(ctx->reply, "OK");
+}
+
+/* ---- items ---- */
+
+/* The items of a command: its arguments from `first` on. */
+struct item_args {
+    const struct command_ctx *ctx;
+    size_t first;
+};
+
+static struct slice item_arg(const void *items, size_t i)
+{
+    const struct item_args *args = items;
+    return command_arg(args->ctx, args->first + i);
+}
+
+static void query_items(struct command_ctx *ctx, size_t first)
+{
+    struct bf_call call = bf_call_of(ctx);
+    bf_query_many(&call, command_argc(ctx) - first, item_arg, &(struct item_args){ctx, first});
+}
+
+static void add_items(struct command_ctx *ctx, struct bf_call *call, size_t first)
+{
+    bf_add_many(call, command_argc(ctx) - first, item_arg, &(struct item_args){ctx, first});
+}
+
+void cmd_bf_mexists(struct command_ctx *ctx)
+{
+    query_items(ctx, 2);
+}
+
+void cmd_bf_madd(struct command_ctx *ctx)
+{
+    struct bf_call call = bf_call_of(ctx);
+    add_items(ctx, &call, 2);
+}
+
+/* The plain definition of the single forms. The window takes nearly all of them; only those that it refuses come
+ * here. */
+void cmd_bf_exists(struct command_ctx *ctx)
+{
+    struct bf_call call = bf_call_of(ctx);
+    bf_query_one(&call, command_arg(ctx, 2));
+}
+
+void cmd_bf_add(struct command_ctx *ctx)
+{
+    struct bf_call call = bf_call_of(ctx);
+    bf_add_one(&call, command_arg(ctx, 2));
+}
+
+/* ---- BF.INSERT ---- */
+
+/* The part of BF.INSERT before its items: reads the options and creates a missing filter. False: the command has been
+ * answered. */
+static bool begin_insert(struct command_ctx *ctx, const struct bf_args *args, struct bf_call *call)
+{
+    struct bf_defaults defaults = bf_defaults_of(ctx->server);
+    struct bf_insert insert;
+    struct errbuf error;
+    bool existed;
+    if (!bf_read_insert(args, &defaults, &insert, &error)) {
+        reply_error(ctx->reply, error.text);
+        return false;
+    }
+    if (call->entry)
+        return true;
+    if (insert.no_create || (!insert.sized && !server_config(ctx->server)->bf_auto_create)) {
+        reply_error(ctx->reply, BF_NOT_FOUND);
+        return false;
+    }
+    return bf_create(call, &insert.params, insert.expires_ms, &existed);
+}
+
+void cmd_bf_insert(struct command_ctx *ctx)
+{
+    struct bf_args args = bf_args_of(ctx);
+    struct bf_call call = bf_call_of(ctx);
+    bool first_slice = !ctx->slice || ctx->slice->done == 0; /* later slices have begun their reply */
+    call.entry = registry_find(ctx->server->registry, call.name_hash, call.name);
+    if (!first_slice || begin_insert(ctx, &args, &call))
+        add_items(ctx, &call, bf_first_item(&args)); /* to this filter, even if a client deletes it now */
+}
+
+/* ---- BF.QUERY ---- */
+
+/* ITEMS ends the options, so no item is mistaken for an option. */
+void cmd_bf_query(struct command_ctx *ctx)
+{
+    struct bf_args args = bf_args_of(ctx);
+    struct bf_call call = bf_call_of(ctx);
+    struct bf_query query;
+    struct errbuf error;
+    if (!bf_read_query(&args, &query, &error)) {
+        reply_error(ctx->reply, error.text);
+        return;
+    }
+    call.missing = query.missing;
+    bf_query_many(&call, command_argc(ctx) - query.first_item, item_arg, &(struct item_args){ctx, query.first_item});
+}

@@ -1,0 +1,327 @@
+/* DUMP, RESTORE, COPY: Redis's commands on whole keys. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bloom_merge.h"
+#include "clock.h"
+#include "content.h"
+#include "dump.h"
+#include "handlers.h"
+#include "redisbloom_dump.h"
+
+/* The longest dump in one piece. It is copied a few times on its way out, once on the loop: 8 MB in about a
+ * millisecond. RESTORE takes longer ones, as MIGRATE of a Redis with RedisBloom sends them. */
+#define DUMP_MAX_BYTES (8u << 20)
+
+/* ---- DUMP ---- */
+
+static uint64_t dump_limit(const struct server *server)
+{
+    const struct config *config = server_config(server);
+    uint64_t limit = DUMP_MAX_BYTES;
+    if (config->proto_max_bulk_len < limit)
+        limit = config->proto_max_bulk_len;
+    if (config->reply_buffer_limit - 64 < limit) /* the reply has a few bytes more than the dump */
+        limit = config->reply_buffer_limit - 64;
+    return limit;
+}
+
+static void reply_too_large(struct command_job *job, uint64_t bytes, uint64_t limit)
+{
+    reply_errorf(&job->reply,
+                 "ERR the filter has %llu bytes of bits, and a dump in one piece at most %llu bytes: use BF.SCANDUMP",
+                 (unsigned long long)bytes, (unsigned long long)limit);
+}
+
+static int dump_native(const struct bloom_filter *filter, uint64_t limit, unsigned char **bytes_out, uint64_t *len_out)
+{
+    struct dump_plan plan;
+    dump_plan_of(filter, bloom_filter_nlayers(filter), &plan);
+    *len_out = plan.bytes > limit ? plan.bytes : dump_whole_bytes(&plan);
+    if (*len_out > limit) {
+        *len_out = plan.bytes;
+        return REDISBLOOM_LARGE;
+    }
+    *bytes_out = malloc((size_t)*len_out);
+    if (!*bytes_out)
+        return -ENOMEM;
+    dump_write_whole(&plan, filter, *bytes_out);
+    return DUMP_OK;
+}
+
+bool content_dump(struct command_job *job, struct entry *entry, unsigned char **bytes_out, size_t *len_out)
+{
+    const struct bloom_filter *filter = entry_filter(entry);
+    uint64_t limit = dump_limit(job->server), len;
+    int status = redisbloom_is_layout(filter) ? redisbloom_dump(filter, limit, bytes_out, &len)
+                                              : dump_native(filter, limit, bytes_out, &len);
+    if (status == REDISBLOOM_LARGE)
+        reply_too_large(job, len, limit);
+    else if (status != DUMP_OK)
+        reply_error(&job->reply, "ERR out of memory");
+    else
+        *len_out = (size_t)len;
+    return status == DUMP_OK;
+}
+
+static void dump_entry(struct command_job *job, struct entry *entry)
+{
+    unsigned char *bytes;
+    size_t len;
+    if (!content_dump(job, entry, &bytes, &len))
+        return;
+    reply_bulk(&job->reply, bytes, len);
+    free(bytes);
+}
+
+static void dump_job(struct command_job *job)
+{
+    const struct job_args *args = job->data;
+    bool replied;
+    struct entry *entry = content_pin(job, args->argv[1], &replied);
+    if (entry) {
+        dump_entry(job, entry);
+        registry_unpin(entry);
+    } else if (!replied) {
+        reply_null(&job->reply);
+    }
+}
+
+void cmd_dump(struct command_ctx *ctx)
+{
+    content_defer(ctx, REGISTRY_MAX_NAME, dump_job);
+}
+
+/* ---- RESTORE ---- */
+
+struct restore {
+    bool redisbloom; /* the payload is RedisBloom's */
+    bool replace;
+    bool absolute;
+    int64_t ttl;
+};
+
+/* Reads the integer behind an option, within a range. False after replying `error`. */
+static bool option_integer(struct command_job *job, struct slice value, int64_t min, int64_t max, const char *error,
+                           int64_t *value_out)
+{
+    if (!slice_to_int64(value, value_out)) {
+        reply_error(&job->reply, "ERR value is not an integer or out of range");
+        return false;
+    }
+    if (*value_out < min || *value_out > max) {
+        reply_error(&job->reply, error);
+        return false;
+    }
+    return true;
+}
+
+static bool restore_options(struct command_job *job, const struct job_args *args, struct restore *restore)
+{
+    int64_t ignored; /* filters are never evicted: idle time and frequency are not kept */
+    bool idle = false, freq = false;
+    for (size_t i = 4; i < args->argc; i++) {
+        bool has_value = i + 1 < args->argc;
+        if (slice_is(args->argv[i], "REPLACE")) {
+            restore->replace = true;
+        } else if (slice_is(args->argv[i], "ABSTTL")) {
+            restore->absolute = true;
+        } else if (slice_is(args->argv[i], "IDLETIME") && has_value && !freq) {
+            idle = true;
+            if (!option_integer(job, args->argv[++i], 0, INT64_MAX, "ERR Invalid IDLETIME value, must be >= 0",
+                                &ignored))
+                return false;
+        } else if (slice_is(args->argv[i], "FREQ") && has_value && !idle) {
+            freq = true;
+            if (!option_integer(job, args->argv[++i], 0, 255, "ERR Invalid FREQ value, must be >= 0 and <= 255",
+                                &ignored))
+                return false;
+        } else {
+            reply_error(&job->reply, "ERR syntax error");
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Reads what a payload holds, of ours or RedisBloom's. Replies if it is bad. */
+static bool read_payload(struct command_job *job, struct slice payload, struct restore *restore,
+                         struct dump_plan *plan_out)
+{
+    struct errbuf err = {""};
+    rcu_reader_offline(); /* hundreds of megabytes take a second */
+    int status = dump_read_plan(payload.ptr, payload.len, plan_out, &err);
+    if (status == DUMP_FOREIGN && redisbloom_is_dump(payload.ptr, payload.len)) {
+        restore->redisbloom = true;
+        status = redisbloom_restore_plan(payload.ptr, payload.len, plan_out, &err);
+    }
+    rcu_reader_online();
+    if (status == DUMP_FOREIGN)
+        reply_error(&job->reply, "ERR DUMP payload version or checksum are wrong");
+    else if (status != DUMP_OK)
+        reply_errorf(&job->reply, "ERR Bad data format: %s", err.text);
+    return status == DUMP_OK;
+}
+
+/* Fills and publishes the planned filter. `expires_ms` 0: never. */
+static void restore_filter(struct command_job *job, const struct job_args *args, const struct restore *restore,
+                           const struct dump_plan *plan, int64_t expires_ms)
+{
+    struct slice payload = args->argv[3];
+    struct content_publication publication = {
+        .how = {.only_new = !restore->replace, .expires_ms = expires_ms, .event = "restore"}};
+    struct errbuf err = {""};
+    struct entry *entry;
+    if (!content_prepare(job, args->argv[1], &plan->params, plan->shapes, plan->nlayers, &entry))
+        return;
+    bloom_filter_expect_fill(entry_filter(entry));
+    int status = DUMP_OK;
+    rcu_reader_offline(); /* no other thread has this filter */
+    if (restore->redisbloom)
+        redisbloom_restore(payload.ptr, payload.len, entry_filter(entry));
+    else
+        status = dump_read_whole(payload.ptr, payload.len, entry_filter(entry), &err);
+    rcu_reader_online();
+    if (status == DUMP_OK) {
+        content_finish(job, entry, &publication, "BUSYKEY Target key name already exists.");
+        return;
+    }
+    registry_abandon(job->server->registry, entry);
+    reply_errorf(&job->reply, "ERR Bad data format: %s", status == -ENOMEM ? "out of memory" : err.text);
+}
+
+static void restore_job(struct command_job *job)
+{
+    const struct job_args *args = job->data;
+    struct restore restore = {0};
+    struct dump_plan plan;
+    int64_t now = clock_unix_ms();
+    if (!restore_options(job, args, &restore))
+        return;
+    if (!restore.replace && registry_lookup(job->server->registry, args->argv[1])) {
+        reply_error(&job->reply, "BUSYKEY Target key name already exists.");
+        return;
+    }
+    if (!option_integer(job, args->argv[2], 0, restore.absolute ? INT64_MAX : INT64_MAX - now,
+                        "ERR Invalid TTL value, must be >= 0", &restore.ttl))
+        return;
+    if (!read_payload(job, args->argv[3], &restore, &plan))
+        return;
+    int64_t expires_ms = restore.ttl == 0 ? 0 : restore.absolute ? restore.ttl : now + restore.ttl;
+    if (expires_ms != 0 && expires_ms <= now) { /* it has expired already, and the filter that it would have replaced is
+                                                 * gone */
+        if (restore.replace)
+            registry_delete(job->server->registry, args->argv[1]);
+        reply_status(&job->reply, "OK");
+        return;
+    }
+    restore_filter(job, args, &restore, &plan, expires_ms);
+}
+
+void cmd_restore(struct command_ctx *ctx)
+{
+    content_defer(ctx, SIZE_MAX - 1, restore_job); /* a large one is not copied */
+}
+
+/* ---- COPY ---- */
+
+static bool copy_options(struct command_job *job, const struct job_args *args, bool *replace_out)
+{
+    for (size_t i = 3; i < args->argc; i++) {
+        int64_t db;
+        if (slice_is(args->argv[i], "REPLACE")) {
+            *replace_out = true;
+        } else if (slice_is(args->argv[i], "DB") && i + 1 < args->argc) {
+            if (!read_database(&job->reply, args->argv[++i], NULL, &db))
+                return false;
+            if (db != 0) {
+                reply_error(&job->reply, "ERR DB index is out of range");
+                return false;
+            }
+        } else {
+            reply_error(&job->reply, "ERR syntax error");
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The copy has every add to the source that was answered before; later ones may be in it. */
+static void copy_bits(struct bloom_filter *copy, const struct bloom_filter *source, unsigned nlayers)
+{
+    struct bloom_union counts = {{0}, {0}};
+    bloom_filter_or(copy, source, nlayers, &counts);
+    for (unsigned i = 0; i < nlayers; i++)
+        bloom_filter_set_items(copy, i, counts.most[i]);
+}
+
+static void copy_entry(struct command_job *job, struct entry *source, int64_t expires_ms, struct slice to, bool replace)
+{
+    const struct bloom_filter *filter = entry_filter(source);
+    unsigned nlayers = bloom_filter_nlayers(filter);
+    uint64_t bytes = bloom_filter_memory(filter);
+    struct content_publication publication = {
+        .how = {.only_new = !replace, .expires_ms = expires_ms, .event = "copy_to"}};
+    struct errbuf err = {""};
+    struct entry *copy;
+    if (!content_large_begin(job, bytes))
+        return;
+    if (content_prepare_like(job, to, filter, nlayers, &copy)) {
+        rcu_reader_offline();
+        bloom_filter_expect_fill(entry_filter(copy));
+        copy_bits(entry_filter(copy), filter, nlayers);
+        rcu_reader_online();
+        int status = content_publish(job->server, copy, &publication, &err);
+        if (status != REGISTRY_OK)
+            registry_abandon(job->server->registry, copy);
+        if (status == REGISTRY_OK || status == REGISTRY_EXISTS)
+            reply_integer(&job->reply, status == REGISTRY_OK);
+        else
+            reply_not_made(&job->reply, status, &err);
+    }
+    content_large_end(job, bytes);
+}
+
+/* A copy expires when its source does. */
+static int64_t expiry_of(struct command_job *job, struct slice name, const struct entry *entry)
+{
+    struct registry *registry = job->server->registry;
+    int64_t expires_ms;
+    struct entry *now = registry_find_expiry(registry, registry_hash(registry, name), name, &expires_ms);
+    return now == entry ? expires_ms : 0;
+}
+
+static bool same_name(struct slice a, struct slice b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
+}
+
+static void copy_job(struct command_job *job)
+{
+    const struct job_args *args = job->data;
+    struct slice from = args->argv[1], to = args->argv[2];
+    bool replace = false, replied;
+    if (!copy_options(job, args, &replace))
+        return;
+    if (same_name(from, to)) {
+        reply_error(&job->reply, "ERR source and destination objects are the same");
+        return;
+    }
+    struct entry *source = content_pin(job, from, &replied);
+    if (!source) {
+        if (!replied)
+            reply_integer(&job->reply, 0);
+        return;
+    }
+    if (!replace && registry_lookup(job->server->registry, to))
+        reply_integer(&job->reply, 0);
+    else
+        copy_entry(job, source, expiry_of(job, from, source), to, replace);
+    registry_unpin(source);
+}
+
+void cmd_copy(struct command_ctx *ctx)
+{
+    content_defer(ctx, REGISTRY_MAX_NAME, copy_job);
+}

@@ -1,0 +1,280 @@
+#include "content.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bf_texts.h"
+#include "bloom_merge.h"
+#include "journal.h"
+#include "persistence.h"
+#include "rcu.h"
+#include "store.h"
+
+/* ---- arguments for jobs ---- */
+
+/* Arguments of more bytes are kept where they are: a megabyte takes a quarter of a millisecond to copy. */
+#define COPIED_BYTES (64u << 10)
+
+static struct slice cut(struct slice arg, size_t longest)
+{
+    return (struct slice){arg.ptr, arg.len > longest ? longest + 1 : arg.len};
+}
+
+void content_defer(struct command_ctx *ctx, size_t longest, void (*run)(struct command_job *job))
+{
+    size_t argc = command_argc(ctx), bytes = 0;
+    bool keep = command_bytes(ctx->args) > COPIED_BYTES && command_keep_arguments(ctx);
+    for (size_t i = 0; i < argc && !keep; i++)
+        bytes += cut(command_arg(ctx, i), longest).len;
+    struct job_args *args = malloc(sizeof(*args) + argc * sizeof(args->argv[0]) + bytes);
+    if (!args) {
+        reply_error(ctx->reply, "ERR out of memory");
+        return;
+    }
+    char *at = (char *)&args->argv[argc];
+    args->argc = argc;
+    for (size_t i = 0; i < argc; i++) {
+        struct slice arg = cut(command_arg(ctx, i), longest);
+        args->argv[i] = keep ? arg : (struct slice){at, arg.len};
+        if (arg.len && !keep)
+            memcpy(at, arg.ptr, arg.len);
+        at += arg.len;
+    }
+    command_defer(ctx, run, args);
+}
+
+/* ---- preparing ---- */
+
+void reply_not_made(struct reply *reply, int status, const struct errbuf *err)
+{
+    if (status == -ENOMEM)
+        reply_error(reply, BF_NO_MEMORY);
+    else if (status == REGISTRY_LIMIT)
+        reply_errorf(reply, "OOM %s (maxmemory, bf-max-filter-bytes)", err->text);
+    else if (status == REGISTRY_EXISTS)
+        reply_error(reply, BF_EXISTS);
+    else if (status == REGISTRY_CHANGED)
+        reply_error(reply, "ERR the filter was deleted or replaced meanwhile; nothing has been changed");
+    else
+        reply_errorf(reply, "ERR %s", err->text);
+}
+
+bool content_prepare(struct command_job *job, struct slice name, const struct bloom_params *params,
+                     const struct bloom_shape *shapes, unsigned nlayers, struct entry **entry_out)
+{
+    struct errbuf err = {""};
+    struct bloom_class *class;
+    struct entry *entry;
+    int status = bloom_class_get(job->server->pool, params, &shapes[0], &class, &err);
+    if (status != 0) {
+        reply_not_made(&job->reply, status < 0 ? status : REGISTRY_REFUSED, &err);
+        return false;
+    }
+    status = registry_prepare(job->server->registry, name, class, false, &entry, &err);
+    bloom_class_release(class);
+    if (status != REGISTRY_OK) {
+        reply_not_made(&job->reply, status, &err);
+        return false;
+    }
+    for (unsigned i = 1; i < nlayers; i++) {
+        status = bloom_filter_append_layer(entry_filter(entry), &shapes[i], &err);
+        if (status == 0)
+            continue;
+        reply_not_made(&job->reply,
+                       status == BLOOM_LIMIT ? REGISTRY_LIMIT
+                       : status < 0          ? status
+                                             : REGISTRY_REFUSED,
+                       &err);
+        registry_abandon(job->server->registry, entry);
+        return false;
+    }
+    *entry_out = entry;
+    return true;
+}
+
+bool content_prepare_like(struct command_job *job, struct slice name, const struct bloom_filter *like, unsigned nlayers,
+                          struct entry **entry_out)
+{
+    struct bloom_shape shapes[BLOOM_MAX_LAYERS];
+    for (unsigned i = 0; i < nlayers; i++) {
+        struct bloom_layer_view view;
+        bloom_filter_layer(like, i, &view);
+        shapes[i] = view.shape;
+    }
+    return content_prepare(job, name, bloom_filter_params(like), shapes, nlayers, entry_out);
+}
+
+/* ---- publishing ---- */
+
+/* While adds to the replaced filter are passed on to this one, they are recorded for it, too. Some of these records may
+ * be in a segment of the log that a save is about to delete: when this returns their adds have set their bits, so that
+ * the following read has them. The segments of later records are kept. Offline. */
+static void begin_absorbing(struct journal *journal, struct journal_keep *keep)
+{
+    journal_keep_begin(journal, keep);
+    rcu_wait_for_readers();
+}
+
+/* The record of the contents comes behind the records of the adds that it counts, or in one frame with them: so after a
+ * crash no item is counted whose record is lost. After the wait every add with a place is recorded; and the log thread,
+ * which drains the rings when it begins a round, begins none while the record is queued. Offline. */
+static int publish_after_counted_adds(struct server *server, struct journal *journal, struct entry *entry,
+                                      const struct registry_publication *how)
+{
+    rcu_wait_for_readers();
+    journal_hold(journal, NULL);
+    int status = registry_publish(server->registry, entry, how);
+    journal_release(journal);
+    return status;
+}
+
+/* Publishes small contents, which only the log has until the next save. False: these are not small. */
+static bool publish_in_log(struct server *server, struct journal *journal, struct entry *entry,
+                           const struct content_publication *publication, int *status_out)
+{
+    struct registry_publication how = publication->how;
+    struct log_bytes bytes = {0};
+    struct journal_keep keep;
+    if (publication->absorbs)
+        begin_absorbing(journal, &keep);
+    int status = log_contents_encode(&bytes, entry_filter(entry), CONTENT_IN_LOG_BYTES);
+    bool small = status != LOG_CONTENTS_LARGE;
+    struct persistence_contents contents = {.in_files = false, .ptr = bytes.ptr, .len = bytes.len};
+    how.payload = &contents;
+    if (status == 0)
+        status = publication->absorbs ? publish_after_counted_adds(server, journal, entry, &how)
+                                      : registry_publish(server->registry, entry, &how);
+    if (publication->absorbs)
+        journal_keep_end(journal, &keep);
+    log_bytes_deinit(&bytes);
+    if (small)
+        *status_out = status;
+    return small;
+}
+
+/* Writes larger contents to the disk before the log has their record. Adds that they count and that were passed on are
+ * in the log before that record. */
+static int write_files(struct server *server, struct journal *journal, struct entry *entry,
+                       const struct content_publication *publication, struct store_record *record, struct errbuf *err)
+{
+    struct slice name = entry_created_name(entry);
+    struct store_item item = {
+        .id = entry->id,
+        .name = name.ptr,
+        .name_len = name.len,
+        .filter = entry_filter(entry),
+        .expires_ms = publication->how.expires_ms,
+    };
+    entry_mark_clean(entry); /* before its bits are read: later adds mark it again */
+    int status = store_write(server->store, &item, record, err);
+    if (status == 0 && publication->absorbs) {
+        rcu_wait_for_readers();
+        status = journal_sync(journal, err);
+        if (status) {
+            store_discard(server->store, entry->id);
+            free(record->text);
+        }
+    }
+    return status;
+}
+
+static int publish_with_files(struct server *server, struct journal *journal, struct entry *entry,
+                              const struct content_publication *publication, struct errbuf *err)
+{
+    struct registry_publication how = publication->how;
+    struct store_record record = {NULL, 0};
+    struct journal_keep keep;
+    if (publication->absorbs)
+        begin_absorbing(journal, &keep);
+    else
+        journal_keep_begin(journal, &keep);
+    int status = write_files(server, journal, entry, publication, &record, err);
+    if (status == 0) {
+        struct persistence_contents contents = {.in_files = true, .ptr = record.text, .len = record.len};
+        uint64_t id = entry->id; /* once it is published a client may delete it */
+        how.payload = &contents;
+        status = registry_publish(server->registry, entry, &how);
+        if (status == REGISTRY_OK)
+            store_published(server->store, id);
+        else
+            store_discard(server->store, id);
+        free(record.text);
+    }
+    journal_keep_end(journal, &keep);
+    return status;
+}
+
+/* Waits for other threads, and for the disk; the entry is not published yet and belongs to this thread. */
+static int publish_durably(struct server *server, struct journal *journal, struct entry *entry,
+                           const struct content_publication *publication, struct errbuf *err)
+{
+    bool online = rcu_reader_is_online();
+    int status;
+    rcu_reader_offline();
+    if (!journal_has_room(journal) || !publish_in_log(server, journal, entry, publication, &status))
+        status = publish_with_files(server, journal, entry, publication, err);
+    if (online)
+        rcu_reader_online();
+    return status;
+}
+
+int content_publish(struct server *server, struct entry *entry, const struct content_publication *publication,
+                    struct errbuf *err)
+{
+    struct journal *journal = server_journal(server);
+    if (journal && journal_records(journal) && !publication->empty)
+        return publish_durably(server, journal, entry, publication, err);
+    struct registry_publication how = publication->how;
+    how.empty = publication->empty;
+    return registry_publish(server->registry, entry, &how);
+}
+
+void content_finish(struct command_job *job, struct entry *entry, const struct content_publication *publication,
+                    const char *exists)
+{
+    struct errbuf err = {""};
+    int status = content_publish(job->server, entry, publication, &err);
+    if (status == REGISTRY_OK) {
+        reply_status(&job->reply, "OK");
+        return;
+    }
+    registry_abandon(job->server->registry, entry);
+    if (status == REGISTRY_EXISTS)
+        reply_error(&job->reply, exists);
+    else
+        reply_not_made(&job->reply, status, &err);
+}
+
+/* ---- finding ---- */
+
+struct entry *content_pin(struct command_job *job, struct slice name, bool *replied_out)
+{
+    struct entry *entry = registry_pin(job->server->registry, name);
+    *replied_out = false;
+    if (!entry || entry_filter(entry))
+        return entry;
+    reply_errorf(&job->reply, "ERR the filter could not be loaded and is quarantined: %s",
+                 entry_quarantine_reason(entry));
+    *replied_out = true;
+    registry_unpin(entry);
+    return NULL;
+}
+
+/* ---- large work ---- */
+
+bool content_large_begin(struct command_job *job, uint64_t bytes)
+{
+    if (bytes <= CONTENT_LARGE_BYTES ||
+        atomic_fetch_add_explicit(&job->server->large_jobs, 1, memory_order_relaxed) < CONTENT_LARGE_JOBS)
+        return true;
+    content_large_end(job, bytes);
+    reply_errorf(&job->reply, "TRYAGAIN %d large filters are being merged or copied already", CONTENT_LARGE_JOBS);
+    return false;
+}
+
+void content_large_end(struct command_job *job, uint64_t bytes)
+{
+    if (bytes > CONTENT_LARGE_BYTES)
+        atomic_fetch_sub_explicit(&job->server->large_jobs, 1, memory_order_relaxed);
+}

@@ -1,0 +1,93 @@
+/* content: publishes filters with contents: loaded, restored, copied, merged or cleared ones. All take the same way: an
+ * unpublished entry is prepared, filled, and published under its name atomically; so a client sees the old filter or
+ * the new one, never a part. All go through content_publish(), the one place for filters whose bits did not come from
+ * adds.
+ *
+ * Thread: "pool" (a deferred job), unless it says otherwise. */
+#ifndef BLOOMERY_CONTENT_H
+#define BLOOMERY_CONTENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "command.h"
+#include "log_contents.h"
+#include "registry.h"
+#include "server.h"
+
+/* ---- arguments for jobs ---- */
+
+/* A command's arguments for command_defer(): copied, or where they are if they are large. */
+struct job_args {
+    size_t argc;
+    struct slice argv[];
+};
+
+/* Defers the command with its arguments; job->data is the struct job_args. An argument longer than `longest` is cut to
+ * one byte more, so that a mistaken half gigabyte is not copied on the loop. Thread: loop. */
+void content_defer(struct command_ctx *ctx, size_t longest, void (*run)(struct command_job *job));
+
+/* ---- making ---- */
+
+/* Prepares an empty filter with these layers (shapes[0..nlayers-1]; variant and parameters as given). False after an
+ * error reply. */
+bool content_prepare(struct command_job *job, struct slice name, const struct bloom_params *params,
+                     const struct bloom_shape *shapes, unsigned nlayers, struct entry **entry_out);
+
+/* The same, with the layers of the oldest `nlayers` of a filter. */
+bool content_prepare_like(struct command_job *job, struct slice name, const struct bloom_filter *like, unsigned nlayers,
+                          struct entry **entry_out);
+
+/* How a filter is published. */
+struct content_publication {
+    struct registry_publication how;
+    bool empty;       /* it has no bits: only its existence must become durable */
+    uint64_t absorbs; /* id of the filter that it replaces and whose adds are passed on to it: see below. 0: none */
+};
+
+/* Contents of at most this size are a record of the log; larger ones are files that the log names. Files cost some
+ * syncs: RESTOREs of 120 bytes are ten times as fast by the log, and of 40 KB five times, though the next save writes
+ * the bits once more. The limit exists because a record is copied under the registry's mutex: this size in some
+ * microseconds, while the expirer takes 20. */
+#define CONTENT_IN_LOG_BYTES LOG_CONTENTS_MAX
+
+/* Publishes a prepared filter. REGISTRY_OK: done. REGISTRY_EXISTS, REGISTRY_CHANGED, -ENOMEM, or another -errno with
+ * the reason in `err`: nothing has changed and the entry is still the caller's.
+ *
+ * With a log small contents are in its next frame, as any change is. Others are written to files of the store and
+ * synced first, which takes its time; so are small ones while the log has too much to do. With `absorbs`, adds to the
+ * old filter go on meanwhile, and some end after the new one has been published. Each sets its bits in both
+ * (bloom_merge.h) and, from the moment the two are twins, is recorded for both ids: so what the contents lack is in the
+ * log. */
+int content_publish(struct server *server, struct entry *entry, const struct content_publication *publication,
+                    struct errbuf *err);
+
+/* Publishes a prepared filter and replies OK; or abandons it and replies with the error, which is `exists` for
+ * REGISTRY_EXISTS. */
+void content_finish(struct command_job *job, struct entry *entry, const struct content_publication *publication,
+                    const char *exists);
+
+/* Replies with the reason why a filter could not be created: a status of the registry or of bloomcore, with its text.
+ * Any thread. */
+void reply_not_made(struct reply *reply, int status, const struct errbuf *err);
+
+/* ---- finding ---- */
+
+/* Pins the filter of that name. NULL: there is none, or it is quarantined, after an error reply (*replied_out). */
+struct entry *content_pin(struct command_job *job, struct slice name, bool *replied_out);
+
+/* The whole filter, which is pinned, as DUMP returns it: malloc'ed. False after an error reply: it is too large for one
+ * piece. */
+bool content_dump(struct command_job *job, struct entry *entry, unsigned char **bytes_out, size_t *len_out);
+
+/* ---- large work ---- */
+
+#define CONTENT_LARGE_BYTES (64u << 20) /* work on more than this takes tens of milliseconds of a pool thread */
+#define CONTENT_LARGE_JOBS  2           /* of these at a time: the pool has other jobs, too */
+
+/* Called before work on `bytes` bytes; false, after an error reply, when too many large jobs run. If true, the caller
+ * ends with content_large_end() of the same number. */
+bool content_large_begin(struct command_job *job, uint64_t bytes);
+void content_large_end(struct command_job *job, uint64_t bytes);
+
+#endif

@@ -1,0 +1,429 @@
+#include "find.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bloom_find.h"
+#include "cql_key.h"
+#include "glob.h"
+#include "sstables.h"
+
+#define STEP_QUESTIONS 65536 /* filters times items in a step: a few milliseconds */
+#define STEP_MIN       16
+#define NAMES_AHEAD    16
+
+/* Ids of filters, so that none is asked twice: open addressing, 0 is free. */
+struct id_set {
+    uint64_t *slots;
+    size_t size; /* a power of two, or 0 */
+    size_t n;
+};
+
+/* What was found for an item. */
+struct found {
+    size_t key, key_len; /* of a key: its bytes in find->keys */
+    size_t n;
+    struct buf names; /* as replies */
+};
+
+/* The pattern that is being worked on. */
+struct pattern {
+    bool begun;
+    bool matched;  /* a name has matched */
+    bool compiled; /* into find->glob; otherwise all names with the prefix match */
+    char prefix[GLOB_COMPILED_MAX];
+    size_t prefix_len;
+    struct slice last; /* in this step: the name looked at last */
+    struct buf after;  /* between two steps: the same */
+};
+
+struct find {
+    struct server *server;
+    struct bf_args words;
+    struct bf_find request;
+    size_t cap;
+    size_t step; /* names looked at in a step */
+    uint16_t stamp;
+    bool maybe; /* quarantined filters answer "maybe" */
+    bool failed;
+    size_t at; /* the word of the next filter */
+    struct pattern pattern;
+    struct id_set seen;
+    size_t asked;
+    size_t nunknown;
+    struct buf unknown; /* names and reasons, as replies */
+    struct buf keys;
+    struct buf unread;  /* names of SSTables' filters that are to be read, each behind its length */
+    struct buf reading; /* the part of them that find_read() works on */
+    size_t taken;       /* bytes of `reading` whose filters were chosen last */
+    bool was_read;      /* find_read() chooses */
+    bool in_sstables;   /* the pattern goes on among the SSTables */
+    size_t bytes;       /* of the names found */
+    size_t nchosen;
+    const struct bloom_filter *filters[FIND_STEP];
+    struct slice names[FIND_STEP];
+    struct glob glob;     /* of a compiled pattern */
+    struct found found[]; /* one for each item */
+};
+
+/* ---- a set of ids ---- */
+
+static bool id_set_grow(struct id_set *set, size_t least)
+{
+    struct id_set larger = {.size = set->size ? set->size * 2 : 64, .n = set->n};
+    while (larger.size < least)
+        larger.size *= 2;
+
+    if (!(larger.slots = calloc(larger.size, sizeof(*larger.slots))))
+        return false;
+    for (size_t i = 0; i < set->size; i++) {
+        size_t at = (size_t)(set->slots[i] * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (larger.size - 1);
+        while (set->slots[i] && larger.slots[at])
+            at = (at + 1) & (larger.size - 1);
+        if (set->slots[i])
+            larger.slots[at] = set->slots[i];
+    }
+    free(set->slots);
+    *set = larger;
+    return true;
+}
+
+/* `expected`: ids that will be in the set, at least. False: it was in the set already, or there is no memory (*failed).
+ */
+static bool id_set_add(struct id_set *set, uint64_t id, size_t expected, bool *failed)
+{
+    if (set->n * 2 >= set->size && !id_set_grow(set, 2 * expected)) {
+        *failed = true;
+        return false;
+    }
+    size_t at = (size_t)(id * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (set->size - 1);
+    for (; set->slots[at]; at = (at + 1) & (set->size - 1)) {
+        if (set->slots[at] == id)
+            return false;
+    }
+    set->slots[at] = id;
+    set->n++;
+    return true;
+}
+
+/* ---- lifetime ---- */
+
+struct find *find_create(struct server *server, const struct bf_args *words, const struct bf_find *request, size_t cap)
+{
+    struct find *find = malloc(sizeof(*find) + request->items * sizeof(find->found[0]));
+    if (!find)
+        return NULL;
+    memset(find, 0, offsetof(struct find, filters)); /* the rest is written before it is read */
+    find->server = server;
+    find->words = *words;
+    find->request = *request;
+    find->cap = cap;
+    find->step = STEP_QUESTIONS / request->items;
+    if (find->step < STEP_MIN)
+        find->step = STEP_MIN;
+    if (find->step > FIND_STEP)
+        find->step = FIND_STEP;
+    find->stamp = atomic_load_explicit(&server->use_stamp, memory_order_relaxed);
+    find->maybe = server_config(server)->quarantined_filters == QUARANTINE_MAYBE;
+    find->at = request->first_name;
+    buf_init(&find->unknown, cap);
+    buf_init(&find->keys, SIZE_MAX);
+    buf_init(&find->unread, SIZE_MAX);
+    buf_init(&find->reading, SIZE_MAX);
+    buf_init(&find->pattern.after, cap);
+    for (size_t i = 0; i < request->items; i++) {
+        find->found[i].n = 0;
+        buf_init(&find->found[i].names, cap);
+    }
+    return find;
+}
+
+void find_destroy(struct find *find)
+{
+    if (!find)
+        return;
+    for (size_t i = 0; i < find->request.items; i++)
+        buf_deinit(&find->found[i].names);
+    buf_deinit(&find->unknown);
+    buf_deinit(&find->keys);
+    buf_deinit(&find->unread);
+    buf_deinit(&find->reading);
+    buf_deinit(&find->pattern.after);
+    free(find->seen.slots);
+    free(find);
+}
+
+bool find_failed(const struct find *find)
+{
+    return find->failed || find->bytes > find->cap || buf_failed(&find->unknown);
+}
+
+/* ---- items ---- */
+
+bool find_read_keys(struct find *find, struct errbuf *error)
+{
+    unsigned char key[CQL_KEY_MAX];
+    for (size_t i = 0; find->request.keys && i < find->request.items; i++) {
+        struct slice text = bf_arg(&find->words, find->request.first_item + i);
+        struct found *found = &find->found[i];
+        if (cql_key_parse(text.ptr, text.len, key, &found->key_len, error) != CQL_KEY_OK) {
+            errbuf_prefix(error, "ERR key %zu", i + 1);
+            return false;
+        }
+        found->key = buf_len(&find->keys);
+        buf_append(&find->keys, key, found->key_len);
+    }
+    find->failed |= buf_failed(&find->keys);
+    return true;
+}
+
+static struct bloom_item item_of(const struct find *find, size_t i)
+{
+    const struct found *found = &find->found[i];
+    if (find->request.keys)
+        return (struct bloom_item){buf_head(&find->keys) + found->key, found->key_len};
+    struct slice item = bf_arg(&find->words, find->request.first_item + i);
+    return (struct bloom_item){item.ptr, item.len};
+}
+
+/* ---- choosing ---- */
+
+static void unknown(struct find *find, struct slice name, const char *reason)
+{
+    struct reply reply = {.buf = &find->unknown, .version = 2};
+    reply_bulk(&reply, name.ptr, name.len);
+    reply_bulk_str(&reply, reason);
+    find->nunknown++;
+}
+
+static void add_name(struct find *find, struct found *found, struct slice name)
+{
+    struct reply reply = {.buf = &found->names, .version = 2};
+    found->n++;
+    if (find->request.count)
+        return;
+    reply_bulk(&reply, name.ptr, name.len);
+    find->bytes += name.len + 5;
+    find->failed |= buf_failed(&found->names);
+}
+
+/* The filter cannot be asked. */
+static void note_quarantined(struct find *find, struct slice name, struct entry *entry)
+{
+    unknown(find, name, entry_quarantine_reason(entry));
+    if (!find->maybe)
+        return;
+    find->asked++;
+    for (size_t i = 0; i < find->request.items && !find_failed(find); i++)
+        add_name(find, &find->found[i], name);
+}
+
+static void append_name(struct buf *names, struct slice name)
+{
+    buf_append(names, &name.len, sizeof(name.len));
+    buf_append(names, name.ptr, name.len);
+}
+
+static struct slice name_at(const struct buf *names, size_t at)
+{
+    struct slice name = {buf_head(names) + at + sizeof(name.len), 0};
+    memcpy(&name.len, buf_head(names) + at, sizeof(name.len));
+    return name;
+}
+
+static void choose(struct find *find, struct slice name, struct entry *entry)
+{
+    struct bloom_filter *filter = entry_filter(entry);
+    bool unread = !filter && sstables_is_unread(entry);
+    if (unread && find->was_read) { /* it has changed at this moment */
+        unknown(find, name, SSTABLES_UNREAD);
+        return;
+    }
+    if (find->request.names > 1 && !id_set_add(&find->seen, entry->id, find->request.names, &find->failed))
+        return;
+    if (unread) {
+        append_name(&find->unread, name);
+        find->failed |= buf_failed(&find->unread);
+        return;
+    }
+    if (!filter) {
+        note_quarantined(find, name, entry);
+        return;
+    }
+    entry_note_use(entry, find->stamp);
+    find->filters[find->nchosen] = filter;
+    find->names[find->nchosen++] = name;
+}
+
+static void choose_hashed(struct find *find, struct slice name, uint64_t hash)
+{
+    struct entry *entry = registry_find(find->server->registry, hash, name);
+    if (!entry)
+        entry = sstables_find(find->server->sstables, name);
+    if (entry)
+        choose(find, name, entry);
+    else
+        unknown(find, name, "not found");
+}
+
+static void choose_named(struct find *find, struct slice name)
+{
+    choose_hashed(find, name, registry_hash(find->server->registry, name));
+}
+
+/* The next words, at most `most`, as long as they are names: the cache misses of NAMES_AHEAD of them overlap. Returns
+ * how many they were. */
+static size_t choose_names(struct find *find, size_t most)
+{
+    const struct registry *registry = find->server->registry;
+    uint64_t hashes[NAMES_AHEAD];
+    size_t n = 0, end = find->request.first_name + find->request.names;
+    while (n < most && n < NAMES_AHEAD && find->at + n < end && glob_is_literal(bf_arg(&find->words, find->at + n))) {
+        hashes[n] = registry_hash(registry, bf_arg(&find->words, find->at + n));
+        registry_prefetch(registry, hashes[n]);
+        n++;
+    }
+    for (size_t i = 0; i < n; i++)
+        registry_prefetch_entry(registry, hashes[i]);
+    for (size_t i = 0; i < n; i++)
+        choose_hashed(find, bf_arg(&find->words, find->at + i), hashes[i]);
+    find->at += n;
+    return n;
+}
+
+static void choose_matching(void *ctx, struct slice name, struct entry *entry)
+{
+    struct find *find = ctx;
+    struct pattern *pattern = &find->pattern;
+    pattern->last = name;
+    if (!entry || (pattern->compiled && !glob_test(&find->glob, name)))
+        return;
+    if (find->in_sstables && registry_lookup(find->server->registry, name))
+        return; /* the data directory's filter of that name has been chosen */
+    pattern->matched = true;
+    choose(find, name, entry);
+}
+
+static void begin_pattern(struct find *find, struct slice text)
+{
+    struct pattern *pattern = &find->pattern;
+    struct slice rest = glob_prefix(text, pattern->prefix, &pattern->prefix_len);
+    pattern->begun = true;
+    pattern->matched = false;
+    pattern->compiled = !slice_is(rest, "*");
+    if (pattern->compiled)
+        glob_compile(&find->glob, text, false);
+    buf_truncate(&pattern->after, 0);
+}
+
+/* Looks at the next `most` names of the pattern, or the rest of them. Returns how many these were. */
+static size_t choose_next(struct find *find, bool first, size_t most)
+{
+    struct pattern *pattern = &find->pattern;
+    struct slice prefix = {pattern->prefix, pattern->prefix_len};
+    struct slice after = {buf_head(&pattern->after), buf_len(&pattern->after)};
+    const struct registry *registry =
+        find->in_sstables ? sstables_registry(find->server->sstables) : find->server->registry;
+    size_t n = registry_scan_prefix(registry, prefix, first ? NULL : &after, most, choose_matching, find);
+    if (n < most && find->server->sstables && !find->in_sstables) {
+        find->in_sstables = true;
+        return n + choose_next(find, true, most - n);
+    }
+    if (n < most) {
+        find->in_sstables = false;
+        if (!pattern->matched)
+            unknown(find, bf_arg(&find->words, find->at), "no filter matches");
+        pattern->begun = false;
+        find->at++;
+    } else {
+        buf_truncate(&pattern->after, 0);
+        buf_append(&pattern->after, pattern->last.ptr, pattern->last.len);
+        find->failed |= buf_failed(&pattern->after);
+    }
+    return n;
+}
+
+bool find_choose(struct find *find, size_t *n_out)
+{
+    size_t looked = 0, end = find->request.first_name + find->request.names;
+    find->nchosen = 0;
+    while (find->at < end && looked < find->step && !find_failed(find)) {
+        size_t names = choose_names(find, find->step - looked);
+        looked += names;
+        if (names > 0)
+            continue;
+        bool first = !find->pattern.begun;
+        if (first)
+            begin_pattern(find, bf_arg(&find->words, find->at));
+        looked += choose_next(find, first, find->step - looked);
+    }
+    *n_out = find->nchosen;
+    return find->at < end && !find_failed(find);
+}
+
+/* ---- SSTables that have not been read ---- */
+
+bool find_has_unread(const struct find *find)
+{
+    return !find_failed(find) && (buf_len(&find->unread) > 0 || buf_len(&find->reading) > find->taken);
+}
+
+void find_read(struct find *find)
+{
+    buf_consume(&find->reading, find->taken);
+    if (buf_len(&find->reading) == 0) {
+        struct buf empty = find->reading;
+        find->reading = find->unread;
+        find->unread = empty;
+    }
+    struct slice name = name_at(&find->reading, 0);
+    find->taken = sizeof(name.len) + name.len;
+    find->nchosen = 0;
+    sstables_read(find->server->sstables, name);
+    find->was_read = true;
+    choose_named(find, name);
+    find->was_read = false;
+}
+
+/* ---- asking ---- */
+
+static void ask_for(struct find *find, struct bloom_item item, struct found *found)
+{
+    uint64_t have[BLOOM_FIND_WORDS(FIND_STEP)];
+    bloom_find(&item, find->filters, find->nchosen, have);
+    for (size_t w = 0; w < BLOOM_FIND_WORDS(find->nchosen); w++) {
+        for (; have[w] && !find_failed(find); have[w] &= have[w] - 1)
+            add_name(find, found, find->names[w * 64 + (size_t)__builtin_ctzll(have[w])]);
+    }
+}
+
+void find_ask(struct find *find)
+{
+    for (size_t i = 0; i < find->request.items && !find_failed(find); i++)
+        ask_for(find, item_of(find, i), &find->found[i]);
+    find->asked += find->nchosen;
+}
+
+void find_reply(const struct find *find, struct reply *reply)
+{
+    reply_map(reply, 3);
+    reply_bulk_str(reply, "asked");
+    reply_integer(reply, (int64_t)find->asked);
+    reply_bulk_str(reply, "found");
+    reply_array(reply, find->request.items);
+    for (size_t i = 0; i < find->request.items; i++) {
+        const struct found *found = &find->found[i];
+        if (find->request.count) {
+            reply_integer(reply, (int64_t)found->n);
+            continue;
+        }
+        reply_array(reply, found->n);
+        buf_append(reply->buf, buf_head(&found->names), buf_len(&found->names));
+    }
+    reply_bulk_str(reply, "unknown");
+    reply_map(reply, find->nunknown);
+    buf_append(reply->buf, buf_head(&find->unknown), buf_len(&find->unknown));
+    if (find_failed(find))
+        reply->buf->failed = true;
+}

@@ -1,0 +1,73 @@
+/* half_loads: filters that BF.LOADCHUNK is loading, by their future names.
+ *
+ * A load belongs to its name, not to a connection: clients send the chunks through pools of connections. The filter is
+ * a prepared entry (registry_prepare()): it is not published, and its memory counts against maxmemory. A pause of
+ * `bf-load-timeout` ends the load, and a wrong chunk of a dump of ours does; nothing else changes then. At most
+ * HALF_LOADS_MAX at a time.
+ *
+ * Thread: any; one chunk of a load at a time. Of a dump of ours a second one that comes meanwhile is out of order; of
+ * RedisBloom's it waits. */
+#ifndef BLOOMERY_HALF_LOADS_H
+#define BLOOMERY_HALF_LOADS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dump.h"
+#include "redisbloom_dump.h"
+#include "registry.h"
+
+#define HALF_LOADS_MAX 64
+
+struct half_load {
+    struct half_load *next;
+    struct dump_load dump;
+    struct redisbloom_load *redisbloom; /* in place of `dump`: chunks of RedisBloom come in any order; NULL: ours */
+    struct entry *entry;                /* NULL until the header has come */
+    int64_t last_ms;                    /* monotonic time of the last good chunk */
+    bool busy;                          /* a thread works on a chunk of it */
+    uint64_t bytes;                     /* size of its filter */
+    bool spoilt;                        /* another chunk came meanwhile */
+    size_t name_len;
+    char name[];
+};
+
+struct half_loads;
+
+int half_loads_create(struct half_loads **loads_out); /* 0 or -ENOMEM */
+
+/* Drops all of them. NULL is fine. */
+void half_loads_destroy(struct half_loads *loads, struct registry *registry);
+
+enum half_loads_status {
+    HALF_LOADS_OK = 0,
+    HALF_LOADS_NONE = 1,  /* no load under this name */
+    HALF_LOADS_BUSY = 2,  /* a thread works on a chunk of it; the load is now spoilt */
+    HALF_LOADS_FULL = 3,  /* HALF_LOADS_MAX are running */
+    HALF_LOADS_LARGE = 4, /* not enough memory for this one and the running ones */
+};
+
+/* Takes the load of that name for one chunk: it is the caller's alone until half_loads_keep() or _drop().
+ * HALF_LOADS_OK, _NONE or _BUSY. May wait, offline, until another chunk of it has been taken. */
+int half_loads_take(struct half_loads *loads, struct slice name, struct half_load **load_out);
+
+/* Creates and takes a load without an entry, for a filter of `bytes` bytes. `redisbloom` (NULL: a dump of ours) is
+ * malloc'ed and passes to the load, also when there is none. HALF_LOADS_OK, _BUSY (the name has a load), _FULL, _LARGE
+ * or -ENOMEM. A header costs its sender nothing, so all loads together may announce at most the machine's
+ * memory. */
+int half_loads_add(struct half_loads *loads, struct slice name, uint64_t bytes, struct redisbloom_load *redisbloom,
+                   struct half_load **load_out);
+
+/* Returns a taken load, which waits for its next chunk. False: it was spoilt meanwhile, and the caller drops it. */
+bool half_loads_keep(struct half_loads *loads, struct half_load *load, int64_t now_ms);
+
+/* Removes a load and frees it. The caller owns its entry, and publishes it if it is complete and not spoilt, or
+ * abandons it. Returns whether it was spoilt. */
+bool half_loads_drop(struct half_loads *loads, struct half_load *load);
+
+/* Drops loads whose last chunk came before `deadline_ms`. Cheap when there are none. */
+void half_loads_expire(struct half_loads *loads, struct registry *registry, int64_t deadline_ms);
+
+size_t half_loads_count(struct half_loads *loads); /* 0 for NULL */
+
+#endif

@@ -1,0 +1,58 @@
+#include "sstable_reads.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "host.h"
+#include "server.h"
+#include "sstables.h"
+
+#define SHOWN 128 /* bytes of a name that an error repeats */
+
+struct reading {
+    size_t len;
+    char name[];
+};
+
+static void read_file(struct command_job *job)
+{
+    const struct reading *reading = job->data;
+    sstables_read(job->server->sstables, (struct slice){reading->name, reading->len});
+}
+
+void sstable_read_first(struct command_ctx *ctx, struct reply *reply, struct slice name)
+{
+    if (!ctx) { /* in the window, which the name entered before the file was there */
+        reply_error(reply, "TRYAGAIN the SSTable's filter has not been read yet");
+        return;
+    }
+    struct reading *reading = malloc(sizeof(*reading) + name.len);
+    if (!reading) {
+        reply_error(reply, "ERR out of memory");
+        return;
+    }
+    reading->len = name.len;
+    if (name.len)
+        memcpy(reading->name, name.ptr, name.len);
+    (void)command_do_first(ctx, read_file, reading);
+}
+
+bool sstable_is_changed(const struct server *server, const struct command *command, const struct resp_command *args,
+                        struct slice *name_out)
+{
+    if (!server->sstables || !(command->flags & CMD_WRITE) || command->first_key == 0)
+        return false;
+    size_t last = command->last_key < 0 ? args->argc - (size_t)-command->last_key : (size_t)command->last_key;
+    for (size_t i = (size_t)command->first_key; i <= last && i < args->argc; i += (size_t)command->key_step) {
+        *name_out = resp_arg(args, i);
+        if (!registry_lookup(server->registry, *name_out) && sstables_find(server->sstables, *name_out))
+            return true;
+    }
+    return false;
+}
+
+void reply_read_only(struct reply *reply, struct slice name)
+{
+    reply_errorf(reply, "READONLY '%.*s' is the filter of an SSTable, which is not changed here",
+                 (int)(name.len < SHOWN ? name.len : SHOWN), name.ptr);
+}

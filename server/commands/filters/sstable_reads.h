@@ -1,0 +1,22 @@
+/* sstable_reads: what commands do with SSTables' filters (sstables.h) beside asking them: have one read, refuse to
+ * change one.
+ *
+ * Thread: the worker's, in an RCU read section. */
+#ifndef BLOOMERY_SSTABLE_READS_H
+#define BLOOMERY_SSTABLE_READS_H
+
+#include <stdbool.h>
+
+#include "command.h"
+
+/* Makes the connection wait until the filter's file has been read; then the handler is called again. After an error
+ * reply it does not. `ctx` NULL: it cannot wait, which is an error. */
+void sstable_read_first(struct command_ctx *ctx, struct reply *reply, struct slice name);
+
+/* Whether a word of the command that it would change names an SSTable's filter; *name_out is that word. */
+bool sstable_is_changed(const struct server *server, const struct command *command, const struct resp_command *args,
+                        struct slice *name_out);
+
+void reply_read_only(struct reply *reply, struct slice name);
+
+#endif

@@ -1,0 +1,173 @@
+/* Commands on names: what Redis has for keys of any type. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "handlers.h"
+#include "server.h"
+#include "sstables.h"
+
+/* The keys given as arguments from 1 on, for commands that count something over them. */
+static void count_keys(struct command_ctx *ctx, bool (*counts)(struct command_ctx *ctx, struct slice name))
+{
+    size_t first, names = command_slice(ctx, command_argc(ctx) - 1, &first);
+    int64_t n = ctx->slice ? ctx->slice->count : 0;
+    for (size_t i = 0; i < names; i++)
+        n += counts(ctx, command_arg(ctx, 1 + first + i));
+    if (ctx->later)
+        ctx->slice->count = n;
+    else
+        reply_integer(ctx->reply, n);
+}
+
+static bool is_there(struct command_ctx *ctx, struct slice name)
+{
+    return registry_lookup(ctx->server->registry, name) || sstables_find(ctx->server->sstables, name);
+}
+
+static bool delete_one(struct command_ctx *ctx, struct slice name)
+{
+    return registry_delete(ctx->server->registry, name) == REGISTRY_OK;
+}
+
+void cmd_exists(struct command_ctx *ctx)
+{
+    count_keys(ctx, is_there);
+}
+
+static bool touch_one(struct command_ctx *ctx, struct slice name)
+{
+    struct entry *entry = registry_lookup(ctx->server->registry, name);
+    if (entry)
+        entry_note_use(entry, atomic_load_explicit(&ctx->server->use_stamp, memory_order_relaxed));
+    return entry != NULL;
+}
+
+void cmd_touch(struct command_ctx *ctx)
+{
+    count_keys(ctx, touch_one);
+}
+
+/* DEL and UNLINK are the same: the memory is given back by the reclaimer's thread in any case. */
+void cmd_del(struct command_ctx *ctx)
+{
+    count_keys(ctx, delete_one);
+}
+
+void cmd_unlink(struct command_ctx *ctx)
+{
+    count_keys(ctx, delete_one);
+}
+
+void cmd_type(struct command_ctx *ctx)
+{
+    reply_status(ctx->reply, is_there(ctx, command_arg(ctx, 1)) ? FILTER_TYPE_NAME : "none");
+}
+
+#define DBSIZE_REMOVES 64
+
+/* Filters that have expired are counted until they are removed. Unless many have at the same time, none is left here.
+ */
+void cmd_dbsize(struct command_ctx *ctx)
+{
+    registry_expire_due(ctx->server->registry, DBSIZE_REMOVES, NULL);
+    reply_integer(ctx->reply, (int64_t)registry_count(ctx->server->registry));
+}
+
+/* ---- RENAME ---- */
+
+static int rename_key(struct command_ctx *ctx, bool only_new)
+{
+    struct errbuf err = {""};
+    struct entry *entry = registry_lookup(ctx->server->registry, command_arg(ctx, 1));
+    int status = REGISTRY_NOT_FOUND;
+    if (entry && entry_quarantine_reason(entry)) {
+        errbuf_set(&err, "the filter could not be loaded and is quarantined: %s", entry_quarantine_reason(entry));
+        status = REGISTRY_REFUSED;
+    } else if (entry) {
+        status = registry_rename(ctx->server->registry, command_arg(ctx, 1), command_arg(ctx, 2), only_new, &err);
+    }
+    if (status == REGISTRY_NOT_FOUND)
+        reply_error(ctx->reply, "ERR no such key");
+    else if (status == REGISTRY_REFUSED)
+        reply_errorf(ctx->reply, "ERR %s", err.text);
+    else if (status == REGISTRY_LIMIT)
+        reply_error(ctx->reply, COMMAND_OOM);
+    else if (status == -ENOMEM)
+        reply_error(ctx->reply, "ERR out of memory");
+    return status;
+}
+
+void cmd_rename(struct command_ctx *ctx)
+{
+    if (rename_key(ctx, false) == REGISTRY_OK)
+        reply_status(ctx->reply, "OK");
+}
+
+void cmd_renamenx(struct command_ctx *ctx)
+{
+    int status = rename_key(ctx, true);
+    if (status == REGISTRY_OK || status == REGISTRY_EXISTS)
+        reply_integer(ctx->reply, status == REGISTRY_OK);
+}
+
+/* ---- FLUSHALL, FLUSHDB ---- */
+
+static void flush_job(struct command_job *job)
+{
+    size_t removed;
+    if (registry_clear(job->server->registry, &removed) != 0) {
+        reply_error(&job->reply, "ERR out of memory");
+        return;
+    }
+    reply_status(&job->reply, "OK");
+}
+
+static void flush(struct command_ctx *ctx)
+{
+    struct slice mode = command_argc(ctx) > 1 ? command_arg(ctx, 1) : (struct slice){"SYNC", 4};
+    if (command_argc(ctx) > 2 || (!slice_is(mode, "SYNC") && !slice_is(mode, "ASYNC"))) {
+        reply_error(ctx->reply, "ERR syntax error");
+        return;
+    }
+    command_defer(ctx, flush_job, NULL);
+}
+
+void cmd_flushall(struct command_ctx *ctx)
+{
+    flush(ctx);
+}
+
+void cmd_flushdb(struct command_ctx *ctx)
+{
+    flush(ctx);
+}
+
+/* ---- MOVE, SWAPDB ---- */
+
+/* There is database 0 and no other, as in a Redis with `databases 1`. */
+
+void cmd_move(struct command_ctx *ctx)
+{
+    int64_t db;
+    if (!read_database(ctx->reply, command_arg(ctx, 2), NULL, &db))
+        return;
+    if (db != 0)
+        reply_error(ctx->reply, "ERR DB index is out of range");
+    else
+        reply_error(ctx->reply, "ERR source and destination objects are the same");
+}
+
+void cmd_swapdb(struct command_ctx *ctx)
+{
+    int64_t first, second;
+    if (!read_database(ctx->reply, command_arg(ctx, 1), "ERR invalid first DB index", &first) ||
+        !read_database(ctx->reply, command_arg(ctx, 2), "ERR invalid second DB index", &second))
+        return;
+    if (first != 0 || second != 0)
+        reply_error(ctx->reply, "ERR DB index is out of range");
+    else
+        reply_status(ctx->reply, "OK");
+}

@@ -1,0 +1,64 @@
+/* OBJECT: what Redis answers for the value of a module. */
+#include "clock.h"
+#include "command.h"
+#include "handlers.h"
+#include "server.h"
+
+/* Whether the filter is there; if not, that is replied. */
+static bool object_is_there(struct command_ctx *ctx)
+{
+    bool there = registry_lookup(ctx->server->registry, command_arg(ctx, 2)) != NULL;
+    if (!there)
+        reply_null(ctx->reply);
+    return there;
+}
+
+void cmd_object_encoding(struct command_ctx *ctx)
+{
+    if (object_is_there(ctx))
+        reply_bulk(ctx->reply, "raw", 3);
+}
+
+void cmd_object_refcount(struct command_ctx *ctx)
+{
+    if (object_is_there(ctx))
+        reply_integer(ctx->reply, 1);
+}
+
+/* In steps of 65 s, as time of use is noted. */
+void cmd_object_idletime(struct command_ctx *ctx)
+{
+    struct entry *entry = registry_lookup(ctx->server->registry, command_arg(ctx, 2));
+    if (entry)
+        reply_integer(ctx->reply, entry_idle_ms(entry, clock_ms()) / 1000);
+    else
+        reply_null(ctx->reply);
+}
+
+/* Redis replies this under every policy of maxmemory but its LFU ones, and there is none of those here. */
+void cmd_object_freq(struct command_ctx *ctx)
+{
+    if (object_is_there(ctx))
+        reply_error(ctx->reply,
+                    "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that "
+                    "when switching between policies at runtime LRU and LFU data will take some time to adjust.");
+}
+
+void cmd_object_help(struct command_ctx *ctx)
+{
+    static const char *const lines[] = {
+        "ENCODING <key>",
+        "    Return the kind of internal representation used in order to store the value",
+        "    associated with a <key>.",
+        "FREQ <key>",
+        "    Return the access frequency index of the <key>. The returned integer is",
+        "    proportional to the logarithm of the recent access frequency of the key.",
+        "IDLETIME <key>",
+        "    Return the idle time of the <key>, that is the approximated number of",
+        "    seconds elapsed since the last access to the key.",
+        "REFCOUNT <key>",
+        "    Return the number of references of the value associated with the specified",
+        "    <key>.",
+    };
+    reply_help(ctx, lines, sizeof(lines) / sizeof(lines[0]));
+}

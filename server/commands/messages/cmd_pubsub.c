@@ -1,0 +1,370 @@
+/* PUBLISH and SUBSCRIBE in all their forms, PUBSUB, MONITOR. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "glob.h"
+#include "handlers.h"
+#include "host.h"
+#include "pubsub.h"
+#include "server.h"
+#include "subscriptions.h"
+
+/* ---- subscribing ---- */
+
+/* Channels and patterns are counted together, shard channels by themselves. */
+static int64_t subscriptions(const struct session *session, enum pubsub_kind kind)
+{
+    const struct pubsub_client *client = session->pubsub;
+
+    if (client == NULL)
+        return 0;
+    if (kind == PUBSUB_SHARD)
+        return (int64_t)pubsub_client_count(client, PUBSUB_SHARD);
+    return (int64_t)(pubsub_client_count(client, PUBSUB_CHANNEL) + pubsub_client_count(client, PUBSUB_PATTERN));
+}
+
+/* The reply for one channel; `name` NULL when there was none to unsubscribe from. */
+static void reply_subscription(struct command_ctx *ctx, enum pubsub_kind kind, const char *word,
+                               const struct slice *name)
+{
+    reply_push(ctx->pushes, 3);
+    reply_bulk_str(ctx->pushes, word);
+    if (name != NULL)
+        reply_bulk(ctx->pushes, name->ptr, name->len);
+    else
+        reply_null(ctx->pushes);
+    reply_integer(ctx->pushes, subscriptions(ctx->session, kind));
+}
+
+/* A channel that cannot be subscribed to is answered with an error in its place; the others are subscribed to. */
+static void subscribe(struct command_ctx *ctx, enum pubsub_kind kind, const char *word)
+{
+    size_t max_bytes = (size_t)server_config(ctx->server)->client_subscriptions_limit;
+    size_t max_name = kind == PUBSUB_PATTERN ? PUBSUB_MAX_PATTERN : PUBSUB_MAX_NAME;
+    struct pubsub_client *client = subscriber_of(ctx->session, ctx->server->pubsub);
+
+    size_t first, names = command_slice(ctx, command_argc(ctx) - 1, &first);
+
+    ctx->session->pushed = true;
+    for (size_t i = first + 1; i <= first + names; i++) {
+        struct slice name = command_arg(ctx, i);
+        int status = -ENOMEM;
+
+        if (name.len > max_name) {
+            reply_errorf(ctx->pushes, "ERR %s is longer than %zu bytes", kind == PUBSUB_PATTERN ? "pattern" : "channel",
+                         max_name);
+            continue;
+        }
+        if (client != NULL)
+            status = pubsub_subscribe(client, kind, name, max_bytes);
+        if (status == -ENOMEM)
+            reply_error(ctx->pushes, "ERR out of memory");
+        else if (status == PUBSUB_LIMIT)
+            reply_errorf(ctx->pushes,
+                         "ERR the subscriptions of this client would take more than client-subscriptions-limit "
+                         "(%zu bytes)",
+                         max_bytes);
+        else
+            reply_subscription(ctx, kind, word, &name);
+    }
+    subscriptions_changed(ctx->session);
+}
+
+struct unsubscribe_all {
+    struct command_ctx *ctx;
+    enum pubsub_kind kind;
+    const char *word;
+};
+
+static void reply_unsubscribed(void *arg, struct slice name)
+{
+    const struct unsubscribe_all *all = arg;
+
+    reply_subscription(all->ctx, all->kind, all->word, &name);
+}
+
+#define UNSUBSCRIBE_AT_ONCE 1000
+
+/* From everything of the kind, some at a time. */
+static void unsubscribe_all(struct command_ctx *ctx, enum pubsub_kind kind, const char *word)
+{
+    struct pubsub_client *client = ctx->session->pubsub;
+    struct unsubscribe_all all = {ctx, kind, word};
+    bool in_exec = ctx->session->in_exec;
+
+    if (client == NULL || pubsub_client_count(client, kind) == 0)
+        reply_subscription(ctx, kind, word, NULL);
+    else
+        for (int i = 0;
+             (in_exec || i < UNSUBSCRIBE_AT_ONCE) && pubsub_unsubscribe_next(client, kind, reply_unsubscribed, &all);)
+            i++;
+    ctx->later = client != NULL && pubsub_client_count(client, kind) > 0;
+}
+
+/* Without a name: from everything of the kind. */
+static void unsubscribe(struct command_ctx *ctx, enum pubsub_kind kind, const char *word)
+{
+    struct pubsub_client *client = ctx->session->pubsub;
+    size_t first, names = command_slice(ctx, command_argc(ctx) - 1, &first);
+
+    ctx->session->pushed = true;
+    for (size_t i = first + 1; i <= first + names; i++) {
+        struct slice name = command_arg(ctx, i);
+
+        if (client != NULL)
+            (void)pubsub_unsubscribe(client, kind,
+                                     name); /* the reply is the same when there was no such subscription */
+        reply_subscription(ctx, kind, word, &name);
+    }
+    if (command_argc(ctx) == 1)
+        unsubscribe_all(ctx, kind, word);
+    subscriptions_changed(ctx->session);
+}
+
+void cmd_subscribe(struct command_ctx *ctx)
+{
+    subscribe(ctx, PUBSUB_CHANNEL, "subscribe");
+}
+
+void cmd_unsubscribe(struct command_ctx *ctx)
+{
+    unsubscribe(ctx, PUBSUB_CHANNEL, "unsubscribe");
+}
+
+void cmd_psubscribe(struct command_ctx *ctx)
+{
+    subscribe(ctx, PUBSUB_PATTERN, "psubscribe");
+}
+
+void cmd_punsubscribe(struct command_ctx *ctx)
+{
+    unsubscribe(ctx, PUBSUB_PATTERN, "punsubscribe");
+}
+
+void cmd_ssubscribe(struct command_ctx *ctx)
+{
+    if (ctx->session->in_exec) { /* as in Redis, which lets the older ones through */
+        reply_error(ctx->reply, "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client");
+        return;
+    }
+    subscribe(ctx, PUBSUB_SHARD, "ssubscribe");
+}
+
+void cmd_sunsubscribe(struct command_ctx *ctx)
+{
+    unsubscribe(ctx, PUBSUB_SHARD, "sunsubscribe");
+}
+
+/* ---- publishing ---- */
+
+/* A message whose patterns take long to match: matched in a thread of the pool. */
+struct publish_job {
+    size_t channel_len, payload_len;
+    char bytes[];
+};
+
+static void run_publish(struct command_job *job)
+{
+    const struct publish_job *publish = job->data;
+    struct slice channel = {publish->bytes, publish->channel_len};
+    struct slice payload = {publish->bytes + publish->channel_len, publish->payload_len};
+    struct pubsub_receipt receipt;
+
+    if (pubsub_publish(job->server->pubsub, PUBSUB_CHANNEL, channel, payload, &receipt) != 0)
+        reply_error(&job->reply, "ERR out of memory");
+    else
+        reply_integer(&job->reply, (int64_t)receipt.receivers);
+    job->slow_down = receipt.slow;
+}
+
+static void defer_publish(struct command_ctx *ctx, struct slice channel, struct slice payload)
+{
+    struct publish_job *publish = malloc(sizeof(*publish) + channel.len + payload.len);
+
+    if (publish == NULL) {
+        reply_error(ctx->reply, "ERR out of memory");
+        return;
+    }
+    publish->channel_len = channel.len;
+    publish->payload_len = payload.len;
+    memcpy(publish->bytes, channel.ptr, channel.len);
+    memcpy(publish->bytes + channel.len, payload.ptr, payload.len);
+    command_defer(ctx, run_publish, publish);
+}
+
+static void publish(struct command_ctx *ctx, enum pubsub_kind kind)
+{
+    struct pubsub *hub = ctx->server->pubsub;
+    struct slice channel = command_arg(ctx, 1), payload = command_arg(ctx, 2);
+    struct pubsub_receipt receipt;
+
+    if (channel.len > PUBSUB_MAX_NAME) { /* nobody can have subscribed to it, but a pattern could match */
+        reply_errorf(ctx->reply, "ERR channel is longer than %d bytes", PUBSUB_MAX_NAME);
+        return;
+    }
+    if (kind == PUBSUB_CHANNEL && pubsub_is_costly(hub, channel)) {
+        defer_publish(ctx, channel, payload);
+        return;
+    }
+    if (pubsub_publish(hub, kind, channel, payload, &receipt) != 0) {
+        reply_error(ctx->reply, "ERR out of memory");
+        return;
+    }
+    reply_integer(ctx->reply, (int64_t)receipt.receivers);
+    if (receipt.slow)
+        command_slow_publisher(ctx);
+}
+
+void cmd_publish(struct command_ctx *ctx)
+{
+    publish(ctx, PUBSUB_CHANNEL);
+}
+
+void cmd_spublish(struct command_ctx *ctx)
+{
+    publish(ctx, PUBSUB_SHARD);
+}
+
+/* ---- PUBSUB ---- */
+
+struct channels_job {
+    enum pubsub_kind kind;
+    bool all;
+    size_t pattern_len;
+    char pattern[];
+};
+
+struct channels_reply {
+    struct reply *reply;
+    size_t n;
+};
+
+static void reply_channel(void *arg, struct slice name)
+{
+    struct channels_reply *channels = arg;
+
+    reply_bulk(channels->reply, name.ptr, name.len);
+    channels->n++;
+}
+
+static void run_channels(struct command_job *job)
+{
+    const struct channels_job *asked = job->data;
+    struct slice pattern = {asked->pattern, asked->pattern_len};
+    struct channels_reply channels = {&job->reply, 0};
+    size_t token = reply_array_begin(&job->reply);
+
+    if (pubsub_list(job->server->pubsub, asked->kind, asked->all ? NULL : &pattern, reply_channel, &channels) != 0) {
+        buf_truncate(job->reply.buf, 0);
+        reply_error(&job->reply, "ERR out of memory");
+        return;
+    }
+    reply_array_end(&job->reply, token, channels.n);
+}
+
+static void channels(struct command_ctx *ctx, enum pubsub_kind kind)
+{
+    struct slice pattern = command_argc(ctx) > 2 ? command_arg(ctx, 2) : (struct slice){"", 0};
+    struct channels_job *job;
+
+    if (command_argc(ctx) > 3) {
+        reply_wrong_subcommand(ctx);
+        return;
+    }
+    if (pattern.len > PUBSUB_MAX_PATTERN) {
+        reply_errorf(ctx->reply, "ERR pattern is longer than %d bytes", PUBSUB_MAX_PATTERN);
+        return;
+    }
+    job = malloc(sizeof(*job) + pattern.len);
+    if (job == NULL) {
+        reply_error(ctx->reply, "ERR out of memory");
+        return;
+    }
+    job->kind = kind;
+    job->all = command_argc(ctx) == 2;
+    job->pattern_len = pattern.len;
+    memcpy(job->pattern, pattern.ptr, pattern.len);
+    command_defer(ctx, run_channels, job);
+}
+
+static void numsub(struct command_ctx *ctx, enum pubsub_kind kind)
+{
+    size_t argc = command_argc(ctx);
+
+    reply_array(ctx->reply, 2 * (argc - 2));
+    for (size_t i = 2; i < argc; i++) {
+        struct slice name = command_arg(ctx, i);
+
+        reply_bulk(ctx->reply, name.ptr, name.len);
+        reply_integer(ctx->reply, (int64_t)pubsub_subscribers(ctx->server->pubsub, kind, name));
+    }
+}
+
+void cmd_pubsub_channels(struct command_ctx *ctx)
+{
+    channels(ctx, PUBSUB_CHANNEL);
+}
+
+void cmd_pubsub_shardchannels(struct command_ctx *ctx)
+{
+    channels(ctx, PUBSUB_SHARD);
+}
+
+void cmd_pubsub_numsub(struct command_ctx *ctx)
+{
+    numsub(ctx, PUBSUB_CHANNEL);
+}
+
+void cmd_pubsub_shardnumsub(struct command_ctx *ctx)
+{
+    numsub(ctx, PUBSUB_SHARD);
+}
+
+void cmd_pubsub_numpat(struct command_ctx *ctx)
+{
+    struct pubsub_totals totals;
+
+    pubsub_totals(ctx->server->pubsub, &totals);
+    reply_integer(ctx->reply, (int64_t)totals.topics[PUBSUB_PATTERN]);
+}
+
+void cmd_pubsub_help(struct command_ctx *ctx)
+{
+    static const char *const lines[] = {
+        "CHANNELS [<pattern>]",
+        "    Return the channels that have subscribers, or those of them that match the pattern.",
+        "NUMPAT",
+        "    Return the number of patterns that are subscribed to.",
+        "NUMSUB [<channel> ...]",
+        "    Return how many clients subscribe to each channel; patterns do not count.",
+        "SHARDCHANNELS [<pattern>]",
+        "    Return the shard channels that have subscribers, or those of them that match the pattern.",
+        "SHARDNUMSUB [<shardchannel> ...]",
+        "    Return how many clients subscribe to each shard channel.",
+    };
+
+    reply_help(ctx, lines, sizeof(lines) / sizeof(lines[0]));
+}
+
+/* ---- MONITOR ---- */
+
+void cmd_monitor(struct command_ctx *ctx)
+{
+    struct pubsub_client *client = subscriber_of(ctx->session, ctx->server->pubsub);
+    struct slice none = {"", 0};
+
+    if (ctx->session->in_exec) {
+        reply_error(ctx->reply, "ERR MONITOR isn't allowed for DENY BLOCKING client");
+        return;
+    }
+    command_monitor_begins(ctx); /* what came before is for those who monitor already */
+    if (client == NULL || pubsub_subscribe(client, PUBSUB_MONITOR, none, SIZE_MAX) < 0) {
+        reply_error(ctx->reply, "ERR out of memory");
+        return;
+    }
+    subscriptions_changed(ctx->session);
+    command_monitor_begun(ctx); /* the rest of this client's pipeline is for it */
+    reply_status(ctx->reply, "OK");
+}

@@ -1,0 +1,56 @@
+/* transaction: MULTI, EXEC, DISCARD, WATCH and UNWATCH of one connection, with Redis's semantics.
+ *
+ * Between MULTI and EXEC commands are checked as always and then copied into a queue, at most
+ * client-query-buffer-limit bytes of it with all that belongs to it; a connection that queues more is closed, as Redis
+ * does it. A command that is refused while queueing makes EXEC refuse all. EXEC runs the queue while all other workers
+ * stand still (exclusive.h), BF.ADD and BF.EXISTS through the window as everywhere. So a transaction must be short: a
+ * slow command, or one that makes the whole too long, is refused when it is queued. An error of one command does not
+ * stop the others.
+ *
+ * WATCH notes three facts of a name: the id of its filter, the count of items, and the expiry. EXEC replies null if one
+ * of them has changed. No more is needed, because an id is never used again and a count only rises.
+ *
+ * Thread: loop. */
+#ifndef BLOOMERY_TRANSACTION_H
+#define BLOOMERY_TRANSACTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "resp_parse.h"
+
+struct command;
+struct command_ctx;
+struct session;
+
+/* Whether a command that has passed all checks is queued instead of run. */
+bool transaction_takes(const struct session *session, const struct command *command);
+
+/* Whether the transaction stays short enough with this command: all clients wait while it runs. Its cost, an estimate
+ * of its time, is at most TRANSACTION_COST: a word counts 1 (2 in a write), a kilobyte 1, CMD_SIZES 80 more, CMD_SLOW
+ * and CMD_ADMIN 800 more. */
+#define TRANSACTION_COST 65536
+bool transaction_has_room(const struct session *session, const struct command *command, const struct resp_command *cmd);
+
+/* Queues a command. False: the queue would take more than `limit` bytes, or there is no memory: the caller closes the
+ * client, as Redis does. */
+bool transaction_queue(struct session *session, const struct command *command, const struct resp_command *cmd,
+                       size_t limit);
+
+/* Calls run() for each queued command, in order. */
+struct transaction;
+void transaction_each(const struct transaction *tx,
+                      void (*run)(void *ctx, const struct command *command, const struct resp_command *cmd), void *ctx);
+
+#define TRANSACTION_WATCHES 4096 /* names that a connection can watch: EXEC checks all of them */
+
+/* A command was refused: if a transaction is being queued, its EXEC will refuse it as a whole. */
+void transaction_taint(struct session *session);
+
+/* The flags of all commands that have been queued, ored; 0 outside of a transaction. */
+uint32_t transaction_flags(const struct session *session);
+
+/* Drops queue and watched names: at EXEC, DISCARD, RESET and the end of the connection. */
+void transaction_end(struct session *session);
+
+#endif

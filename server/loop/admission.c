@@ -1,0 +1,230 @@
+#include "admission.h"
+
+#include <stdio.h>
+
+#include "command.h"
+#include "conn.h"
+#include "handlers.h"
+#include "journal_ring.h"
+#include "memory_reserve.h"
+#include "memory_use.h"
+#include "persistence.h"
+#include "transaction.h"
+#include "worker.h"
+
+/* ---- the mask ---- */
+
+/* The reasons that concern commands of the row. */
+static unsigned concern_of(const struct command *command, uint32_t flags)
+{
+    unsigned concern = 0;
+    if (command->handler != cmd_client_unpause) /* a command that can end the pause runs */
+        concern |= ADMISSION_PAUSED;
+    if (!(command->flags & CMD_LOADING))
+        concern |= ADMISSION_LOADING;
+    if (flags & CMD_WRITE)
+        concern |= ADMISSION_READ_ONLY | ADMISSION_PAUSED_WRITES | ADMISSION_LOG_FULL;
+    if (flags & CMD_DENYOOM)
+        concern |= ADMISSION_NO_MEMORY;
+    return concern;
+}
+
+void admission_init(struct worker *worker)
+{
+    conn_list_init(&worker->admission.paused);
+    for (int kind = 0; kind < WINDOW_KINDS; kind++) {
+        const struct command *row = command_row(worker->window.counters[kind]);
+        worker->admission.concern[kind] = concern_of(row, row->flags) | ADMISSION_ONE_BY_ONE;
+    }
+}
+
+static void set(struct worker *worker, unsigned reason, bool on)
+{
+    unsigned others = worker->admission.reasons & ~reason;
+    worker->admission.reasons = on ? others | reason : others;
+}
+
+void admission_look_at_settings(struct worker *worker)
+{
+    const struct config *config = server_config(worker->server);
+    timing_refresh(&worker->timing, config);
+    set(worker, ADMISSION_ONE_BY_ONE, worker->timing.exact);
+    set(worker, ADMISSION_NO_MEMORY,
+        (config->maxmemory && memory_limited(worker->server) >= config->maxmemory) ||
+            memory_reserve_is_spent(worker->server));
+}
+
+void admission_look_at_pause(struct worker *worker)
+{
+    struct server *server = worker->server;
+    enum pause pause = (enum pause)atomic_load_explicit(&server->pause.what, memory_order_acquire);
+    if (pause && worker->now_ms >= atomic_load_explicit(&server->pause.until_ms, memory_order_relaxed))
+        pause = PAUSE_NOTHING;
+    set(worker, ADMISSION_PAUSED, pause == PAUSE_ALL);
+    set(worker, ADMISSION_PAUSED_WRITES, pause == PAUSE_WRITES);
+    if (!pause)
+        conn_all_ready(&worker->admission.paused, CONN_WAITS_PAUSE);
+}
+
+void admission_look(struct worker *worker, bool log_full)
+{
+    admission_look_at_settings(worker);
+    set(worker, ADMISSION_LOADING, server_loading(worker->server));
+    set(worker, ADMISSION_READ_ONLY, persistence_refuses(worker->server));
+    set(worker, ADMISSION_LOG_FULL, log_full);
+    admission_look_at_pause(worker);
+}
+
+/* ---- the window ---- */
+
+/* The log needs room for all adds that the window may hold and for those of the new run; with a twin each add is
+ * recorded twice. */
+bool admission_by_window(const struct conn *conn, enum window_kind kind)
+{
+    const struct worker *worker = conn->worker;
+    if ((worker->admission.reasons & worker->admission.concern[kind]) || conn->session.modes ||
+        !atomic_load_explicit(&conn->session.authenticated, memory_order_relaxed))
+        return false;
+    return kind == WINDOW_QUERY || !worker->log.ring ||
+           ring_reserve(worker->log.ring, 2 * (WINDOW_ITEMS + WINDOW_RUN)) == 0;
+}
+
+/* ---- one command ---- */
+
+/* An EXEC writes, and needs memory, if its queued commands do. */
+static uint32_t effective_flags(const struct conn *conn, const struct command *command)
+{
+    return command->handler == cmd_exec ? command->flags | transaction_flags(&conn->session) : command->flags;
+}
+
+static enum admission_answer refuse(char *text_out, const char *text)
+{
+    snprintf(text_out, ADMISSION_TEXT_SIZE, "%s", text);
+    return ADMISSION_REFUSE;
+}
+
+/* Whether arguments and transaction allow the command. */
+static enum admission_answer check_size(const struct conn *conn, const struct command *command,
+                                        const struct resp_command *cmd, char *text_out)
+{
+    bool multi = conn->session.modes & MODE_IN_MULTI;
+    if (!(command->flags & CMD_LARGE) && cmd->argc > COMMAND_MAX_WORDS)
+        snprintf(text_out, ADMISSION_TEXT_SIZE, "ERR too many arguments for '%s' command: at most %d",
+                 command->full_name, COMMAND_MAX_WORDS);
+    else if (!(command->flags & CMD_LARGE) && command_bytes(cmd) > COMMAND_MAX_BYTES)
+        snprintf(text_out, ADMISSION_TEXT_SIZE, "ERR the arguments of '%s' command have more than %zu bytes",
+                 command->full_name, COMMAND_MAX_BYTES);
+    else if (multi && (command->flags & CMD_DEFERS))
+        snprintf(text_out, ADMISSION_TEXT_SIZE,
+                 "ERR '%s' may take long, and all clients wait while a transaction runs: call it outside of MULTI",
+                 command->full_name);
+    else if (multi && transaction_takes(&conn->session, command) && !transaction_has_room(&conn->session, command, cmd))
+        snprintf(text_out, ADMISSION_TEXT_SIZE,
+                 "ERR the transaction is too long, and all clients wait while it runs: split it, or send its commands "
+                 "without MULTI");
+    else
+        return ADMISSION_RUN;
+    return ADMISSION_REFUSE;
+}
+
+/* Whether the command fits its row and the rights of its client. */
+static enum admission_answer check_call(const struct conn *conn, const struct command *command,
+                                        const struct resp_command *cmd, char *text_out)
+{
+    if (!command->handler || !command_arity_fits(command, cmd->argc)) {
+        snprintf(text_out, ADMISSION_TEXT_SIZE, "ERR wrong number of arguments for '%s' command", command->full_name);
+        return ADMISSION_REFUSE;
+    }
+    const char *why_not = command->handler == cmd_debug ? debug_refusal(conn->worker->server, &conn->session) : NULL;
+    if (why_not)
+        return refuse(text_out, why_not);
+    if (!conn->session.authenticated && !(command->flags & CMD_NOAUTH))
+        return refuse(text_out, "NOAUTH Authentication required.");
+    /* CLIENT REPLY would leave EXEC's array with fewer elements than it announces. */
+    if ((conn->session.modes & MODE_IN_MULTI) &&
+        ((command->flags & CMD_NO_MULTI) || command->handler == cmd_client_reply))
+        return refuse(text_out, "ERR Command not allowed inside a transaction");
+    return check_size(conn, command, cmd, text_out);
+}
+
+static bool refuses_without_database(const struct conn *conn, const struct command *command)
+{
+    bool on_filters = command->first_key != 0 || command->flags & (CMD_WRITE | CMD_READONLY);
+    return (conn->session.modes & MODE_NO_DATABASE) && on_filters;
+}
+
+#define NO_DATABASE                                                                                                \
+    "ERR SELECT failed on this connection, and there is no database but 0: commands on filters are refused until " \
+    "SELECT 0"
+
+/* Whether the state of the server or of the connection forbids the command. */
+static enum admission_answer check_state(const struct conn *conn, const struct command *command, unsigned reasons,
+                                         char *text_out)
+{
+    if (reasons & ADMISSION_LOADING)
+        return refuse(text_out, "LOADING Bloomery is loading the filters, INFO persistence says how far it is");
+    if (refuses_without_database(conn, command))
+        return refuse(text_out, NO_DATABASE);
+    if (reasons & ADMISSION_READ_ONLY) {
+        /* Writes may just have become possible again: then this refusal is one too many. */
+        if (!persistence_refusal(conn->worker->server, text_out, ADMISSION_TEXT_SIZE))
+            refuse(text_out, "MISCONF Errors writing to the AOF file: it could not be written a moment ago");
+        return ADMISSION_REFUSE;
+    }
+    if (reasons & ADMISSION_NO_MEMORY)
+        return refuse(text_out, COMMAND_OOM);
+    /* RESP2 cannot distinguish a message from a reply, so a subscribed RESP2 client gets no other replies. */
+    if (conn->session.subscribed && !(command->flags & CMD_SUBSCRIBED) &&
+        atomic_load_explicit(&conn->session.resp, memory_order_relaxed) == 2) {
+        snprintf(text_out, ADMISSION_TEXT_SIZE,
+                 "ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are "
+                 "allowed in this context",
+                 command->full_name);
+        return ADMISSION_REFUSE;
+    }
+    return ADMISSION_RUN;
+}
+
+/* Whether the command waits or is queued. */
+static enum admission_answer check_time(const struct conn *conn, const struct command *command, unsigned reasons)
+{
+    if (reasons & (ADMISSION_PAUSED | ADMISSION_PAUSED_WRITES))
+        return ADMISSION_WAIT_PAUSE;
+    if (reasons & ADMISSION_LOG_FULL)
+        return ADMISSION_WAIT_ROOM;
+    if (transaction_takes(&conn->session, command))
+        return ADMISSION_QUEUE;
+    return ADMISSION_RUN;
+}
+
+/* Reserves room in the log for the command's adds, twice: an add to a filter that is being replaced is recorded for
+ * both filters. */
+static bool reserve_room(const struct conn *conn, const struct command *command, const struct resp_command *cmd)
+{
+    struct journal_ring *ring = conn->worker->log.ring;
+    size_t n = cmd->argc > COMMAND_SLICE && !conn->session.in_exec ? COMMAND_SLICE : cmd->argc; /* the most items of one
+                                                                                                 * slice */
+    return !ring || !(command->flags & CMD_WRITE) || ring_reserve(ring, 2 * n) == 0;
+}
+
+#define NO_ROOM "MISCONF Errors writing to the AOF file: there is no room for more records in memory or on the disk"
+
+enum admission_answer admission_check(const struct conn *conn, const struct command *command,
+                                      const struct resp_command *cmd, enum admission_of of,
+                                      char text_out[ADMISSION_TEXT_SIZE])
+{
+    unsigned reasons = conn->worker->admission.reasons;
+    if (reasons) /* usually none */
+        reasons &= concern_of(command, effective_flags(conn, command));
+    enum admission_answer answer;
+    if (of == ADMISSION_OF_NEW && ((answer = check_call(conn, command, cmd, text_out)) != ADMISSION_RUN ||
+                                   (answer = check_state(conn, command, reasons, text_out)) != ADMISSION_RUN))
+        return answer;
+    if (of != ADMISSION_OF_EXEC && (answer = check_time(conn, command, reasons)) != ADMISSION_RUN)
+        return answer;
+    if (!reserve_room(conn, command, cmd))
+        return refuse(text_out, NO_ROOM);
+    if (of == ADMISSION_OF_EXEC && refuses_without_database(conn, command))
+        return refuse(text_out, NO_DATABASE); /* a SELECT in this transaction failed */
+    return ADMISSION_RUN;
+}

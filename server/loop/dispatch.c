@@ -1,0 +1,297 @@
+#include "dispatch.h"
+
+#include <string.h>
+
+#include "admission.h"
+#include "check.h"
+#include "clock.h"
+#include "command.h"
+#include "conn.h"
+#include "dispatch_errors.h"
+#include "handlers.h"
+#include "monitor.h"
+#include "push.h"
+#include "sstable_reads.h"
+#include "sstables.h"
+#include "command_timing.h"
+#include "tracking.h"
+#include "transaction.h"
+#include "worker.h"
+
+static void end_slices(struct conn *conn)
+{
+    conn->running.slice = (struct command_slice){0};
+    conn->running.command = NULL;
+}
+
+/* Appends the reply of a sliced command to the others, without a copy if there are none. */
+static void take_sliced_reply(struct conn *conn)
+{
+    conn_append_reply(conn, &conn->running.reply);
+    end_slices(conn);
+}
+
+/* Ends a sliced command that cannot go on with an error alone; the connection's next command is another one. Items that
+ * its slices have added stay: under appendfsync always the reply waits for their records like any other. */
+static void give_up(struct conn *conn, const struct command *command, const char *text)
+{
+    conn->output.wrote |= conn->running.command && (command->flags & CMD_WRITE);
+    buf_truncate(&conn->running.reply, 0);
+    end_slices(conn);
+    conn->running.spent_ns = 0;
+    dispatch_reject(conn, command, text);
+}
+
+/* A command that has begun in slices goes on in slices, even if these have become longer than the command. */
+static bool runs_in_slices(const struct conn *conn, const struct command *command, const struct resp_command *cmd)
+{
+    size_t from = conn->worker->slice_items < COMMAND_SLICE_TIMED ? conn->worker->slice_items : COMMAND_SLICE_TIMED;
+    bool large = (command->flags & CMD_LARGE) && command_bytes(cmd) > COMMAND_SLICE_BYTES;
+    return !conn->session.in_exec && (cmd->argc > from || large || conn->running.command);
+}
+
+static void note_database(struct conn *conn)
+{
+    if (conn->session.no_database)
+        conn->session.modes |= MODE_NO_DATABASE;
+    else
+        conn->session.modes &= ~(unsigned)MODE_NO_DATABASE;
+}
+
+/* Runs a command's handler. true: it has to be called again. */
+static bool run(struct conn *conn, const struct resp_command *cmd, const struct command *command)
+{
+    struct worker *worker = conn->worker;
+    size_t counter = command_index(command);
+    struct reply slice_reply = {.buf = &conn->running.reply, .version = conn->output.reply.version};
+    bool sliced = runs_in_slices(conn, command, cmd);
+    size_t done = conn->running.slice.done;
+    struct command_ctx ctx = {
+        .server = worker->server,
+        .worker = worker,
+        .session = &conn->session,
+        .stats = &worker->stats,
+        .command = command,
+        .args = cmd,
+        .reply = sliced ? &slice_reply : &conn->output.reply,
+        .pushes = &conn->output.reply,
+        .slice = sliced ? &conn->running.slice : NULL,
+        .slice_items = worker->slice_items,
+        .ring = worker->log.ring,
+    };
+    size_t before = buf_len(&conn->output.buf);
+    if (sliced)
+        conn->running.reply.cap = conn->output.buf.cap;
+    if (conn->session.modes & MODE_TRACKING)
+        tracking_note(conn, command, cmd);
+    uint64_t start_ns = worker_clock_ns(worker);
+    ctx.slice_end_ns = start_ns + 2 * COMMAND_SLICE_NS;
+    struct slice name;
+    if (!conn->running.command && sstable_is_changed(worker->server, command, cmd, &name))
+        reply_read_only(ctx.reply, name);
+    else
+        command->handler(&ctx);
+    uint64_t slice_ns = worker_clock_ns(worker) - start_ns, took_ns = conn->running.spent_ns + slice_ns;
+    if (!(conn->waits & CONN_WAITS_JOB))
+        worker->slice_items = command_slice_items(worker->slice_items,
+                                                  (ctx.later ? conn->running.slice.done : cmd->argc) - done, slice_ns);
+    conn->running.spent_ns = ctx.later ? took_ns : 0;
+    if (ctx.later) {
+        conn->running.command = sliced ? command : NULL;
+        return true;
+    }
+    if (sliced)
+        take_sliced_reply(conn);
+    if (conn->session.close_after_reply)
+        conn_drain(conn);
+    if (command->handler == cmd_select)
+        note_database(conn);
+    if (command->flags & CMD_ADMIN)
+        admission_look_at_settings(worker); /* the command may have been CONFIG SET */
+    if (!(conn->waits & CONN_WAITS_JOB)) {  /* a deferred call counts when its job ends */
+        timing_command(&worker->timing, command, cmd, &conn->session, took_ns);
+        stats_add(&worker->stats.calls[counter], 1);
+    }
+    if (worker->monitor.watched)
+        monitor_feed(worker, &conn->session, command, cmd);
+    conn->output.wrote |= (command->flags & CMD_WRITE) != 0;
+    dispatch_count_command(conn);
+    dispatch_count_error(conn, &conn->output.buf, before, counter);
+    conn->output.reply.version = atomic_load_explicit(&conn->session.resp, memory_order_relaxed);
+    return false;
+}
+
+/* The two commands that the window takes are most of the traffic, so they are recognised before the table look-up:
+ * eight bytes at a time, with the bit of lower case set in all letters. */
+#define LOWER UINT64_C(0x2020202020202020)
+
+static bool window_kind_of(const struct resp_command *cmd, enum window_kind *kind_out)
+{
+    struct slice name = resp_arg(cmd, 0);
+    static const char exists[8] = "bf.exist", add[8] = "bf.add\0";
+    uint64_t word = 0, want;
+
+    if (cmd->argc != 3)
+        return false;
+    if (name.len == 9) {
+        memcpy(&word, name.ptr, 8);
+        memcpy(&want, exists, 8);
+        *kind_out = WINDOW_QUERY;
+        return (word | LOWER) == (want | LOWER) && (name.ptr[8] | 0x20) == 's' && name.ptr[2] == '.';
+    }
+    if (name.len == 6) {
+        memcpy(&word, name.ptr, 6);
+        memcpy(&want, add, 8);
+        *kind_out = WINDOW_ADD;
+        return (word | LOWER) == (want | LOWER) && name.ptr[2] == '.';
+    }
+    return false;
+}
+
+static void note_windowed(struct conn *conn, enum window_kind kind)
+{
+    atomic_store_explicit(&conn->session.command, kind == WINDOW_QUERY ? "bf.exists" : "bf.add", memory_order_relaxed);
+}
+
+/* `from_input`: similar requests may follow. */
+static bool take_into_window(struct conn *conn, const struct resp_command *cmd, bool from_input)
+{
+    struct worker *worker = conn->worker;
+    enum window_kind kind;
+    if (!window_kind_of(cmd, &kind) || !admission_by_window(conn, kind) ||
+        sstables_find(worker->server->sstables, resp_arg(cmd, 1))) /* it may have to wait for its file */
+        return false;
+    note_windowed(conn, kind);
+    window_push(worker, kind, conn, cmd, from_input);
+    if (worker->monitor.watched)
+        monitor_feed(worker, &conn->session, NULL, cmd);
+    return true;
+}
+
+size_t dispatch_repeated(struct conn *conn, const char *data, size_t len)
+{
+    struct worker *worker = conn->worker;
+    enum window_kind kind = worker->window.last_kind; /* the next command is usually of the same kind */
+    if (worker->monitor.watched ||
+        !resp_parser_idle(&conn->input.parser)) /* each command must be seen / the parser is within a command */
+        return 0;
+    for (int i = 0; i < WINDOW_KINDS; i++, kind = WINDOW_KINDS - 1 - kind) {
+        size_t n = admission_by_window(conn, kind) ? window_push_repeated(worker, kind, conn, data, len) : 0;
+        if (n) {
+            note_windowed(conn, kind);
+            return n;
+        }
+    }
+    return 0;
+}
+
+void dispatch_queued(struct conn *conn, const struct command *command, const struct resp_command *cmd)
+{
+    if (take_into_window(conn, cmd, false))
+        return;
+    window_flush(conn->worker);
+    char text[ADMISSION_TEXT_SIZE];
+    if (admission_check(conn, command, cmd, ADMISSION_OF_EXEC, text) == ADMISSION_REFUSE) {
+        dispatch_reject(conn, command, text);
+        return;
+    }
+    bool later = run(conn, cmd, command);
+    CHECK(!later); /* EXEC cannot delay a command: handlers check conn->session.in_exec */
+}
+
+static void queue_command(struct conn *conn, const struct command *command, const struct resp_command *cmd)
+{
+    size_t limit = (size_t)server_config(conn->worker->server)->client_query_buffer_limit;
+    if (transaction_queue(&conn->session, command, cmd, limit)) {
+        reply_status(&conn->output.reply, "QUEUED");
+        return;
+    }
+    stats_add(&conn->worker->stats.over_query_buffer, 1);
+    conn_warn_closed(conn, "its transaction passed client-query-buffer-limit, or there is no memory for it");
+    conn_drain(conn);
+}
+
+/* Runs a command that has been admitted. */
+static enum dispatch_result start(struct conn *conn, const struct command *command, const struct resp_command *cmd)
+{
+    atomic_store_explicit(&conn->session.command, command->full_name, memory_order_relaxed);
+    if (command->handler == cmd_reset) {
+        transaction_end(&conn->session);
+        tracking_stop(conn);
+        conn->session.modes = 0;
+    }
+    return run(conn, cmd, command) ? DISPATCH_LATER : DISPATCH_DONE;
+}
+
+static enum dispatch_result admit(struct conn *conn, const struct command *command, const struct resp_command *cmd)
+{
+    struct worker *worker = conn->worker;
+    char text[ADMISSION_TEXT_SIZE];
+    enum admission_of of = conn->running.command ? ADMISSION_OF_BEGUN : ADMISSION_OF_NEW;
+    switch (admission_check(conn, command, cmd, of, text)) {
+    case ADMISSION_RUN:
+        return start(conn, command, cmd);
+    case ADMISSION_QUEUE:
+        (void)worker_clock_ns(worker);
+        queue_command(conn, command, cmd);
+        return DISPATCH_DONE;
+    case ADMISSION_REFUSE:
+        give_up(conn, command, text);
+        return DISPATCH_DONE;
+    case ADMISSION_WAIT_PAUSE:
+        conn_wait(conn, CONN_WAITS_PAUSE, &worker->admission.paused);
+        return DISPATCH_LATER;
+    case ADMISSION_WAIT_ROOM:
+        conn_wait(conn, CONN_WAITS_ROOM, &worker->log.for_room);
+        return DISPATCH_LATER;
+    }
+    return DISPATCH_DONE;
+}
+
+static enum dispatch_result dispatch_row(struct conn *conn, const struct resp_command *cmd)
+{
+    if (conn->running.command)
+        return admit(conn, conn->running.command, cmd);
+    int row = command_find(resp_arg(cmd, 0));
+    if (row < 0) {
+        dispatch_reject_unknown(conn, cmd);
+        return DISPATCH_DONE;
+    }
+    const struct command *container = &command_table(NULL)[row], *command = container;
+    if (container->nsubcommands && cmd->argc > 1)
+        command = command_find_sub(container, resp_arg(cmd, 1));
+    if (!command) {
+        dispatch_reject_subcommand(conn, container, resp_arg(cmd, 1));
+        return DISPATCH_DONE;
+    }
+    return admit(conn, command, cmd);
+}
+
+/* CLIENT REPLY: withdraws the replies written since `before`, if the client wants none. */
+static void drop_reply(struct conn *conn, size_t before)
+{
+    if ((conn->session.modes & MODE_NO_REPLY) && conn->life != CONN_DRAINING && !conn->session.pushed)
+        buf_truncate(&conn->output.buf, before);
+    conn->session.pushed = false;
+    conn->session.modes &= ~(unsigned)MODE_REPLY_SKIP;
+    if (conn->session.modes & MODE_REPLY_SKIP_NEXT)
+        conn->session.modes ^= MODE_REPLY_SKIP_NEXT | MODE_REPLY_SKIP;
+}
+
+enum dispatch_result dispatch(struct conn *conn, const struct resp_command *cmd)
+{
+    atomic_store_explicit(&conn->session.last_ms, conn->worker->now_ms, memory_order_relaxed);
+    if (take_into_window(conn, cmd, true))
+        return DISPATCH_DONE;
+    window_flush(conn->worker);
+    conn_will_reply(conn);
+    if (conn->session.subscribed)
+        push_deliver_now(conn->worker); /* messages published before the command come before its reply */
+    size_t before = buf_len(&conn->output.buf);
+    enum dispatch_result result = dispatch_row(conn, cmd);
+    if (result == DISPATCH_LATER)
+        return result;
+    if (conn->session.modes & (MODE_NO_REPLY | MODE_REPLY_SKIP_NEXT))
+        drop_reply(conn, before);
+    return result;
+}

@@ -1,0 +1,319 @@
+/* A name is a string of bits: for each byte a 1 and its 8 bits, and a 0 behind the last byte. So no name is a prefix of
+ * another one, and the order of the bits is that of the bytes. A bit's number is 16 times the byte's plus 0 for the
+ * leading 1, 1 to 8 for the byte's bits from the highest on.
+ *
+ * Readers go down while nodes come and go. A new node takes the place of the subtree that becomes its child, and the
+ * sibling of a removed name takes the place of its parent, each by one store. A reader who is in a node that was
+ * removed finds the same names below it as before: the node keeps its children until the grace period is over. */
+#include "name_index.h"
+
+#include <string.h>
+
+#include "rcu.h"
+
+/* A link is an address of 48 bits, to a node if the lowest bit is set, otherwise to an entry. The 16 bits above it hold
+ * a half of the bit number of the node that the link is in: a node is two words. */
+#define ADDRESS ((UINT64_C(1) << 48) - 1)
+#define IS_NODE UINT64_C(1)
+#define NO_BIT  UINT32_MAX
+
+struct name_node {
+    _Atomic uint64_t child[2];
+};
+
+_Static_assert(sizeof(struct name_node) == REGISTRY_NAME_BYTES, "as it is reported");
+
+static uint64_t load(const _Atomic uint64_t *link)
+{
+    return atomic_load_explicit(link, memory_order_acquire);
+}
+
+static bool is_node(uint64_t link)
+{
+    return link & IS_NODE;
+}
+
+static struct name_node *node_of(uint64_t link)
+{
+    return (struct name_node *)(uintptr_t)(link & ADDRESS & ~IS_NODE);
+}
+
+static struct entry *entry_of(uint64_t link)
+{
+    return (struct entry *)(uintptr_t)(link & ADDRESS);
+}
+
+static uint32_t node_bit(const struct name_node *node)
+{
+    return (uint32_t)(load(&node->child[0]) >> 48 | load(&node->child[1]) >> 48 << 16);
+}
+
+static void node_init(struct name_node *node, uint32_t bit, uint64_t zero, uint64_t one)
+{
+    atomic_init(&node->child[0], (zero & ADDRESS) | (uint64_t)(bit & 0xffff) << 48);
+    atomic_init(&node->child[1], (one & ADDRESS) | (uint64_t)(bit >> 16) << 48);
+}
+
+/* Exchanges the address in a link. */
+static void link_set(_Atomic uint64_t *link, uint64_t address)
+{
+    uint64_t bits = atomic_load_explicit(link, memory_order_relaxed) & ~ADDRESS;
+    atomic_store_explicit(link, bits | (address & ADDRESS), memory_order_release);
+}
+
+/* ---- bits of names ---- */
+
+static unsigned name_bit(struct slice name, uint32_t bit)
+{
+    size_t byte = bit >> 4;
+    unsigned within = bit & 15;
+    if (byte >= name.len)
+        return 0;
+    return within == 0 ? 1 : (unsigned)(unsigned char)name.ptr[byte] >> (8 - within) & 1;
+}
+
+/* The first bit in which the names differ; NO_BIT if they are the same. */
+static uint32_t first_difference(struct slice a, struct slice b)
+{
+    size_t len = a.len < b.len ? a.len : b.len, i = 0;
+    while (i + 8 <= len && memcmp(a.ptr + i, b.ptr + i, 8) == 0)
+        i += 8;
+    while (i < len && a.ptr[i] == b.ptr[i])
+        i++;
+    if (i < len) {
+        unsigned differing = (unsigned char)(a.ptr[i] ^ b.ptr[i]);
+        return (uint32_t)(i << 4) + (uint32_t)__builtin_clz(differing) - 24 + 1;
+    }
+    return a.len == b.len ? NO_BIT : (uint32_t)(len << 4);
+}
+
+/* ---- going down ---- */
+
+/* A leaf below the link, that of the name if it is there. */
+static struct entry *descend(uint64_t link, struct slice name)
+{
+    while (is_node(link))
+        link = load(&node_of(link)->child[name_bit(name, node_bit(node_of(link)))]);
+    return entry_of(link);
+}
+
+/* The place on the name's path where nodes with this bit or later ones begin. */
+static _Atomic uint64_t *place_of(struct name_index *index, struct slice name, uint32_t bit)
+{
+    _Atomic uint64_t *at = &index->root;
+    for (;;) {
+        uint64_t link = load(at);
+        if (!is_node(link) || node_bit(node_of(link)) >= bit)
+            return at;
+        at = &node_of(link)->child[name_bit(name, node_bit(node_of(link)))];
+    }
+}
+
+/* ---- changes ---- */
+
+bool name_index_reserve(struct name_index *index)
+{
+    if (!index->spare)
+        index->spare = slab_alloc(index->slab, sizeof(struct name_node));
+    return index->spare;
+}
+
+void name_index_put(struct name_index *index, struct entry *holder)
+{
+    struct slice name = entry_name(holder);
+    uint64_t leaf = (uint64_t)(uintptr_t)holder, root = load(&index->root);
+    if (root == 0) {
+        link_set(&index->root, leaf);
+        return;
+    }
+    uint32_t bit = first_difference(name, entry_name(descend(root, name)));
+    _Atomic uint64_t *at = place_of(index, name, bit);
+    if (bit == NO_BIT) {
+        link_set(at, leaf);
+        return;
+    }
+    struct name_node *node = index->spare;
+    index->spare = NULL;
+    uint64_t other = load(at);
+    if (name_bit(name, bit))
+        node_init(node, bit, other, leaf);
+    else
+        node_init(node, bit, leaf, other);
+    link_set(at, (uint64_t)(uintptr_t)node | IS_NODE);
+}
+
+static int reclaim_node(void *node)
+{
+    slab_free(node);
+    return 0;
+}
+
+void name_index_remove(struct name_index *index, struct slice name)
+{
+    _Atomic uint64_t *at = &index->root, *at_parent = NULL;
+    uint64_t link;
+    unsigned side = 0;
+    while (is_node(link = load(at))) {
+        struct name_node *node = node_of(link);
+        side = name_bit(name, node_bit(node));
+        at_parent = at;
+        at = &node->child[side];
+    }
+    if (!at_parent) {
+        link_set(&index->root, 0);
+        return;
+    }
+    struct name_node *parent = node_of(load(at_parent));
+    link_set(at_parent, load(&parent->child[!side]));
+    reclaimer_defer(index->reclaimer, reclaim_node, parent);
+}
+
+/* Frees a tree of nodes, however deep, without a stack: a node whose first child is a node is turned below that one. */
+static int reclaim_tree(void *root)
+{
+    uint64_t link = (uint64_t)(uintptr_t)root | IS_NODE;
+    while (is_node(link)) {
+        struct name_node *node = node_of(link);
+        uint64_t first = load(&node->child[0]);
+        if (is_node(first)) {
+            link_set(&node->child[0], load(&node_of(first)->child[1]));
+            link_set(&node_of(first)->child[1], link);
+            link = first & ADDRESS;
+        } else {
+            link = load(&node->child[1]) & ADDRESS;
+            slab_free(node);
+        }
+    }
+    return 0;
+}
+
+void name_index_clear(struct name_index *index)
+{
+    uint64_t root = atomic_exchange(&index->root, 0);
+    if (is_node(root))
+        reclaimer_defer(index->reclaimer, reclaim_tree, node_of(root));
+}
+
+void name_index_deinit(struct name_index *index)
+{
+    if (index->spare)
+        slab_free(index->spare);
+    index->spare = NULL;
+}
+
+/* ---- walks ---- */
+
+#define STACK 64 /* subtrees that are still to come, the nearest ones */
+#define AHEAD 16 /* holders whose cache lines are fetched together */
+
+struct steps {
+    uint64_t links[STACK];
+    size_t bottom, top; /* a ring: places modulo STACK */
+    bool dropped;       /* a farther subtree did not fit: when the others are through, its place is sought again */
+};
+
+static void push(struct steps *steps, uint64_t link)
+{
+    __builtin_prefetch(is_node(link) ? (const void *)node_of(link) : (const void *)entry_of(link));
+    if (steps->top - steps->bottom == STACK) {
+        steps->bottom++;
+        steps->dropped = true;
+    }
+    steps->links[steps->top++ % STACK] = link;
+}
+
+static bool pop(struct steps *steps, uint64_t *link_out)
+{
+    if (steps->top == steps->bottom)
+        return false;
+    *link_out = steps->links[--steps->top % STACK];
+    return true;
+}
+
+/* The subtree of all names with this prefix; false: there are none. */
+static bool subtree_of(const struct name_index *index, struct slice prefix, uint64_t *link_out)
+{
+    uint64_t link = load(&index->root);
+    if (link == 0)
+        return false;
+    while (is_node(link) && node_bit(node_of(link)) < prefix.len << 4)
+        link = load(&node_of(link)->child[name_bit(prefix, node_bit(node_of(link)))]);
+    struct slice name =
+        entry_name(descend(link, prefix)); /* one for all: they share what comes before the node's bit */
+    *link_out = link;
+    return name.len >= prefix.len && (prefix.len == 0 || memcmp(name.ptr, prefix.ptr, prefix.len) == 0);
+}
+
+/* Pushes all subtrees of `link` whose names come behind `after`. False: the tree has changed on the way, so that it is
+ * not certain on which side of `after` the last of them lies. */
+static bool push_behind(struct steps *steps, uint64_t link, struct slice after)
+{
+    uint32_t bit = first_difference(after, entry_name(descend(link, after)));
+    while (is_node(link) && node_bit(node_of(link)) < bit) {
+        const struct name_node *node = node_of(link);
+        unsigned side = name_bit(after, node_bit(node));
+        if (side == 0)
+            push(steps, load(&node->child[1]));
+        link = load(&node->child[side]);
+    }
+    if (first_difference(after, entry_name(descend(link, after))) != bit)
+        return false;
+    if (bit != NO_BIT && name_bit(after, bit) == 0)
+        push(steps, link);
+    return true;
+}
+
+static bool start(const struct name_index *index, struct steps *steps, struct slice prefix, const struct slice *after)
+{
+    for (;;) {
+        uint64_t link;
+        *steps = (struct steps){.top = 0};
+        if (!subtree_of(index, prefix, &link))
+            return false;
+        if (!after) {
+            push(steps, link);
+            return true;
+        }
+        if (push_behind(steps, link, *after))
+            return true;
+    }
+}
+
+/* Takes up to `max` holders off the steps. */
+static size_t take(struct steps *steps, struct entry **holders_out, size_t max)
+{
+    uint64_t link;
+    size_t n = 0;
+    while (n < max && pop(steps, &link)) {
+        while (is_node(link)) {
+            push(steps, load(&node_of(link)->child[1]));
+            link = load(&node_of(link)->child[0]);
+        }
+        __builtin_prefetch(entry_of(link));
+        holders_out[n++] = entry_of(link);
+    }
+    return n;
+}
+
+size_t name_index_walk(const struct name_index *index, struct slice prefix, const struct slice *after, size_t max,
+                       void (*visit)(void *ctx, struct entry *holder), void *ctx)
+{
+    struct entry *holders[AHEAD];
+    struct steps steps;
+    struct slice last;
+    size_t visited = 0, n;
+    bool more = start(index, &steps, prefix, after);
+    while (more && visited < max) {
+        n = take(&steps, holders, max - visited < AHEAD ? max - visited : AHEAD);
+        for (size_t i = 0; i < n; i++)
+            visit(ctx, holders[i]);
+        visited += n;
+        if (n > 0)
+            last = entry_name(holders[n - 1]);
+        else if (steps.dropped)
+            more = start(index, &steps, prefix, &last);
+        else
+            more = false;
+    }
+    return visited;
+}

@@ -1,0 +1,28 @@
+/* registry_version: the version of the filter under a name: three numbers that differ after every change. WATCH and
+ * CLIENT TRACKING compare two versions.
+ *
+ * Thread: any, in an RCU read section. */
+#ifndef BLOOMERY_REGISTRY_VERSION_H
+#define BLOOMERY_REGISTRY_VERSION_H
+
+#include "registry.h"
+
+/* All zero: there is no such filter. */
+struct registry_version {
+    uint64_t id;    /* changes when the filter is replaced */
+    uint64_t items; /* changes with each add that has changed bits */
+    int64_t expires_ms;
+};
+
+struct registry_version registry_version(const struct registry *registry, uint64_t hash, struct slice name);
+
+/* The same before a read of the filter: all counted adds have set their bits by then, so any add that the read misses
+ * makes a later version differ. Takes the filter's lock of adds for a moment. */
+struct registry_version registry_version_settled(const struct registry *registry, uint64_t hash, struct slice name);
+
+static inline bool registry_version_same(const struct registry_version *a, const struct registry_version *b)
+{
+    return a->id == b->id && a->items == b->items && a->expires_ms == b->expires_ms;
+}
+
+#endif

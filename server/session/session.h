@@ -1,0 +1,151 @@
+/* session: the server's knowledge of a connected client, apart from socket and buffers. Command handlers see the
+ * session, never the connection. The list of all sessions serves CLIENT LIST and the count of clients.
+ *
+ * Thread rule: only the worker that owns the connection writes a session. Other threads read it through
+ * sessions_format() only, so the fields they see are set before the session is listed, or atomic, or (the strings)
+ * changed by session_set() under the lock of the list. */
+#ifndef BLOOMERY_SESSION_H
+#define BLOOMERY_SESSION_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "buf.h"
+#include "resp_parse.h"
+
+struct pubsub_client;
+struct transaction;
+struct sessions; /* the list of all sessions; one per server. Thread: any */
+
+/* Letters of CLIENT LIST that no other field holds. */
+enum session_flag {
+    SESSION_MONITOR = 1 << 0,  /* O */
+    SESSION_NO_EVICT = 1 << 1, /* e */
+    SESSION_NO_TOUCH = 1 << 2, /* T */
+    SESSION_CLOSING = 1 << 3,  /* c: closes once its replies have left */
+    SESSION_TRACKING = 1 << 5, /* t: CLIENT TRACKING ON */
+    SESSION_KILLED = 1 << 4,   /* by CLIENT KILL: no longer listed, its worker closes it soon */
+};
+
+/* What makes a session's commands go another way than that of most: none of these, and the window may take them. */
+enum session_mode {
+    MODE_IN_MULTI = 1 << 0,        /* commands are queued until EXEC */
+    MODE_REPLY_OFF = 1 << 1,       /* CLIENT REPLY OFF */
+    MODE_REPLY_SKIP = 1 << 2,      /* CLIENT REPLY SKIP: of the command that runs */
+    MODE_REPLY_SKIP_NEXT = 1 << 3, /* of the one after it */
+    MODE_SUBSCRIBED = 1 << 4,      /* it has subscriptions: session.subscribed */
+    MODE_NO_DATABASE = 1 << 5,     /* its SELECT failed: session.no_database */
+    MODE_TRACKING = 1 << 6,        /* CLIENT TRACKING ON: what it reads is noted */
+    MODE_NO_REPLY = MODE_REPLY_OFF | MODE_REPLY_SKIP,
+};
+
+struct session {
+    /* set before the session is listed, constant then */
+    uint64_t id; /* 1, 2, 3 ... never reused */
+    int fd;
+    uint32_t worker;    /* index of the worker that serves it */
+    int64_t created_ms; /* monotonic */
+    char addr[64];      /* "127.0.0.1:54321", "[::1]:54321" or "/path:0" */
+    char laddr[64];
+    bool local; /* loopback or Unix socket */
+
+    /* written by the owning worker only */
+    _Atomic int resp; /* 2 or 3 */
+    _Atomic bool authenticated;
+    _Atomic int64_t last_ms;          /* monotonic time of the last command */
+    _Atomic(const char *) command;    /* name of the last command, from the command table; NULL before the first */
+    _Atomic uint64_t input_bytes;     /* bytes held for an incomplete command */
+    _Atomic uint64_t output_bytes;    /* reply bytes not yet taken by the client */
+    _Atomic uint64_t commands;        /* commands processed */
+    _Atomic int multi;                /* commands queued since MULTI, -1 outside of a transaction */
+    _Atomic uint64_t multi_bytes;     /* memory of that queue */
+    _Atomic uint32_t watch;           /* names under WATCH */
+    _Atomic uint32_t sub, psub, ssub; /* channels, patterns, shard channels subscribed to */
+    _Atomic uint64_t pubsub_bytes;    /* memory of these subscriptions */
+    _Atomic uint32_t tracked;         /* names that CLIENT TRACKING ON has noted */
+    _Atomic uint64_t tracking_bytes;  /* memory of these notes */
+    _Atomic unsigned flags;           /* enum session_flag, ored */
+
+    /* the owning worker's alone */
+    unsigned modes;                  /* enum session_mode, ored */
+    bool in_exec;                    /* the commands that run are those of its transaction */
+    struct transaction *transaction; /* NULL without WATCH or MULTI (transaction.h) */
+
+    /* changed under the lock of the list */
+    char *name; /* NULL or a NUL-terminated name without spaces */
+    char *lib_name;
+    char *lib_ver;
+    size_t text_bytes; /* of these three; the owning worker's */
+
+    /* its subscriptions (push.h) */
+    struct pubsub_client *pubsub; /* NULL: it has never subscribed */
+    bool subscribed;              /* to any channel or pattern; MONITOR does not count */
+    bool pushed;                  /* its command has replied with pushes, which CLIENT REPLY does not withdraw */
+
+    bool no_database;            /* its last SELECT failed: commands on filters are refused */
+    bool close_after_reply;      /* set by QUIT: nothing more is run, the replies still leave */
+    struct session *prev, *next; /* internal: the list */
+};
+
+static inline bool session_monitors(const struct session *session)
+{
+    return atomic_load_explicit(&session->flags, memory_order_relaxed) & SESSION_MONITOR;
+}
+
+static inline bool session_tracks(const struct session *session)
+{
+    return atomic_load_explicit(&session->flags, memory_order_relaxed) & SESSION_TRACKING;
+}
+
+static inline bool session_no_touch(const struct session *session)
+{
+    return atomic_load_explicit(&session->flags, memory_order_relaxed) & SESSION_NO_TOUCH;
+}
+
+int sessions_create(struct sessions **sessions_out); /* 0 or -ENOMEM */
+void sessions_destroy(struct sessions *sessions);    /* NULL is fine; all sessions must be gone */
+
+/* sessions_add() gives the session its id and lists it; sessions_remove() unlists it and frees its strings. Thread: the
+ * owning worker. */
+void sessions_add(struct sessions *sessions, struct session *session);
+void sessions_remove(struct sessions *sessions, struct session *session);
+uint64_t sessions_count(struct sessions *sessions);
+
+/* Sums over all sessions. Takes the lock for a bounded number of sessions at a time. Thread: any. */
+struct sessions_totals {
+    uint64_t max_input; /* bytes of one session */
+    uint64_t max_output;
+    uint64_t tracking; /* sessions with CLIENT TRACKING ON */
+    uint64_t tracked;  /* names noted for them; a name counts once for each session */
+    uint64_t watching; /* sessions with names under WATCH */
+    uint64_t watched;  /* such names; a name counts once for each session */
+};
+void sessions_totals(struct sessions *sessions, struct sessions_totals *totals_out);
+
+#define SESSION_MAX_TEXT 1024 /* bytes of a string: it stays in memory and in every CLIENT LIST */
+
+/* Which string of a session. */
+enum session_text { SESSION_NAME, SESSION_LIB_NAME, SESSION_LIB_VER };
+
+/* The fault of a string: none, bytes outside '!'..'~', or more than SESSION_MAX_TEXT bytes. */
+enum session_text_fault { SESSION_TEXT_GOOD, SESSION_TEXT_BYTES, SESSION_TEXT_LONG };
+enum session_text_fault session_text_check(struct slice value);
+
+/* Sets a string; an empty value clears it. 0, a session_text_fault (nothing is changed), or -ENOMEM. Thread: the owning
+ * worker. */
+int session_set(struct sessions *sessions, struct session *session, enum session_text which, struct slice value);
+
+/* Appends the CLIENT LIST lines, each ending with \n, of the sessions with the given ids (ascending; all sessions when
+ * nids is 0), oldest first. Every session that is listed throughout the call is among them. Takes the lock for a
+ * bounded number of sessions at a time. Thread: any. */
+void sessions_format(struct sessions *sessions, const uint64_t *ids, size_t nids, int64_t now_ms, struct buf *out);
+
+/* Calls fn for every session that is listed throughout the call, oldest first, under the lock of the list: fn must be
+ * quick and take no other lock. Sessions that CLIENT KILL has marked are left out. Thread: any. */
+void sessions_each(struct sessions *sessions, void (*fn)(void *ctx, struct session *session), void *ctx);
+
+/* One line in the same form, without the line end. Thread: the owning worker. */
+void session_format(const struct session *session, int64_t now_ms, struct buf *out);
+
+#endif

@@ -1,0 +1,73 @@
+/* sstables: the filters of the SSTables in watched directories (`sstable-dir`), under names of their own, read-only.
+ *
+ * They are in a registry of their own: no save, log, FLUSHALL or write can come near them, and all that reads finds
+ * them by the same means as other filters. Cassandra and ScyllaDB own the files; here they are opened for reading only.
+ *
+ * At first a filter is a placeholder in quarantine with the reason SSTABLES_UNREAD: nothing is read before it is asked
+ * for. sstables_read() then copies the file into memory, in a thread of the pool. It is not mapped: a page of a mapping
+ * that is not in memory would hold up a loop for the disk, and one behind the end of a file that has been cut kills the
+ * process. Of a copy neither is true, and it stays what it was when the file changes. A file that is no filter stays in
+ * quarantine, with the reason.
+ *
+ * A thread watches the directories (inotify), and looks at all of them every SSTABLES_RESCAN_MS besides. A file is
+ * taken when the TOC.txt beside it exists, which both databases write last.
+ *
+ * Names: keyspace.table/generation; keyspace.table.index/generation for a secondary index; what reads of the table do
+ * not use comes behind its place: snapshots/tag/keyspace.table/generation, backups/..., upload/... A second file of the
+ * same name, from another directory, gets #2 at its end, and so on.
+ *
+ * Thread: any, unless it says otherwise. */
+#ifndef BLOOMERY_SSTABLES_H
+#define BLOOMERY_SSTABLES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "errbuf.h"
+#include "log.h"
+#include "registry.h"
+
+#define SSTABLES_RESCAN_MS 10000
+#define SSTABLES_UNREAD    "its file has not been read yet"
+
+struct sstables;
+
+/* `dirs`: absolute or relative paths with ':' between them; "": none, and *sstables_out is NULL. Goes through them
+ * once, so that all filters are there on return, and starts the thread. A directory that is not there yet is waited
+ * for. 0 or -errno with a text. */
+int sstables_create(struct sstables **sstables_out, const char *dirs, struct bloom_pool *pool,
+                    struct reclaimer *reclaimer, struct log *log, struct errbuf *err);
+void sstables_destroy(struct sstables *sstables); /* NULL is fine; no reader may be left */
+
+/* For look-ups and scans only. */
+const struct registry *sstables_registry(const struct sstables *sstables);
+
+/* The filter of that name, NULL if there is none; `sstables` may be NULL. In an RCU read section. */
+struct entry *sstables_find(const struct sstables *sstables, struct slice name);
+
+/* The same, as registry_pin(). */
+struct entry *sstables_pin(struct sstables *sstables, struct slice name);
+
+/* Whether the filter has to be read before it can be asked. */
+bool sstables_is_unread(struct entry *entry);
+
+/* Reads the filter of that name if it has not been read; afterwards a look-up finds a filter, or the reason why there
+ * is none. Takes as long as the disk. Thread: pool, a reader without references: it is offline meanwhile. */
+void sstables_read(struct sstables *sstables, struct slice name);
+
+/* The path of the filter's file, malloc'ed; NULL if there is none (or no memory). Waits while directories are looked
+ * at: not on a loop. So does sstables_numbers(). */
+char *sstables_path(struct sstables *sstables, struct slice name);
+
+struct sstables_numbers {
+    size_t directories, filters;
+    size_t read, broken; /* of the filters: in memory; not readable */
+    uint64_t bytes;      /* of their files */
+    uint64_t read_bytes; /* in memory */
+    uint64_t scans;
+    uint64_t evicted; /* filters whose memory was given to others, to be read again */
+};
+void sstables_numbers(struct sstables *sstables, struct sstables_numbers *numbers_out);
+
+#endif

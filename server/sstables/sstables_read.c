@@ -1,0 +1,235 @@
+/* From a file to a filter in memory. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "filterdb.h"
+#include "rcu.h"
+#include "sstables_internal.h"
+
+/* What is needed of the file while its record may change. */
+struct reading {
+    char *path;
+    enum bloom_variant variant;
+    uint64_t id;
+    struct entry *entry; /* what has been read */
+    bool retry;
+    struct errbuf err; /* why nothing has */
+};
+
+static bool read_exactly(int fd, void *into, uint64_t len, uint64_t offset, struct errbuf *err)
+{
+    char *at = into;
+    while (len > 0) {
+        ssize_t n = pread(fd, at, len < (UINT64_C(64) << 20) ? (size_t)len : (size_t)64 << 20, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            errbuf_set(err, "its file %s", n == 0 ? "became shorter while it was read" : strerror(errno));
+            return false;
+        }
+        at += n;
+        offset += (uint64_t)n;
+        len -= (uint64_t)n;
+    }
+    return true;
+}
+
+/* The parameters for a filter of this shape, of which the file says nothing: the items that k is best for. */
+static struct bloom_params params_for(const struct bloom_shape *shape)
+{
+    double bits = (double)shape->nwords * 64, items = bits / shape->k * 0.6931;
+    return (struct bloom_params){.capacity = items < 1 ? 1 : (uint64_t)items, .error_rate = pow(0.5, shape->k)};
+}
+
+/* ---- room ---- */
+
+/* The filter in memory that has not been asked for the longest time; NULL: there is none. Under the lock, online. */
+static struct sstable *least_used(struct sstables *s)
+{
+    struct sstable *found = NULL;
+    int64_t longest = -1, now = clock_coarse_ms();
+    for (struct watched_dir *dir = s->first_dir; dir; dir = dir->next) {
+        for (struct sstable *file = dir->files; file; file = file->next) {
+            struct entry *entry =
+                file->state == SSTABLE_READ ? sstables_find(s, (struct slice){file->name, strlen(file->name)}) : NULL;
+            int64_t idle = entry ? entry_idle_ms(entry, now) : -1;
+            if (idle > longest) {
+                longest = idle;
+                found = file;
+            }
+        }
+    }
+    return found;
+}
+
+static uint64_t bytes_in_memory(const struct sstables *s)
+{
+    uint64_t bytes = 0;
+    for (const struct watched_dir *dir = s->first_dir; dir; dir = dir->next) {
+        for (const struct sstable *file = dir->files; file; file = file->next)
+            bytes += file->state == SSTABLE_READ ? file->stamp.size : 0;
+    }
+    return bytes;
+}
+
+/* Gives back the memory of filters that can be read again, at least so many bytes of it. False: there are not so many.
+ */
+static bool make_room(struct sstables *s, uint64_t bytes)
+{
+    uint64_t room = 0;
+    struct sstable *file;
+    rcu_reader_online();
+    pthread_mutex_lock(&s->lock);
+    bool enough = bytes_in_memory(s) >= bytes;
+    while (enough && room < bytes && (file = least_used(s))) {
+        sstables_set_placeholder(s, file, SSTABLE_UNREAD, SSTABLES_UNREAD);
+        if (file->state == SSTABLE_READ)
+            break; /* no memory even for that */
+        room += file->stamp.size;
+        s->numbers.evicted++;
+    }
+    pthread_mutex_unlock(&s->lock);
+    rcu_reader_offline();
+    if (room > 0)
+        reclaimer_flush(s->reclaimer);
+    return room >= bytes;
+}
+
+/* ---- reading ---- */
+
+static bool prepare(struct sstables *s, struct reading *reading, struct slice name, const struct bloom_shape *shape)
+{
+    struct bloom_params params = params_for(shape);
+    struct bloom_class *class;
+    int status = bloom_class_get(s->pool, &params, shape, &class, &reading->err);
+    if (status == 0) {
+        status = registry_prepare(s->registry, name, class, false, &reading->entry, &reading->err);
+        if (status == REGISTRY_LIMIT && make_room(s, shape->nwords * 8))
+            status = registry_prepare(s->registry, name, class, false, &reading->entry, &reading->err);
+        bloom_class_release(class);
+        reading->retry = status != REGISTRY_OK; /* a limit, or no memory */
+        if (status == REGISTRY_LIMIT)
+            errbuf_prefix(&reading->err, "there is no room for it in memory (maxmemory, bf-max-filter-bytes)");
+    } else {
+        reading->retry = status == -ENOMEM;
+    }
+    if (status == -ENOMEM)
+        errbuf_set(&reading->err, "out of memory");
+    return status == 0;
+}
+
+static bool read_words(int fd, struct entry *entry, struct errbuf *err)
+{
+    struct bloom_filter *filter = entry_filter(entry);
+    struct bloom_layer_view layer;
+    struct bloom_state state;
+    bloom_filter_expect_fill(filter);
+    bloom_filter_layer(filter, 0, &layer);
+    if (!read_exactly(fd, (void *)layer.words, layer.shape.nwords * 8, FILTERDB_HEADER_BYTES, err))
+        return false;
+    filterdb_turn_words(layer.shape.variant, layer.words, (size_t)layer.shape.nwords);
+    bloom_layer_state(&layer, &state);
+    double items = state.estimated_items;
+    bloom_filter_set_items(filter, 0, items < (double)layer.capacity ? (uint64_t)llround(items) : layer.capacity);
+    return true;
+}
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+static bool read_open_file(struct sstables *s, struct reading *reading, struct slice name, int fd)
+{
+    unsigned char header[FILTERDB_HEADER_BYTES] = {0};
+    struct bloom_shape shape = {0};
+    struct stat before, after;
+    if (fstat(fd, &before) != 0 || !S_ISREG(before.st_mode)) {
+        errbuf_set(&reading->err, "it is not a regular file");
+        return false;
+    }
+    uint64_t size = (uint64_t)before.st_size;
+    if (!read_exactly(fd, header, size < sizeof(header) ? size : sizeof(header), 0, &reading->err) ||
+        filterdb_decode_header(header, size, reading->variant, &shape, &reading->err) != FILTERDB_OK ||
+        !prepare(s, reading, name, &shape) || !read_words(fd, reading->entry, &reading->err))
+        return false;
+    if (fstat(fd, &after) == 0 && same_file(&before, &after))
+        return true;
+    errbuf_set(&reading->err, "its file changed while it was read");
+    reading->retry = true;
+    return false;
+}
+
+static void read_file(struct sstables *s, struct reading *reading, struct slice name)
+{
+    int fd = open(reading->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0) {
+        errbuf_set(&reading->err, "%s", strerror(errno));
+        return;
+    }
+    if (!read_open_file(s, reading, name, fd) && reading->entry) {
+        registry_abandon(s->registry, reading->entry);
+        reading->entry = NULL;
+    }
+    close(fd);
+}
+
+/* Takes the file that is to be read. False: there is nothing to do. */
+static bool begin(struct sstables *s, struct slice name, struct reading *reading)
+{
+    struct sstable *file;
+    pthread_mutex_lock(&s->lock);
+    while ((file = sstables_by_name(s, name)) && file->reading)
+        pthread_cond_wait(&s->read, &s->lock);
+    bool unread = file && file->state == SSTABLE_UNREAD;
+    if (unread) {
+        *reading = (struct reading){.path = strdup(file->path), .variant = file->variant, .id = file->id};
+        unread = reading->path != NULL;
+        file->reading = unread;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return unread;
+}
+
+/* Publishes what has been read, unless the file is another one by now. */
+static void end(struct sstables *s, struct slice name, struct reading *reading)
+{
+    struct registry_publication how = {.expected_id = reading->id};
+    pthread_mutex_lock(&s->lock);
+    struct sstable *file = sstables_by_name(s, name);
+    bool same = file && file->id == reading->id;
+    if (file)
+        file->reading = false;
+    if (same && reading->entry && registry_publish(s->registry, reading->entry, &how) == REGISTRY_OK) {
+        file->id = reading->entry->id;
+        file->state = SSTABLE_READ;
+        reading->entry = NULL;
+    } else if (same && !reading->entry) {
+        errbuf_prefix(&reading->err, "%s", reading->path);
+        sstables_set_placeholder(s, file, SSTABLE_BROKEN, reading->err.text);
+        file->retry = reading->retry;
+    }
+    pthread_cond_broadcast(&s->read);
+    pthread_mutex_unlock(&s->lock);
+    if (reading->entry)
+        registry_abandon(s->registry, reading->entry);
+}
+
+void sstables_read(struct sstables *s, struct slice name)
+{
+    struct reading reading;
+    rcu_reader_offline();
+    if (begin(s, name, &reading)) {
+        read_file(s, &reading, name);
+        end(s, name, &reading);
+        free(reading.path);
+    }
+    rcu_reader_online();
+}

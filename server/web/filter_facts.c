@@ -1,0 +1,76 @@
+#include "filter_facts.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "bloom_filter.h"
+#include "server.h"
+
+#define SAMPLE_WORDS     8192 /* of a filter: of 2^19 bits the share that is set is right to 0.1 % */
+#define SAMPLE_WORDS_MIN 64   /* of each layer, where there are very many */
+
+uint64_t filter_facts_sample(unsigned nlayers)
+{
+    uint64_t words = SAMPLE_WORDS / (nlayers ? nlayers : 1);
+    return words < SAMPLE_WORDS_MIN ? SAMPLE_WORDS_MIN : words;
+}
+
+/* Field by field: the name is large, and most filters of a pass are only counted. */
+static void clear(struct filter_facts *facts)
+{
+    facts->quarantined = facts->fixed = false;
+    facts->items = facts->capacity = facts->bytes = 0;
+    facts->layers = 0;
+    facts->asked = facts->rate = 0;
+}
+
+void filter_facts_count(struct entry *entry, bool with_rate, struct filter_facts *facts_out)
+{
+    const struct bloom_filter *filter = entry_filter(entry);
+    double log_absent = 0;
+    clear(facts_out);
+    facts_out->quarantined = !filter;
+    if (!filter)
+        return;
+    facts_out->layers = bloom_filter_nlayers(filter);
+    for (unsigned i = 0; i < facts_out->layers; i++) {
+        struct bloom_layer_view layer;
+        bloom_filter_layer(filter, i, &layer);
+        facts_out->items += layer.items;
+        facts_out->capacity += layer.capacity;
+        facts_out->bytes += layer.shape.nwords * 8;
+        if (with_rate)
+            log_absent += log1p(-bloom_size_rate(layer.items, layer.shape.k, bloom_shape_bits(&layer.shape)));
+    }
+    facts_out->fixed = bloom_filter_params(filter)->expansion == 0;
+    facts_out->asked = bloom_filter_params(filter)->error_rate;
+    facts_out->rate = 0 - expm1(log_absent);
+}
+
+void filter_facts(struct slice name, struct entry *entry, struct filter_facts *facts_out)
+{
+    *facts_out = (struct filter_facts){0};
+    filter_facts_count(entry, true, facts_out);
+    name_text(name, &facts_out->name);
+}
+
+void filter_facts_measure(struct server *server, struct entry *entry, struct filter_facts *facts)
+{
+    const struct bloom_filter *filter = entry_filter(entry);
+    counters_usage(server->counters, entry->id, &facts->usage);
+    if (!filter)
+        return;
+    struct bloom_state state;
+    bloom_filter_state_sampled(filter, filter_facts_sample(facts->layers), &state);
+    facts->bits_set = state.fill_ratio;
+    facts->measured_rate = state.rate;
+}
+
+bool filter_facts_observed(const struct filter_facts *facts, double *rate_out)
+{
+    const struct usage_counts *usage = &facts->usage;
+    if (usage->wrong == 0 || facts->items == 0) /* an empty filter has answered "present" to nobody */
+        return false;
+    *rate_out = (double)usage->wrong / ((double)usage->wrong + (double)usage->misses);
+    return true;
+}

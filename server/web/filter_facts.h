@@ -1,0 +1,49 @@
+/* filter_facts: the numbers of one filter as metrics and the status page show them.
+ *
+ * Thread: an online RCU reader. */
+#ifndef BLOOMERY_FILTER_FACTS_H
+#define BLOOMERY_FILTER_FACTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "name_text.h"
+#include "registry.h"
+#include "usage.h"
+
+struct server;
+
+struct filter_facts {
+    bool quarantined; /* all that follows but the name is 0 then */
+    bool fixed;       /* it does not grow */
+    uint64_t items;
+    uint64_t capacity; /* of the layers that exist */
+    unsigned layers;
+    uint64_t bytes; /* of bits */
+    double asked;   /* the rate of false positives that was asked for */
+    double rate;    /* the present one, expected from the numbers of items */
+
+    struct name_text name;
+
+    /* by filter_facts_measure() */
+    double bits_set;      /* share of the bits that are set, 0..1 */
+    double measured_rate; /* from the bits: of a sample in large layers */
+    struct usage_counts usage;
+};
+
+/* The fields before the name, without and with `rate`, which costs a power for each layer. */
+void filter_facts_count(struct entry *entry, bool with_rate, struct filter_facts *facts_out);
+
+/* All but the last fields. */
+void filter_facts(struct slice name, struct entry *entry, struct filter_facts *facts_out);
+
+/* The last fields. Looks at 64 kB of the filter's bits, so it takes microseconds for a filter of any size. */
+void filter_facts_measure(struct server *server, struct entry *entry, struct filter_facts *facts);
+
+/* The share of queries for absent items that clients reported as wrongly present; false if none was reported. */
+bool filter_facts_observed(const struct filter_facts *facts, double *rate_out);
+
+/* Words of a layer of a filter with `nlayers` to look at: for bloom_layer_state_sampled(). */
+uint64_t filter_facts_sample(unsigned nlayers);
+
+#endif

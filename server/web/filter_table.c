@@ -1,0 +1,281 @@
+/* The rows kept so far are a heap with the worst on top, so most names cost a comparison. */
+#include "filter_table.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "glob.h"
+#include "json.h"
+
+enum sort_key { SORT_NAME, SORT_ITEMS, SORT_CAPACITY, SORT_FILL, SORT_RATE, SORT_OVER, SORT_BYTES, SORT_LAYERS };
+static const char *const sort_names[] = {"name", "items", "capacity", "fill", "rate", "over", "bytes", "layers"};
+#define SORTS (sizeof(sort_names) / sizeof(sort_names[0]))
+
+struct row {
+    double number; /* what is sorted by; quarantined filters come first: they need somebody */
+    struct filter_facts facts;
+    size_t key_len; /* of the name's first FILTER_TABLE_KEY bytes */
+    char *key;      /* malloc'ed */
+};
+
+struct filter_table {
+    struct glob glob;
+    bool all;
+    enum sort_key sort;
+    bool descending;
+    size_t offset, limit;
+    uint64_t total, matched;
+    size_t n, most;
+    struct row *heap;
+};
+
+static double fill_of(const struct filter_facts *facts)
+{
+    return facts->capacity ? (double)facts->items / (double)facts->capacity : 0;
+}
+
+static double number_of(const struct filter_facts *facts, enum sort_key sort)
+{
+    if (facts->quarantined)
+        return INFINITY;
+    switch (sort) {
+    case SORT_NAME:
+        break;
+    case SORT_ITEMS:
+        return (double)facts->items;
+    case SORT_CAPACITY:
+        return (double)facts->capacity;
+    case SORT_FILL:
+        return fill_of(facts);
+    case SORT_RATE:
+        return facts->rate;
+    case SORT_OVER:
+        return facts->asked > 0 ? facts->rate / facts->asked : 0;
+    case SORT_BYTES:
+        return (double)facts->bytes;
+    case SORT_LAYERS:
+        return facts->layers;
+    }
+    return 0;
+}
+
+static int compare_names(const char *a, size_t a_len, const char *b, size_t b_len)
+{
+    size_t len = a_len < b_len ? a_len : b_len;
+    int order = len ? memcmp(a, b, len) : 0;
+    return order ? order : (a_len > b_len) - (a_len < b_len);
+}
+
+/* Below 0: row a stands before row b. Equal numbers are in the order of the names, either way. */
+static int compare(const struct filter_table *table, const struct row *a, const struct row *b)
+{
+    int order = 0;
+    if (table->sort != SORT_NAME)
+        order = (a->number > b->number) - (a->number < b->number);
+    bool by_name = order == 0;
+    if (by_name)
+        order = compare_names(a->key, a->key_len, b->key, b->key_len);
+    return table->descending && (!by_name || table->sort == SORT_NAME) ? -order : order;
+}
+
+/* ---- the heap ---- */
+
+static void swap(struct row *a, struct row *b)
+{
+    struct row row = *a;
+    *a = *b;
+    *b = row;
+}
+
+static void sift_up(struct filter_table *table, size_t at)
+{
+    for (; at > 0 && compare(table, &table->heap[at], &table->heap[(at - 1) / 2]) > 0; at = (at - 1) / 2)
+        swap(&table->heap[at], &table->heap[(at - 1) / 2]);
+}
+
+static void sift_down(struct filter_table *table, size_t n)
+{
+    for (size_t at = 0, child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && compare(table, &table->heap[child + 1], &table->heap[child]) > 0)
+            child++;
+        if (compare(table, &table->heap[child], &table->heap[at]) <= 0)
+            return;
+        swap(&table->heap[child], &table->heap[at]);
+    }
+}
+
+static void put(struct filter_table *table, const struct row *row)
+{
+    if (table->n < table->most) {
+        table->heap[table->n++] = *row;
+        sift_up(table, table->n - 1);
+        return;
+    }
+    free(table->heap[0].key);
+    table->heap[0] = *row;
+    sift_down(table, table->n);
+}
+
+/* ---- the pass ---- */
+
+void filter_table_visit(void *ctx, struct slice name, struct entry *entry)
+{
+    struct filter_table *table = ctx;
+    struct row row;
+    table->total++;
+    if (!table->all && !glob_test(&table->glob, name))
+        return;
+    table->matched++;
+    if (table->most == 0)
+        return;
+    filter_facts_count(entry, table->sort == SORT_RATE || table->sort == SORT_OVER, &row.facts);
+    row.number = number_of(&row.facts, table->sort);
+    row.key_len = name.len < FILTER_TABLE_KEY ? name.len : FILTER_TABLE_KEY;
+    row.key = (char *)(uintptr_t)name.ptr; /* for the comparison */
+    if (table->n == table->most && compare(table, &row, &table->heap[0]) >= 0)
+        return;
+    row.key = malloc(row.key_len + 1);
+    if (!row.key)
+        return; /* a row is missing; there are others to worry about */
+    if (row.key_len)
+        memcpy(row.key, name.ptr, row.key_len);
+    filter_facts(name, entry, &row.facts);
+    put(table, &row);
+}
+
+/* ---- queries ---- */
+
+static bool has_wildcard(struct slice text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if (strchr("*?[\\", text.ptr[i]) && text.ptr[i])
+            return true;
+    return false;
+}
+
+/* A text without wildcards is looked for anywhere in the names. */
+static int compile(struct filter_table *table, struct slice search)
+{
+    char pattern[GLOB_COMPILED_MAX];
+    table->all = search.len == 0;
+    if (search.len > GLOB_COMPILED_MAX - 2)
+        return -EINVAL;
+    if (search.len == 0)
+        return 0;
+    size_t len = 0, around = !has_wildcard(search);
+    if (around)
+        pattern[len++] = '*';
+    memcpy(pattern + len, search.ptr, search.len);
+    len += search.len;
+    if (around)
+        pattern[len++] = '*';
+    glob_compile(&table->glob, (struct slice){pattern, len}, true);
+    return 0;
+}
+
+static int read_query(struct filter_table *table, const struct filter_query *query)
+{
+    size_t sort = 0;
+    while (sort < SORTS && (query->sort.len != strlen(sort_names[sort]) ||
+                            memcmp(query->sort.ptr, sort_names[sort], query->sort.len) != 0))
+        sort++;
+    if (sort == SORTS || query->limit > FILTER_TABLE_PAGE || query->offset > FILTER_TABLE_ROWS)
+        return -EINVAL;
+    table->sort = (enum sort_key)sort;
+    table->descending = query->descending;
+    table->offset = (size_t)query->offset;
+    table->limit = (size_t)query->limit;
+    table->most = table->limit ? table->offset + table->limit : 0;
+    return compile(table, query->search);
+}
+
+int filter_table_create(struct filter_table **table_out, const struct filter_query *query)
+{
+    struct filter_table *table = calloc(1, sizeof(*table));
+    if (!table)
+        return -ENOMEM;
+    int status = read_query(table, query);
+    if (!status) {
+        table->heap = calloc(table->most ? table->most : 1, sizeof(*table->heap));
+        status = table->heap ? 0 : -ENOMEM;
+    }
+    if (status) {
+        free(table);
+        return status;
+    }
+    *table_out = table;
+    return 0;
+}
+
+void filter_table_destroy(struct filter_table *table)
+{
+    if (!table)
+        return;
+    for (size_t i = 0; i < table->n; i++)
+        free(table->heap[i].key);
+    free(table->heap);
+    free(table);
+}
+
+/* ---- JSON ---- */
+
+void filter_facts_json(const struct filter_facts *facts, struct buf *out)
+{
+    json_text(out, "name", (struct slice){facts->name.text, facts->name.len});
+    json_bool(out, "quarantined", facts->quarantined);
+    json_bool(out, "fixed", facts->fixed);
+    json_count(out, "items", facts->items);
+    json_count(out, "capacity", facts->capacity);
+    json_count(out, "layers", facts->layers);
+    json_count(out, "bytes", facts->bytes);
+    json_real(out, "fill", fill_of(facts));
+    json_real(out, "asked", facts->asked);
+    json_real(out, "rate", facts->rate);
+}
+
+static void write_key(struct buf *out, const struct row *row)
+{
+    static const char digits[] = "0123456789abcdef";
+    char *hex = row->key_len < FILTER_TABLE_KEY ? malloc(2 * row->key_len + 1) : NULL;
+    if (!hex) {
+        json_null(out, "key");
+        return;
+    }
+    for (size_t i = 0; i < row->key_len; i++) {
+        hex[2 * i] = digits[(unsigned char)row->key[i] >> 4];
+        hex[2 * i + 1] = digits[(unsigned char)row->key[i] & 15];
+    }
+    json_text(out, "key", (struct slice){hex, 2 * row->key_len});
+    free(hex);
+}
+
+/* Heap sort: takes the worst away until only what stands before the page is left. */
+static void sort_heap(struct filter_table *table)
+{
+    for (size_t n = table->n; n > 1; n--) {
+        swap(&table->heap[0], &table->heap[n - 1]);
+        sift_down(table, n - 1);
+    }
+}
+
+void filter_table_write(struct filter_table *table, uint64_t busy_ns, struct buf *out)
+{
+    sort_heap(table);
+    json_begin(out, NULL, '{');
+    json_count(out, "total", table->total);
+    json_count(out, "matched", table->matched);
+    json_count(out, "offset", table->offset);
+    json_count(out, "most", FILTER_TABLE_ROWS);
+    json_real(out, "busyMs", (double)busy_ns / 1e6);
+    json_begin(out, "rows", '[');
+    for (size_t i = table->offset; i < table->n; i++) {
+        json_begin(out, NULL, '{');
+        write_key(out, &table->heap[i]);
+        filter_facts_json(&table->heap[i].facts, out);
+        json_end(out, '}');
+    }
+    json_end(out, ']');
+    json_end(out, '}');
+}

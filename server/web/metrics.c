@@ -1,0 +1,255 @@
+#include "metrics.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "bloom_filter.h"
+#include "command.h"
+#include "filter_facts.h"
+#include "info.h"
+#include "metrics_text.h"
+#include "server.h"
+#include "server_facts.h"
+#include "slowlog.h"
+#include "version.h"
+
+#define FILTERS_ONLINE 50 /* filters looked at before removed ones may be freed */
+
+/* Upper ends of the buckets of durations: 2^9 ns (half a microsecond) to 2^34 ns (17 s). The histogram has the exact
+ * numbers of durations below powers of two. */
+#define LOG2_FIRST 9
+#define LOG2_LAST  34
+
+/* What the families show; counters are one snapshot. */
+struct metrics {
+    struct metrics_text text;
+    struct server *server;
+    const struct config *config;
+    const struct metrics_choice *choice;
+    const struct web_counts *counts;
+    struct filter_facts *filters;
+    char **filter_labels;
+    size_t nfilters;
+    struct server_facts now;
+    struct histogram histogram; /* of one command */
+};
+
+static double count(const _Atomic uint64_t *counter)
+{
+    return (double)stats_get(counter);
+}
+
+static double pending_objects(const struct metrics *m)
+{
+    uint64_t pending, freed;
+    reclaimer_counts(m->server->reclaimer, &pending, &freed);
+    return (double)pending;
+}
+
+/* ---- families with labels ---- */
+
+static void write_build(struct metrics *m)
+{
+    metrics_count(&m->text, "version=\"" BLOOMERY_VERSION "\"", 1);
+}
+
+static void write_cpu(struct metrics *m)
+{
+    struct rusage usage = {0};
+    getrusage(RUSAGE_SELF, &usage);
+    metrics_value(&m->text, "mode=\"user\"", (double)usage.ru_utime.tv_sec + (double)usage.ru_utime.tv_usec / 1e6);
+    metrics_value(&m->text, "mode=\"system\"", (double)usage.ru_stime.tv_sec + (double)usage.ru_stime.tv_usec / 1e6);
+}
+
+static void write_errors(struct metrics *m)
+{
+    size_t used = atomic_load_explicit(&m->now.errors.used, memory_order_relaxed);
+    for (size_t i = 0; i < used; i++) {
+        struct buf label;
+        buf_init(&label, 256);
+        metrics_label(&label, "code", (struct slice){m->now.errors.rows[i].code, strlen(m->now.errors.rows[i].code)});
+        buf_append(&label, "", 1);
+        if (!buf_failed(&label))
+            metrics_count(&m->text, buf_head(&label), stats_get(&m->now.errors.rows[i].count));
+        buf_deinit(&label);
+    }
+}
+
+/* One sample for each command that was called or refused so far; there are STATS_MAX_COMMANDS at most. */
+static void write_commands(struct metrics *m, const _Atomic uint64_t *counters, double unit)
+{
+    const struct command *row;
+    for (size_t i = 0; (row = command_row(i)) != NULL; i++) {
+        char label[128];
+        if (stats_get(&m->now.stats.calls[i]) + stats_get(&m->now.stats.rejected[i]) == 0)
+            continue;
+        snprintf(label, sizeof(label), "command=\"%s\"", row->full_name);
+        metrics_value(&m->text, label, (double)stats_get(&counters[i]) * unit);
+    }
+}
+
+static void write_calls(struct metrics *m)
+{
+    write_commands(m, m->now.stats.calls, 1);
+}
+
+static void write_command_seconds(struct metrics *m)
+{
+    write_commands(m, m->now.stats.time_ns, 1e-9);
+}
+
+static void write_failed(struct metrics *m)
+{
+    write_commands(m, m->now.stats.failed, 1);
+}
+
+static void write_rejected(struct metrics *m)
+{
+    write_commands(m, m->now.stats.rejected, 1);
+}
+
+static void write_durations(struct metrics *m)
+{
+    const struct command *row;
+    for (size_t i = 0; m->config->latency_tracking && (row = command_row(i)) != NULL; i++) {
+        char label[128];
+        if (stats_get(&m->now.stats.calls[i]) == 0 || !counters_histogram(m->server->counters, i, &m->histogram))
+            continue;
+        snprintf(label, sizeof(label), "command=\"%s\"", row->full_name);
+        uint64_t n = histogram_count(&m->histogram);
+        for (unsigned log2 = LOG2_FIRST; log2 <= LOG2_LAST; log2++)
+            metrics_bucket(&m->text, label, (double)((UINT64_C(1) << log2) - 1) / 1e9,
+                           histogram_count_below(&m->histogram, log2));
+        metrics_bucket(&m->text, label, INFINITY, n);
+        metrics_histogram_end(&m->text, label, (double)stats_get(&m->now.stats.time_ns[i]) / 1e9, n);
+    }
+}
+
+static void write_closed(struct metrics *m)
+{
+    metrics_count(&m->text, "reason=\"protocol\"", stats_get(&m->now.stats.protocol_errors));
+    metrics_count(&m->text, "reason=\"query_buffer\"", stats_get(&m->now.stats.over_query_buffer));
+    metrics_count(&m->text, "reason=\"output_buffer\"", stats_get(&m->now.stats.over_output_buffer));
+}
+
+static void write_memory(struct metrics *m)
+{
+    metrics_count(&m->text, "part=\"bits\"", m->now.memory.bits);
+    metrics_count(&m->text, "part=\"entries\"", m->now.memory.entries);
+    metrics_count(&m->text, "part=\"index\"", m->now.memory.index);
+    metrics_count(&m->text, "part=\"expiry\"", m->now.memory.expiry);
+    metrics_count(&m->text, "part=\"clients\"", m->now.memory.clients);
+    metrics_count(&m->text, "part=\"pubsub\"", m->now.memory.pubsub);
+    metrics_count(&m->text, "part=\"log\"", m->now.memory.log);
+}
+
+static void write_refused(struct metrics *m)
+{
+    metrics_count(&m->text, "reason=\"full\"", stats_get(&m->now.stats.adds_full));
+    metrics_count(&m->text, "reason=\"memory\"", stats_get(&m->now.stats.adds_no_room));
+}
+
+/* ---- single filters ---- */
+
+static double value(const struct filter_facts *f, double number)
+{
+    return f->quarantined ? NAN : number;
+}
+
+static double observed(const struct filter_facts *f)
+{
+    double rate;
+    return filter_facts_observed(f, &rate) ? rate : NAN;
+}
+
+/* The text `filter="..."`, malloc'ed; NULL without memory. */
+static char *filter_label(const struct filter_facts *facts)
+{
+    struct buf label;
+    buf_init(&label, 4 * NAME_TEXT_SIZE);
+    metrics_label(&label, "filter", (struct slice){facts->name.text, facts->name.len});
+    buf_append(&label, "", 1);
+    char *text = buf_failed(&label) ? NULL : strdup(buf_head(&label));
+    buf_deinit(&label);
+    return text;
+}
+
+/* Looks the chosen filters up; those that are gone, and all that there is no memory for, are left out. */
+static void read_filters(struct metrics *m)
+{
+    struct slice name;
+    size_t at = 0, looked_at = 0, room = m->choice->count ? m->choice->count : 1;
+    m->filters = malloc(room * sizeof(*m->filters));
+    m->filter_labels = calloc(room, sizeof(*m->filter_labels));
+    while (m->filters && m->filter_labels && metrics_choice_name(m->choice, &at, &name)) {
+        struct filter_facts *facts = &m->filters[m->nfilters];
+        if (++looked_at % FILTERS_ONLINE == 0) {
+            rcu_reader_offline();
+            rcu_reader_online();
+        }
+        struct entry *entry = registry_lookup(m->server->registry, name);
+        if (!entry)
+            continue;
+        filter_facts(name, entry, facts);
+        filter_facts_measure(m->server, entry, facts);
+        m->filter_labels[m->nfilters] = filter_label(facts);
+        m->nfilters += m->filter_labels[m->nfilters] != NULL;
+    }
+}
+
+static void free_filters(struct metrics *m)
+{
+    for (size_t i = 0; i < m->nfilters; i++)
+        free(m->filter_labels[i]);
+    free(m->filter_labels);
+    free(m->filters);
+}
+
+/* ---- all ---- */
+
+static void write_families(struct metrics *m)
+{
+    struct metrics_text *text = &m->text;
+#define METRIC(type, name, labels, help, number)                   \
+    metrics_family(text, METRIC_##type, "bloomery_" name, (help)); \
+    metrics_value(text, "", (double)(number));
+#define METRIC_FAMILY(type, name, labels, help, write)             \
+    metrics_family(text, METRIC_##type, "bloomery_" name, (help)); \
+    write(m);
+#define METRIC_FILTER(type, name, help, number)                    \
+    metrics_family(text, METRIC_##type, "bloomery_" name, (help)); \
+    for (size_t i = 0; i < m->nfilters; i++) {                     \
+        const struct filter_facts *f = &m->filters[i];             \
+        metrics_value(text, m->filter_labels[i], (number));        \
+    }
+#include "metrics.def"
+    metrics_end(text);
+}
+
+void metrics_write(struct server *server, const struct metrics_choice *choice, const struct web_counts *counts,
+                   bool openmetrics, struct buf *out)
+{
+    struct metrics *m = calloc(1, sizeof(*m)); /* large for a stack */
+    if (!m) {
+        out->failed = true;
+        return;
+    }
+    m->text = (struct metrics_text){.out = out, .openmetrics = openmetrics};
+    m->server = server;
+    m->choice = choice;
+    m->counts = counts;
+    rcu_reader_online();
+    read_filters(m);
+    rcu_reader_offline();
+    rcu_reader_online();
+    m->config = server_config(server);
+    server_facts(server, &m->now);
+    write_families(m);
+    rcu_reader_offline();
+    free_filters(m);
+    free(m);
+}

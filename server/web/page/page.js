@@ -1,0 +1,300 @@
+// The status page: asks /api/ and shows the answers. Text from the daemon becomes text nodes, never HTML.
+'use strict'
+
+const REFRESH_MS = 2000
+const POINTS = 150
+const main = document.getElementById('main')
+const traffic = [] // commands per second since the page was opened
+let filterPoints = { key: null, items: [] }
+let shown = 0 // counts views: answers to an earlier one are dropped
+let timer = 0
+
+// ---- elements ----
+
+function el(tag, props, ...children) {
+  const node = document.createElement(tag)
+  for (const [name, value] of Object.entries(props || {})) {
+    if (name === 'class') node.className = value
+    else if (name.startsWith('on')) node.addEventListener(name.slice(2), value)
+    else if (value !== false && value != null) node.setAttribute(name, value === true ? '' : value)
+  }
+  for (const child of children.flat()) if (child != null) node.append(child)
+  return node
+}
+
+function card(title, ...children) {
+  return el('section', { class: 'card' }, el('h2', {}, title), ...children)
+}
+
+function list(rows) {
+  const dl = el('dl')
+  for (const row of rows) if (row) dl.append(el('dt', {}, row[0]), el('dd', { class: row[2] || '' }, row[1]))
+  return dl
+}
+
+function bar(share, level) {
+  const fill = el('i')
+  fill.style.width = Math.max(0, Math.min(100, share * 100)) + '%'
+  return el('span', { class: 'bar ' + (level || ''), title: percent(share) }, fill)
+}
+
+function spark(points, label) {
+  const ns = 'http://www.w3.org/2000/svg'
+  const svg = document.createElementNS(ns, 'svg')
+  const path = document.createElementNS(ns, 'path')
+  const most = Math.max(1, ...points), least = Math.min(...points, most)
+  const low = label === 'items' ? least : 0
+  const y = (value) => 29 - (28 * (value - low)) / Math.max(1e-9, most - low)
+  svg.setAttribute('viewBox', `0 0 ${POINTS} 30`)
+  svg.setAttribute('preserveAspectRatio', 'none')
+  svg.setAttribute('class', 'spark')
+  svg.setAttribute('role', 'img')
+  svg.setAttribute('aria-label', label)
+  path.setAttribute('d', points.map((value, i) => (i ? 'L' : 'M') + (POINTS - points.length + i) + ' ' + y(value).toFixed(2)).join(''))
+  svg.append(path)
+  return svg
+}
+
+function push(points, value) {
+  points.push(value)
+  if (points.length > POINTS) points.shift()
+}
+
+// ---- numbers ----
+
+const plain = new Intl.NumberFormat('en', { maximumFractionDigits: 1 })
+const short = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 })
+const number = (n) => plain.format(n)
+const compact = (n) => (n < 10000 ? plain : short).format(n)
+
+function bytes(n) {
+  const units = ['B', 'kB', 'MB', 'GB', 'TB']
+  let unit = 0
+  for (; n >= 1024 && unit < units.length - 1; unit++) n /= 1024
+  return (unit ? n.toFixed(n < 10 ? 1 : 0) : n) + ' ' + units[unit]
+}
+
+function percent(share) {
+  return (share * 100).toFixed(share < 0.1 ? 1 : 0) + ' %'
+}
+
+function rate(value) {
+  return value == null ? '–' : value === 0 ? '0' : value.toPrecision(2)
+}
+
+function duration(ms) {
+  const s = Math.round(ms / 1000)
+  if (s < 60) return s + ' s'
+  if (s < 3600) return Math.floor(s / 60) + ' min'
+  if (s < 86400) return Math.floor(s / 3600) + ' h ' + Math.floor((s % 3600) / 60) + ' min'
+  return Math.floor(s / 86400) + ' d ' + Math.floor((s % 86400) / 3600) + ' h'
+}
+
+function micros(us) {
+  return us == null ? '–' : us < 1000 ? us.toPrecision(3) + ' µs' : us < 1e6 ? (us / 1000).toPrecision(3) + ' ms' : (us / 1e6).toPrecision(3) + ' s'
+}
+
+const when = (unix) => new Date(unix * 1000).toISOString().replace('T', ' ').slice(0, 19) + ' UTC'
+const fillLevel = (row) => (!row.fixed ? '' : row.fill >= 1 ? 'bad' : row.fill >= 0.9 ? 'warn' : '') // others grow
+const rateLevel = (row) => (row.rate > row.asked ? 'bad' : row.rate > 0.9 * row.asked ? 'warn' : '')
+
+// ---- asking ----
+
+async function ask(path) {
+  const reply = await fetch(path, { cache: 'no-store' })
+  if (!reply.ok) throw new Error((await reply.text()).trim() || 'status ' + reply.status)
+  return reply.json()
+}
+
+function setState(text, level) {
+  const state = document.getElementById('state')
+  state.textContent = text
+  state.className = 'state ' + level
+}
+
+function showState(now) {
+  setState(now.ready ? 'ready' : now.state, now.ready ? 'good' : 'bad')
+  document.getElementById('about').textContent = `bloomeryd ${now.version}, port ${now.port}, up ${duration(now.uptimeMs)}`
+}
+
+// ---- overview ----
+
+function commandTable(commands) {
+  const head = el('tr', {}, ...['command', 'calls', 'failed', 'mean', 'median', '99 %', '99.9 %'].map((t, i) => el('th', { class: i === 3 || i === 6 ? 'wide' : '' }, t)))
+  return el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, head), el('tbody', {}, commands.map((c) => el('tr', {},
+    el('td', {}, c.name), el('td', {}, compact(c.calls)), el('td', { class: c.failed + c.rejected ? 'warn' : '' }, compact(c.failed + c.rejected)),
+    el('td', { class: 'wide' }, micros(c.meanUs)), el('td', {}, micros(c.p50Us)), el('td', {}, micros(c.p99Us)), el('td', { class: 'wide' }, micros(c.p999Us)))))))
+}
+
+function memoryCard(memory) {
+  const share = memory.max ? memory.total / memory.max : 0
+  return card('Memory', el('div', { class: 'big' }, bytes(memory.total), memory.max ? bar(share, share > 0.9 ? 'bad' : share > 0.75 ? 'warn' : '') : null),
+    list([['of at most', memory.max ? bytes(memory.max) : 'no limit'], ['peak', bytes(memory.peak)], ['resident', bytes(memory.resident)],
+      ['bits of filters', bytes(memory.bits)], ['names, headers', bytes(memory.entries + memory.index + memory.expiry)],
+      ['clients, messages', bytes(memory.clients + memory.pubsub)], ['log', bytes(memory.log)]]))
+}
+
+function persistenceCard(now) {
+  const age = now.nowMs - now.save.lastUnix * 1000
+  return card('Saves and log',
+    list([['last good save', duration(age) + ' ago'], ['changes since', compact(now.save.changes)], now.save.running ? ['now', 'a save runs', 'warn'] : null,
+      ['last save', now.save.ok ? 'succeeded' : now.save.error || 'failed', now.save.ok ? 'good' : 'bad'],
+      ['log', !now.log.enabled ? 'off' : now.log.writable ? 'writable' : now.log.error || 'cannot be written', !now.log.enabled ? 'warn' : now.log.writable ? 'good' : 'bad'],
+      ['size', bytes(now.log.bytes)], ['unsynced', bytes(now.log.unsynced)], ['last sync', micros(now.log.lastSyncMs * 1000)]]))
+}
+
+async function overview() {
+  const now = await ask('/api/overview')
+  const t = now.traffic, asked = t.hits + t.misses
+  push(traffic, t.commandsPerSec)
+  return [now, el('div', { class: 'cards' },
+    card('Traffic', el('div', { class: 'big' }, compact(t.commandsPerSec), ' commands/s'), spark(traffic, 'commands per second'),
+      list([['in, out', bytes(t.inputPerSec) + '/s, ' + bytes(t.outputPerSec) + '/s'], ['items added', compact(t.added)], ['queries', compact(asked)],
+        ['of these hits', asked ? percent(t.hits / asked) : '–'], ['errors', compact(t.errors), t.errors ? 'warn' : ''], t.refused ? ['adds refused', compact(t.refused), 'bad'] : null])),
+    memoryCard(now.memory), persistenceCard(now),
+    card('Filters', el('div', { class: 'big' }, el('a', { href: '#/filters' }, compact(now.filters.count))),
+      list([['quarantined', number(now.filters.quarantined), now.filters.quarantined ? 'bad' : ''], ['with a time to live', compact(now.filters.expiring)]]),
+      el('p', {}, el('a', { href: '#/filters?sort=fill&order=desc' }, 'fullest'), ' · ', el('a', { href: '#/filters?sort=over&order=desc' }, 'highest rates'), ' · ', el('a', { href: '#/filters?sort=bytes&order=desc' }, 'largest'))),
+    card('Clients', el('div', { class: 'big' }, el('a', { href: '#/clients' }, compact(now.clients.connected))),
+      list([['of at most', number(now.clients.max)], ['waiting', number(now.clients.blocked)], ['subscribed', number(now.clients.pubsub)], ['refused', compact(now.clients.rejected), now.clients.rejected ? 'warn' : '']])),
+    now.errors.length ? card('Errors', list(now.errors.map((e) => [e.code, compact(e.count)]))) : null),
+  card('Commands since the start', commandTable(now.commands))]
+}
+
+// ---- filters ----
+
+const COLUMNS = [['name', 'name'], ['items', 'items'], ['capacity', 'capacity', 'wide'], ['fill', 'fill'], ['rate', 'rate now'], ['over', 'of the rate asked', 'wide'], ['bytes', 'memory'], ['layers', 'layers', 'wide']]
+
+function filterLink(row) {
+  return row.key == null ? row.name : el('a', { href: '#/filter?key=' + row.key }, row.name || '(empty name)')
+}
+
+function filterRow(row) {
+  if (row.quarantined) return el('tr', {}, el('td', { class: 'name' }, filterLink(row)), el('td', { class: 'bad', colspan: 7 }, 'quarantined'))
+  const over = row.asked ? row.rate / row.asked : 0
+  return el('tr', {}, el('td', { class: 'name' }, filterLink(row)), el('td', {}, compact(row.items)), el('td', { class: 'wide' }, compact(row.capacity)),
+    el('td', { class: fillLevel(row) }, percent(row.fill), bar(row.fill, fillLevel(row))), el('td', { class: rateLevel(row) }, rate(row.rate)),
+    el('td', { class: 'wide' }, percent(over), bar(over, rateLevel(row))), el('td', {}, bytes(row.bytes)), el('td', { class: 'wide' }, number(row.layers)))
+}
+
+function withParams(params, changes) {
+  const next = new URLSearchParams(params)
+  for (const [name, value] of Object.entries(changes)) value === '' ? next.delete(name) : next.set(name, value)
+  return '#/filters' + (String(next) && '?' + next)
+}
+
+function filterHead(params) {
+  const sort = params.get('sort') || 'name', descending = params.get('order') === 'desc'
+  return el('tr', {}, COLUMNS.map(([key, title, cls]) => {
+    const current = key === sort
+    const order = current ? (descending ? '' : 'desc') : key === 'name' ? '' : 'desc'
+    return el('th', { class: cls || '', 'aria-sort': current ? (descending ? 'descending' : 'ascending') : null },
+      el('button', { type: 'button', onclick: () => { location.hash = withParams(params, { sort: key, order, offset: '' }) } }, title + (current ? (descending ? ' ↓' : ' ↑') : '')))
+  }))
+}
+
+function pages(table, params) {
+  const end = table.offset + table.rows.length, size = 50
+  const go = (offset) => () => { location.hash = withParams(params, { offset: offset || '' }) }
+  return el('div', { class: 'pages' },
+    el('button', { type: 'button', disabled: table.offset === 0, onclick: go(Math.max(0, table.offset - size)) }, 'back'),
+    el('span', { id: 'range' }, table.matched ? `${table.offset + 1}–${end} of ${number(table.matched)}` : 'none', table.matched < table.total ? ` (${number(table.total)} in all)` : ''),
+    el('button', { type: 'button', disabled: end >= table.matched || end > table.most, onclick: go(end) }, 'on'))
+}
+
+async function filters(params) {
+  const query = new URLSearchParams({ q: params.get('q') || '', sort: params.get('sort') || 'name', order: params.get('order') || '', offset: params.get('offset') || '0', limit: '50' })
+  const [now, table] = await Promise.all([ask('/api/overview'), ask('/api/filters?' + query)])
+  const search = el('input', { type: 'search', name: 'q', value: params.get('q') || '', placeholder: 'part of a name, or a pattern: user:*', 'aria-label': 'search', maxlength: 200 })
+  const submit = (event) => { event.preventDefault(); location.hash = withParams(params, { q: search.value, offset: '' }) }
+  // Passes over very many filters are made when they are asked for, not every two seconds.
+  const again = table.busyMs > 100 ? 60000 : REFRESH_MS
+  return [now, el('section', { class: 'card' }, el('form', { onsubmit: submit, role: 'search' }, search),
+    el('div', { class: 'scroll' }, el('table', { id: 'filters' }, el('thead', {}, filterHead(params)), el('tbody', {}, table.rows.map(filterRow)))), pages(table, params)), again]
+}
+
+// ---- one filter ----
+
+function layerTable(layers) {
+  const head = el('tr', {}, ...['layer', 'items', 'capacity', 'fill', 'bits set', 'k', 'rate', 'its share'].map((t, i) => el('th', { class: i === 2 || i === 5 ? 'wide' : '' }, t)))
+  return el('div', { class: 'scroll' }, el('table', { id: 'layers' }, el('thead', {}, head), el('tbody', {}, layers.map((l, i) => el('tr', {},
+    el('td', {}, String(i + 1)), el('td', {}, number(l.items)), el('td', { class: 'wide' }, number(l.capacity)), el('td', {}, percent(l.items / l.capacity), bar(l.items / l.capacity)),
+    el('td', {}, percent(l.bitsSet)), el('td', { class: 'wide' }, number(l.k)), el('td', {}, rate(l.rate)), el('td', {}, rate(l.asked)))))))
+}
+
+async function filter(params) {
+  const key = params.get('key') || ''
+  const [now, f] = await Promise.all([ask('/api/overview'), ask('/api/filter?key=' + encodeURIComponent(key))])
+  if (filterPoints.key !== key) filterPoints = { key, items: [] }
+  push(filterPoints.items, f.items)
+  const title = f.name || '(empty name)'
+  if (f.quarantined) return [now, card(title, el('p', { class: 'bad' }, 'quarantined: ' + f.reason))]
+  const asked = f.hits + f.misses
+  const measured = { rate: f.measured, asked: f.asked }
+  return [now, el('h2', { id: 'filter' }, title), el('div', { class: 'cards' },
+    card('Items', el('div', { class: 'big' }, number(f.items)), spark(filterPoints.items, 'items'),
+      list([['capacity', number(f.capacity) + (f.fixed ? ', fixed' : ', grows')], ['fill', el('span', {}, percent(f.fill), bar(f.fill, fillLevel(f))), fillLevel(f)], ['memory', bytes(f.bytes)],
+        ['expires', f.expiresMs ? when(f.expiresMs / 1000) : 'never']])),
+    card('False positives', el('div', { class: 'big ' + rateLevel(measured) }, rate(f.measured), bar(f.asked ? f.measured / f.asked : 0, rateLevel(measured))),
+      list([['asked for', rate(f.asked)], ['from the bits', rate(f.measured)], ['from the items', rate(f.rate)], ['reported by clients', rate(f.observed)]])),
+    card('Queries', el('div', { class: 'big' }, compact(asked)), list([['hits', compact(f.hits)], ['misses', compact(f.misses)], ['reported as wrong', compact(f.wrong)],
+      ['counted since', f.sinceUnix ? when(f.sinceUnix) : '–']]))),
+  card('Layers', layerTable(f.each))]
+}
+
+// ---- slow log, clients ----
+
+async function slowlog() {
+  const [now, log] = await Promise.all([ask('/api/overview'), ask('/api/slowlog')])
+  const rows = log.entries.map((e) => el('tr', {}, el('td', {}, when(e.unix)), el('td', {}, micros(e.us)), el('td', { class: 'words' }, e.words.join(' ')), el('td', { class: 'wide' }, e.client || e.addr)))
+  return [now, card(`Slow log: ${log.total} entries`, rows.length ? el('div', { class: 'scroll' }, el('table', { id: 'slowlog' }, el('tbody', {}, rows))) : el('p', { class: 'soft' }, 'nothing was slow'))]
+}
+
+async function clients() {
+  const [now, all] = await Promise.all([ask('/api/overview'), ask('/api/clients')])
+  const head = el('tr', {}, ...['client', 'last command', 'commands', 'idle', 'memory', 'pending reply'].map((t, i) => el('th', { class: i === 5 ? 'wide' : '' }, t)))
+  const rows = all.rows.map((c) => el('tr', {}, el('td', { class: 'name' }, c.addr, c.name ? el('span', { class: 'soft' }, ' ' + c.name) : null), el('td', {}, c.command), el('td', {}, compact(c.commands)),
+    el('td', {}, duration(c.idleMs)), el('td', {}, bytes(c.memory)), el('td', { class: 'wide' }, bytes(c.output))))
+  return [now, card(`Clients: ${number(all.total)}` + (all.rows.length < all.total ? `, the ${all.rows.length} with most memory` : ''), el('div', { class: 'scroll' }, el('table', { id: 'clients' }, el('thead', {}, head), el('tbody', {}, rows))))]
+}
+
+// ---- views ----
+
+const VIEWS = { '/': overview, '/filters': filters, '/filter': filter, '/slowlog': slowlog, '/clients': clients }
+
+async function show(fresh) {
+  const mine = ++shown
+  clearTimeout(timer)
+  const [path, query] = (location.hash.slice(1) || '/').split('?')
+  const view = VIEWS[path] || overview
+  let again = REFRESH_MS
+  try {
+    if (!document.hidden || fresh) {
+      const used = !fresh && (document.activeElement?.tagName === 'INPUT' || String(getSelection())) // by a person, now
+      const [now, ...parts] = await view(new URLSearchParams(query || ''))
+      if (mine !== shown) return
+      if (typeof parts[parts.length - 1] === 'number') again = parts.pop()
+      showState(now)
+      if (!used) main.replaceChildren(...parts.filter(Boolean))
+      main.dataset.view = path
+    }
+  } catch (error) {
+    if (mine !== shown) return
+    setState('no answer: ' + error.message, 'bad')
+    if (fresh) main.replaceChildren(card('Nothing to show', el('p', { class: 'bad' }, error.message)))
+  }
+  timer = setTimeout(() => show(false), again)
+}
+
+function mark() {
+  const path = (location.hash.slice(1) || '/').split('?')[0]
+  for (const link of document.querySelectorAll('nav a')) {
+    const to = link.getAttribute('href').slice(1)
+    to === path || (to === '/filters' && path === '/filter') ? link.setAttribute('aria-current', 'page') : link.removeAttribute('aria-current')
+  }
+}
+
+addEventListener('hashchange', () => { mark(); show(true) })
+document.addEventListener('visibilitychange', () => { if (!document.hidden) show(false) })
+mark()
+show(true)

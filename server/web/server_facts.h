@@ -1,0 +1,35 @@
+/* server_facts: the numbers of the whole daemon, for metrics and the status page.
+ *
+ * Thread: an online RCU reader, not a loop. */
+#ifndef BLOOMERY_SERVER_FACTS_H
+#define BLOOMERY_SERVER_FACTS_H
+
+#include "errorstats.h"
+#include "journal.h"
+#include "memory_use.h"
+#include "pubsub.h"
+#include "readiness.h"
+#include "registry.h"
+#include "saver.h"
+#include "session.h"
+#include "stats.h"
+
+struct server;
+
+/* Large: not for a stack. */
+struct server_facts {
+    struct readiness readiness;
+    struct stats stats; /* one snapshot of the counters */
+    struct errorstats errors;
+    struct sessions_totals clients;
+    unsigned blocked; /* clients that wait: WAIT, WAITAOF, DEBUG SLEEP */
+    struct memory_use memory;
+    struct pubsub_totals pubsub;
+    struct journal_info log; /* all 0 while filters are being loaded */
+    struct saver_info saves;
+    struct registry_expiry expiry;
+};
+
+void server_facts(struct server *server, struct server_facts *facts_out);
+
+#endif

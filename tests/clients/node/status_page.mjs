@@ -1,0 +1,230 @@
+// The status page: its HTML, its JSON, and, where there is a Chromium, what a person sees and clicks. With
+// BLOOMERY_SCREENSHOTS=<folder> the browser's pictures are kept there.
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import net from 'node:net';
+import path from 'node:path';
+
+import { Browser, findBrowser } from './browser.mjs';
+
+const { BLOOMERY_PORT, BLOOMERY_WEB_PORT, BLOOMERY_AUTH_WEB_PORT, BLOOMERY_PASSWORD, BLOOMERY_SCREENSHOTS } = process.env;
+const page = `http://127.0.0.1:${BLOOMERY_WEB_PORT}`;
+const HOSTILE = ['<script>alert(1)</script>', '"><img src=x onerror=alert(2)>', '\u2028\u202e', '</td>&lt;', "'\"`\\"];
+
+// ---- RESP, as far as it is needed: commands whose replies are one line ----
+
+async function commands(list) {
+    const socket = net.connect(Number(BLOOMERY_PORT), '127.0.0.1');
+    const bytes = word => (Buffer.isBuffer(word) ? word : Buffer.from(String(word)));
+    const encode = words => Buffer.concat([Buffer.from(`*${words.length}\r\n`),
+        ...words.flatMap(word => [Buffer.from(`$${bytes(word).length}\r\n`), bytes(word), Buffer.from('\r\n')])]);
+    socket.write(Buffer.concat(list.map(encode)));
+    let text = '';
+    while (text.split('\r\n').length <= list.length)
+        text += (await once(socket, 'data'))[0];
+    socket.end();
+    const lines = text.split('\r\n').slice(0, -1);
+    lines.forEach((line, i) => assert.ok(!line.startsWith('-'), `${list[i][0]}: ${line}`));
+    return lines;
+}
+
+// BF.MADD replies with an array: one add for each item instead.
+const fill = (name, items) => [['BF.RESERVE', name, '0.01', '100', 'NONSCALING'],
+    ...Array.from({ length: items }, (_, i) => ['BF.ADD', name, `item:${i}`])];
+
+const get = (where, headers) => fetch(page + where, { headers });
+async function json(where) {
+    const reply = await get(where);
+    assert.equal(reply.status, 200, `${where}: ${reply.status}`);
+    assert.equal(reply.headers.get('content-type'), 'application/json');
+    const text = await reply.text();
+    assert.ok(!/[<>&]/.test(text), `${where} has what means something in HTML`);
+    return JSON.parse(text);
+}
+const hex = text => Buffer.from(text).toString('hex');
+
+// ---- tests ----
+
+const tests = {
+    async 'files are complete and need nothing from elsewhere'() {
+        for (const [file, type] of [['/', 'text/html'], ['/page.js', 'text/javascript'], ['/page.css', 'text/css'], ['/icon.svg', 'image/svg+xml']]) {
+            const reply = await get(file);
+            const text = await reply.text();
+            assert.equal(reply.status, 200, file);
+            assert.ok(reply.headers.get('content-type').startsWith(type), file);
+            assert.match(reply.headers.get('content-security-policy'), /^default-src 'none';/);
+            assert.ok(!/https?:\/\/(?!www\.w3\.org\/2000\/svg)/.test(text), `${file} names another server`);
+            assert.ok(!/\son\w+=|<style|style=|<script>|javascript:/.test(file === '/' ? text : ''), 'inline code');
+            assert.ok(!/innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(/.test(text), `${file} writes HTML`);
+        }
+    },
+
+    async 'filters are searched, sorted and cut into pages by the server'() {
+        await commands([...Array.from({ length: 120 }, (_, i) => fill(`page:${String(i).padStart(3, '0')}`, i % 101)).flat(),
+            ...HOSTILE.map(name => ['BF.ADD', name, 'x']), ['BF.ADD', Buffer.from([0xff, 0x00, 0x0a]), 'x'], ['BF.ADD', '', 'x'],
+            ['BF.ADD', Buffer.alloc(60000, 'n'), 'x']]);
+        const all = await json('/api/filters?limit=200');
+        assert.equal(all.total, 120 + HOSTILE.length + 3);
+        assert.equal(all.rows.length, all.total);
+        const first = await json('/api/filters?q=PAGE:&limit=50');
+        assert.equal(first.matched, 120);
+        assert.deepEqual(first.rows.map(row => row.name).slice(0, 3), ['page:000', 'page:001', 'page:002']);
+        const last = await json('/api/filters?q=page:*&limit=50&offset=100');
+        assert.deepEqual([last.rows.length, last.rows[19].name], [20, 'page:119']);
+        const full = await json('/api/filters?q=page:&sort=fill&order=desc&limit=5');
+        assert.deepEqual(full.rows.map(row => row.items), [100, 99, 98, 97, 96]);
+        assert.deepEqual([full.rows[0].fill, full.rows[0].fixed, full.rows[0].capacity], [1, true, 100]);
+        const low = await json('/api/filters?q=page:0??&sort=items&limit=3');
+        assert.deepEqual(low.rows.map(row => row.name), ['page:000', 'page:001', 'page:002']);
+        for (const sort of ['name', 'items', 'capacity', 'fill', 'rate', 'over', 'bytes', 'layers']) {
+            const up = (await json(`/api/filters?sort=${sort}&limit=200`)).rows, down = (await json(`/api/filters?sort=${sort}&order=desc&limit=200`)).rows;
+            assert.equal(new Set(up.map(row => row.name)).size, all.total);
+            if (sort !== 'name' && sort !== 'over')
+                for (let i = 1; i < up.length; i++)
+                    assert.ok(up[i - 1][sort] <= up[i][sort] && down[i - 1][sort] >= down[i][sort], sort);
+        }
+    },
+
+    async 'wrong queries are refused'() {
+        for (const query of ['limit=201', 'limit=x', 'limit=', 'offset=5001', 'offset=-1', 'offset=99999999999', 'sort=no', 'sort=', `q=${'a'.repeat(300)}`]) {
+            const reply = await get(`/api/filters?${query}`);
+            assert.equal(reply.status, 400, query);
+            await reply.text();
+        }
+        assert.deepEqual((await json('/api/filters?limit=0')).rows, []);
+        assert.deepEqual((await json('/api/filters?q=no-such-name')).rows, []);
+        assert.deepEqual((await json('/api/filters?offset=5000')).rows, []);
+        for (const key of ['zz', 'abc', hex('no such filter'), '0x', 'FF'])
+            assert.equal((await get(`/api/filter?key=${key}`)).status, 404, key);
+    },
+
+    async 'every name leads to its filter'() {
+        const { rows } = await json('/api/filters?limit=200');
+        for (const row of rows.filter(each => each.key !== null)) {
+            const filter = await json(`/api/filter?key=${row.key}`);
+            assert.deepEqual([filter.name, filter.items], [row.name, row.items]);
+            assert.equal(filter.each.length, filter.layers);
+            assert.ok(filter.items === 0 || filter.measured > 0);
+        }
+        assert.equal(rows.filter(row => row.key === null).length, 1); // the one of 60,000 bytes
+        assert.ok(rows.some(row => row.name.startsWith('\\xff\\x00\\x0a~')));
+        const hostile = await json(`/api/filter?key=${hex(HOSTILE[0])}`);
+        assert.equal(hostile.name, HOSTILE[0]);
+    },
+
+    async 'overview, slow log and clients say what was done'() {
+        await commands([['CONFIG', 'SET', 'slowlog-log-slower-than', '0'], ['BF.EXISTS', 'page:100', HOSTILE[0]], ['BF.EXISTS', 'page:100', Buffer.from([0xc3, 0x28])],
+            ['CONFIG', 'SET', 'slowlog-log-slower-than', '10000'], ['CLIENT', 'SETNAME', '<b>me</b>']]);
+        const now = await json('/api/overview');
+        assert.deepEqual([now.ready, now.state, now.port], [true, 'ready', Number(BLOOMERY_PORT)]);
+        assert.ok(now.traffic.added > 5000 && now.memory.total > now.memory.bits && now.save.ok && now.log.writable);
+        assert.ok(now.commands.find(each => each.name === 'bf.add').p99Us > 0);
+        const slow = await json('/api/slowlog');
+        assert.ok(slow.entries.some(entry => entry.words[2] === HOSTILE[0]));
+        assert.ok(slow.entries.some(entry => entry.words[2] === '\ufffd('));
+        const socket = net.connect(Number(BLOOMERY_PORT), '127.0.0.1');
+        socket.write('CLIENT SETNAME <b>me</b>\r\n');
+        await once(socket, 'data');
+        const clients = await json('/api/clients');
+        assert.ok(clients.rows.some(row => row.name === '<b>me</b>' && row.command === 'client|setname'), JSON.stringify(clients));
+        socket.end();
+    },
+
+    async 'the password guards page and data'() {
+        const locked = `http://127.0.0.1:${BLOOMERY_AUTH_WEB_PORT}`;
+        const basic = Buffer.from(`any:${BLOOMERY_PASSWORD}`).toString('base64');
+        for (const where of ['/', '/page.js', '/api/overview', '/api/filters', '/metrics']) {
+            assert.equal((await fetch(locked + where)).status, 401, where);
+            assert.equal((await fetch(locked + where, { headers: { authorization: `Basic ${basic}` } })).status, 200, where);
+        }
+        assert.equal((await fetch(`${locked}/healthz`)).status, 200);
+    },
+
+    async 'a person sees and clicks'() {
+        const command = findBrowser();
+        if (!command) {
+            console.log('skipped: there is no Chromium (Debian: chromium)');
+            return;
+        }
+        const browser = new Browser(command);
+        try {
+            await browser.open();
+            await look(browser);
+            assert.deepEqual(browser.problems, []);
+            const elsewhere = browser.requests.filter(url => !url.startsWith(page) && !url.startsWith('about:'));
+            assert.deepEqual(elsewhere, []);
+        } finally {
+            await browser.close();
+        }
+    },
+};
+
+// ---- in the browser ----
+
+async function picture(browser, name) {
+    const png = await browser.screenshot();
+    assert.ok(png.length > 1000);
+    if (BLOOMERY_SCREENSHOTS)
+        writeFileSync(path.join(BLOOMERY_SCREENSHOTS, `${name}.png`), png);
+}
+
+async function size(browser, width, height) {
+    await browser.send('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: 1, mobile: width < 600 });
+}
+
+const theme = (browser, value) => browser.send('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value }] });
+const names = `[...document.querySelectorAll('#filters tbody tr td:first-child')].map(td => td.textContent)`;
+
+async function look(browser) {
+    await size(browser, 1200, 900);
+    await theme(browser, 'light');
+    await browser.send('Page.navigate', { url: `${page}/` });
+    await browser.until(`document.getElementById('state').textContent === 'ready' && document.body.innerText.includes('commands/s')`);
+    const light = await browser.run('getComputedStyle(document.body).backgroundColor');
+    await picture(browser, 'overview');
+    await theme(browser, 'dark');
+    assert.notEqual(await browser.run('getComputedStyle(document.body).backgroundColor'), light);
+    await picture(browser, 'overview-dark');
+
+    await browser.run(`location.hash = '#/filters'`);
+    await browser.until(`document.querySelectorAll('#filters tbody tr').length === 50`);
+    await browser.run(`[...document.querySelectorAll('th button')].find(b => b.textContent.startsWith('fill')).click()`);
+    await browser.until(`location.hash.includes('sort=fill') && ${names}[0] === 'page:100'`);
+    assert.ok(await browser.run(`document.querySelector('.bar.bad i').getBoundingClientRect().width > 50`), 'the bar of a full filter');
+    await picture(browser, 'filters');
+    await browser.run(`[...document.querySelectorAll('.pages button')].pop().click()`);
+    await browser.until(`document.getElementById('range').textContent.startsWith('51')`);
+    await browser.run(`const input = document.querySelector('input[type=search]'); input.value = 'script'; input.form.requestSubmit()`);
+    await browser.until(`${names}.length === 1`);
+    assert.equal(await browser.run(`${names}[0]`), HOSTILE[0]);
+    assert.equal(await browser.run(`document.querySelectorAll('main script, main img').length`), 0);
+    await browser.run(`document.querySelector('#filters tbody a').click()`);
+    await browser.until(`document.querySelector('#layers tbody tr') !== null`);
+    assert.equal(await browser.run(`document.getElementById('filter').textContent`), HOSTILE[0]);
+    await picture(browser, 'filter');
+
+    await size(browser, 390, 844); // a telephone
+    for (const view of ['/', '/filters', '/filter?key=' + hex('page:100'), '/slowlog', '/clients']) {
+        await browser.run(`location.hash = '#${view}'`);
+        await browser.until(`document.getElementById('main').dataset.view === ${JSON.stringify(view.split('?')[0])}`);
+        const [seen, whole] = await browser.run('[document.documentElement.clientWidth, document.documentElement.scrollWidth]');
+        assert.ok(whole <= seen, `${view} is ${whole} wide on a screen of ${seen}`);
+        await picture(browser, `telephone-${view.split(/[/?]/)[1] || 'overview'}`);
+    }
+    await browser.run(`location.hash = '#/filter?key=00ff'`);
+    await browser.until(`document.body.innerText.includes('there is no such filter')`);
+    browser.problems = browser.problems.filter(problem => !problem.includes('404')); // the one before
+}
+
+let failed = 0;
+for (const [name, test] of Object.entries(tests)) {
+    try {
+        await test();
+        console.log(`ok: ${name}`);
+    } catch (error) {
+        failed++;
+        console.error(`failed: ${name}\n${error.stack}`);
+    }
+}
+process.exit(failed ? 1 : 0);

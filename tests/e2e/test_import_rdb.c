@@ -1,0 +1,228 @@
+/* `bloomery import --rdb`: the filters of an RDB file that Redis has written are served. */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "golden.h"
+#include "program.h"
+
+#define GOLDEN BLOOMERY_GOLDEN_DIR "/redisbloom"
+#define MIXED  GOLDEN "/mixed.rdb"
+
+static struct daemon the_daemon;
+static char output[65536];
+
+static void prepare(void)
+{
+    daemon_prepare(&the_daemon);
+}
+
+static void discard(void)
+{
+    daemon_discard(&the_daemon);
+}
+
+TestSuite(import_rdb, .init = prepare, .fini = discard, .timeout = 300);
+
+/* That the tool exits so and says so. */
+#define RUN(code, text, ...) \
+    program_expect(output, sizeof(output), code, text, "'" BLOOMERY_TOOL_PATH "' import " __VA_ARGS__)
+
+static const char *const filters[] = {
+    "default_by_add", "empty",    "expansion1_9_layers", "expansion4", "full_nonscaling", "n1000_p0.001_nonscaling",
+    "n1000_p0.01",    "one_item", "n20000_p0.0001",      "p0.5",       "p1e-9_k30",       "scaled_6_layers",
+};
+
+static char *dump(redisContext *client, const char *key, size_t *len_out)
+{
+    redisReply *reply = redisCommand(client, "DUMP %s", key);
+    cr_assert(reply && reply->type == REDIS_REPLY_STRING, "%s", key);
+    char *bytes = malloc(reply->len + 1);
+    memcpy(bytes, reply->str, reply->len);
+    *len_out = reply->len;
+    freeReplyObject(reply);
+    return bytes;
+}
+
+/* The file was written after the recorded adds that follow a recorded dump. */
+static void expect_as_recorded(redisContext *client, const char *folder, const char *filter)
+{
+    struct golden_lines lines;
+    size_t len, have_len, want_len;
+    unsigned char *recorded = golden_file(&len, "%s/%s%s/dump.bin", GOLDEN, folder, filter);
+    expect(client, "+OK", "RESTORE wanted 0 %b", recorded, len);
+    golden_lines_open(&lines, "%s/%s%s/more.tsv", GOLDEN, folder, filter);
+    while (golden_lines_next(&lines)) {
+        size_t n = golden_unhex(lines.fields[0]);
+        (void)client_ask(client, "BF.ADD wanted %b", lines.fields[0], n);
+    }
+    golden_lines_close(&lines);
+    char key[128];
+    snprintf(key, sizeof(key), "g:%s", filter);
+    char *have = dump(client, key, &have_len), *want = dump(client, "wanted", &want_len);
+    cr_assert_eq(have_len, want_len, "%s", filter);
+    cr_assert_arr_eq(have, want, want_len, "%s", filter);
+    expect(client, ":1", "DEL wanted");
+    free(have);
+    free(want);
+    free(recorded);
+}
+
+/* Whether DUMP is the value as it stands in the file, to the byte, behind the name of its key. */
+static bool is_as_in_file(redisContext *client, const unsigned char *file, size_t file_len, const char *filter)
+{
+    char key[128];
+    size_t len;
+    int key_len = snprintf(key, sizeof(key), "g:%s", filter);
+    char *have = dump(client, key, &len);
+    unsigned char *value = memmem(file, file_len, key, (size_t)key_len);
+    cr_assert(value, "%s", filter);
+    value += key_len;
+    bool same = len <= (size_t)(file + file_len - value) && memcmp(have + 1, value, len - 11) == 0;
+    free(have);
+    return same;
+}
+
+/* Also after a save and a restart: what the tool has written is what the daemon writes. */
+DAEMON_TEST(the_daemon, import_rdb, every_filter_is_served_as_redis_had_it)
+{
+    RUN(0, "imported 12 filters with 23863 items", "--rdb " MIXED " --db 0 '%s'", the_daemon.data);
+    RUN(0, "imported 1 filters with 1 items", "--rdb " MIXED " --db 1 --prefix db1: '%s'", the_daemon.data);
+    daemon_start(&the_daemon, NULL);
+    size_t len;
+    unsigned char *file = golden_file(&len, MIXED);
+    for (int start = 0; start < 2; start++) {
+        redisContext *client = client_open(the_daemon.port);
+        expect(client, ":13", "DBSIZE");
+        size_t same = 0;
+        for (size_t f = 0; f < sizeof(filters) / sizeof(*filters); f++)
+            same += is_as_in_file(client, file, len, filters[f]);
+        cr_assert_eq(same, 9, "%zu: Redis has compressed layers of three of them", same);
+        expect(client, "[:1050]", "BF.INFO g:n1000_p0.01 ITEMS");
+        expect(client, "[:50]", "BF.INFO g:empty ITEMS");
+        expect(client, "[:1]", "BF.INFO db1:other-db:filter ITEMS");
+        cr_assert_gt(client_number(client, "PTTL g:one_item"), 0);
+        expect(client, ":-1", "PTTL g:empty");
+        expect(client, "+OK", "SAVE");
+        redisFree(client);
+        daemon_kill(&the_daemon);
+        daemon_restart(&the_daemon);
+    }
+    free(file);
+}
+
+DAEMON_TEST(the_daemon, import_rdb, an_older_redis_is_read)
+{
+    static const char *const older[] = {"full_nonscaling", "n1000_p0.01", "scaled_6_layers"};
+    RUN(0, "RDB 10 of version 7.0.15: imported 3 filters", "--rdb " GOLDEN "/v2.8.20/mixed.rdb '%s'", the_daemon.data);
+    daemon_start(&the_daemon, NULL);
+    redisContext *client = client_open(the_daemon.port);
+    for (size_t f = 0; f < sizeof(older) / sizeof(*older); f++)
+        expect_as_recorded(client, "v2.8.20/", older[f]);
+    redisFree(client);
+}
+
+/* ---- what is told, and refused ---- */
+
+Test(import_rdb, a_list_says_what_is_in_a_file_and_imports_nothing)
+{
+    RUN(0, "13 filters with 23864 items", "--rdb " MIXED " --list");
+    cr_assert(strstr(output, "0\tg%3Ascaled_6_layers\t6 layers, 3023 items of 3150, error rate 0.01, 6688 bytes\n"),
+              "%s", output);
+    cr_assert(strstr(output, "1\tother-db%3Afilter\t"), "%s", output);
+    cr_assert(strstr(output, "4 string, 2 set, 2 hash, 1 MBbloomCF, 1 TopK-TYPE, 1 CMSk-TYPE, 1 stream"), "%s", output);
+    RUN(0, "\"name\": \"other-db:filter\", \"layers\": 1, \"items\": 1", "--rdb " MIXED " --list --json --db 1");
+    cr_assert_not(strstr(output, "scaled_6_layers"));
+    RUN(0, "\"others\": {\"list\": 1, \"string\": 4", "--rdb " MIXED " --list --json '%s'", the_daemon.data);
+    cr_assert(
+        strstr(output, "\"rdb\": 13, \"engine\": \"8.6.3\", \"valkey\": false, \"checksum\": true, \"keys\": 28"));
+}
+
+Test(import_rdb, which_database_must_be_said_where_several_have_filters)
+{
+    RUN(1, "has filters in several databases", "--rdb " MIXED " '%s'", the_daemon.data);
+    cr_assert_neq(access(the_daemon.data, F_OK), 0, "nothing has been made");
+}
+
+Test(import_rdb, names_that_are_there_are_skipped_and_the_others_imported)
+{
+    RUN(0, "imported 12 filters", "--rdb " MIXED " --db 0 '%s'", the_daemon.data);
+    RUN(1, "skipped: there is a filter of this name already", "--rdb " MIXED " --db 0 '%s'", the_daemon.data);
+    cr_assert(strstr(output, "imported 0 filters with 0 items, 0 bytes; 12 skipped"), "%s", output);
+    RUN(0, "imported 12 filters", "--rdb " MIXED " --db 0 --prefix again: '%s'", the_daemon.data);
+    RUN(1, "\"imported\": false, \"reason\": \"there is a filter of this name already\"",
+        "--rdb " MIXED " --db 0 --json '%s'", the_daemon.data);
+}
+
+/* A copy of a file, changed. */
+static void write_changed(const char *path, const unsigned char *bytes, size_t len, size_t at, unsigned char bit)
+{
+    FILE *file = fopen(path, "wb");
+    cr_assert(file);
+    for (size_t i = 0; i < len; i++)
+        fputc(bytes[i] ^ (i == at ? bit : 0), file);
+    cr_assert_eq(fclose(file), 0);
+}
+
+Test(import_rdb, a_damaged_file_imports_nothing)
+{
+    size_t len;
+    char path[400];
+    unsigned char *bytes = golden_file(&len, MIXED);
+    snprintf(path, sizeof(path), "%s/damaged.rdb", the_daemon.dir);
+    for (size_t at = 9; at < len; at += 9973) {
+        write_changed(path, bytes, len, at, 4);
+        RUN(1, "damaged.rdb: ", "--rdb '%s' --db 0 '%s'", path, the_daemon.data);
+    }
+    write_changed(path, bytes, len - 1, len, 0);
+    RUN(1, "the data ends within the checksum", "--rdb '%s' --db 0 '%s'", path, the_daemon.data);
+    cr_assert_neq(access(the_daemon.data, F_OK), 0);
+    RUN(1, "this is no RDB file", "--rdb '" GOLDEN "/../README.md' '%s'", the_daemon.data);
+    RUN(1, "No such file", "--rdb '%s/none' '%s'", the_daemon.dir, the_daemon.data);
+    free(bytes);
+}
+
+#define MODULE "\7\4late\x81\x30\x16\xe5\xa2\x89\xbe\xf8\4"
+#define LAYER  "\2\12\4\x7b\x14\xae\x47\xe1\x7a\x84\x3f\2\7\4\x56\x05\x6b\x5e\x2d\x2b\x23\x40"
+#define FILTER                                            \
+    MODULE "\2\3\2\1\2\5\2\2" LAYER "\2\x40\x80\2\0\5\20" \
+           "0123456789abcdef"                             \
+           "\2\3\0"
+
+/* A file without a checksum, as with rdbchecksum no: a filter that is over, one that cannot be, and one that can. */
+Test(import_rdb, what_is_skipped_is_told_with_the_reason)
+{
+    static const char file[] = "REDIS0011\xfe\0"
+                               "\xfd\1\0\0\0" FILTER "\7\3bad\x81\x30\x16\xe5\xa2\x89\xbe\xf8\4\2\3\2\1\2\5\2\2" LAYER
+                               "\2\x40\x80\2\x40\x40\5\20"
+                               "0123456789abcdef"
+                               "\2\3\0"
+                               "\7\4good\x81\x30\x16\xe5\xa2\x89\xbe\xf8\4\2\3\2\1\2\5\2\2" LAYER "\2\x40\x80\2\0\5\20"
+                               "0123456789abcdef"
+                               "\2\3\0"
+                               "\xff\0\0\0\0\0\0\0\0SELECT 0";
+    char path[400];
+    snprintf(path, sizeof(path), "%s/small.rdb", the_daemon.dir);
+    write_changed(path, (const unsigned char *)file, sizeof(file) - 1, sizeof(file), 0);
+    RUN(1, "0\tlate\tskipped: its time to live is over", "--rdb '%s' '%s'", path, the_daemon.data);
+    cr_assert(strstr(output, "0\tbad\tskipped: layer 0: "), "%s", output);
+    cr_assert(strstr(output, "n2"), "%s", output);
+    cr_assert(strstr(output, "imported 1 filters with 3 items, 16 bytes; 2 skipped"), "%s", output);
+    cr_assert(strstr(output, "has no checksum"), "%s", output);
+    cr_assert(strstr(output, "8 bytes that have not been read"), "%s", output);
+    cr_assert(strstr(output, "2 filters have been skipped"), "%s", output);
+}
+
+Test(import_rdb, arguments_that_do_not_fit_are_refused)
+{
+    RUN(2, "with --rdb there is one argument", "--rdb " MIXED);
+    RUN(2, "with --rdb there is one argument", "--rdb " MIXED " a b c");
+    RUN(2, "is not the number of a database", "--rdb " MIXED " --db x a");
+    RUN(2, "--prefix is for --rdb", "--prefix x a b c");
+    RUN(2, "3 arguments are needed, 1 given", "a");
+}

@@ -1,0 +1,187 @@
+/* What clients can make grow counts against maxmemory, and what is over it can still be read and deleted. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+
+#define MB   1000000LL
+#define NAME 60000
+
+DAEMON_SUITE(the_daemon, memory, "--threads", "2", "--appendonly", "no");
+
+static long long memory_field(redisContext *client, const char *field)
+{
+    char line[64];
+    const char *info = client_ask(client, "INFO memory"), *at;
+    snprintf(line, sizeof(line), "\\x0a%s:", field);
+    at = strstr(info, line);
+    cr_assert_not_null(at, "no %s in %s", field, info);
+    return atoll(at + strlen(line));
+}
+
+static long long resident(void)
+{
+    char path[64];
+    long long pages = 0;
+    snprintf(path, sizeof(path), "/proc/%d/statm", the_daemon.pid);
+    FILE *file = fopen(path, "r");
+    cr_assert_not_null(file);
+    cr_assert_eq(fscanf(file, "%*s %lld", &pages), 1);
+    fclose(file);
+    return pages * 4096;
+}
+
+static const char *name_of(int i)
+{
+    static char name[NAME + 1];
+    snprintf(name, sizeof(name), "%06d", i);
+    memset(name + 6, 'n', NAME - 6);
+    name[NAME] = '\0';
+    return name;
+}
+
+/* Memory is given back, and looked at, a moment later. */
+static void ask_until(redisContext *client, const char *expected, const char *command)
+{
+    const char *reply = client_ask(client, command);
+    for (int i = 0; i < 3000 && strcmp(reply, expected) != 0; i++) {
+        usleep(10000);
+        reply = client_ask(client, command);
+    }
+    cr_assert_str_eq(reply, expected, "got '%s' for %s", reply, command);
+}
+
+/* 8,000 filters of 250 bytes with names of 60 kB took 463 MB under a limit of 50 MB when bits alone were counted. */
+DAEMON_TEST(the_daemon, memory, long_names_count_against_maxmemory)
+{
+    redisContext *client = client_open(the_daemon.port);
+    const char *const oom = "-OOM command not allowed when used memory > 'maxmemory'.";
+    int made = 0;
+    expect(client, "+OK", "CONFIG SET maxmemory %lld", 50 * MB);
+    for (int i = 0; i < 8000; i++)
+        made += strcmp(client_ask(client, "BF.RESERVE %s 0.01 100", name_of(i)), "+OK") == 0;
+    cr_expect(made > 700 && made < 850, "%d", made);
+    cr_expect_leq(memory_field(client, "used_memory"), 50 * MB + 2 * NAME);
+    if (!DAEMON_SANITIZED)
+        cr_expect_lt(resident(), 100 * MB, "%lld bytes are resident", resident());
+
+    expect(client, "+OK", "CONFIG SET maxmemory %lld", 48 * MB);
+    expect(client, oom, "BF.ADD %s x", name_of(0));
+    expect(client, oom, "EXPIRE %s 100", name_of(0));
+    expect(client, oom, "RENAME %s %s+", name_of(0), name_of(0));
+    expect(client, ":0", "BF.EXISTS %s x", name_of(0));
+    expect(client, "+OK", "RENAME %s short", name_of(0));
+    for (int i = 1; i < 100; i++)
+        expect(client, ":1", "DEL %s", name_of(i));
+    for (int i = 0; i < 3000 && memory_field(client, "used_memory") > 46 * MB; i++)
+        usleep(10000); /* memory is given back a moment later */
+    expect(client, ":1", "BF.ADD short x");
+    expect(client, ":1", "EXPIRE %s 100", name_of(200));
+    expect(client, "+OK", "RENAME %s %s+", name_of(201), name_of(201));
+    redisFree(client);
+}
+
+/* What a connection keeps counts as long as it is there: a queue, watched names, half a command, channels. */
+DAEMON_TEST(the_daemon, memory, connections_count_against_maxmemory)
+{
+    redisContext *client = client_open(the_daemon.port), *other = client_open(the_daemon.port);
+    expect(client, "+OK", "BF.RESERVE f 0.01 100");
+    long long before = memory_field(client, "used_memory");
+
+    expect(other, "+OK", "MULTI");
+    for (int i = 0; i < 100; i++)
+        expect(other, "+QUEUED", "BF.EXISTS %s x", name_of(i));
+    cr_expect_geq(memory_field(client, "mem_clients_normal"), 100 * NAME);
+    cr_expect_geq(memory_field(client, "used_memory"), before + 100 * NAME);
+    expect(client, "+OK", "CONFIG SET maxmemory %lld", before + 50 * NAME);
+    ask_until(client, "-OOM command not allowed when used memory > 'maxmemory'.", "BF.ADD f x");
+    expect(other, "+OK", "DISCARD");
+    ask_until(client, ":1", "BF.ADD f x");
+    expect(client, "+OK", "CONFIG SET maxmemory 0");
+
+    for (int i = 0; i < 50; i++)
+        expect(other, "+OK", "WATCH %s", name_of(i));
+    cr_expect_geq(memory_field(client, "mem_clients_normal"), 50 * NAME);
+    expect(other, "+OK", "UNWATCH");
+    cr_expect_lt(memory_field(client, "mem_clients_normal"), 10 * NAME);
+
+    for (int i = 0; i < 50; i++)
+        client_ask(other, "SUBSCRIBE %s", name_of(i));
+    cr_expect_geq(memory_field(client, "mem_overhead_pubsub"), 50 * NAME);
+    redisFree(other);
+    for (int i = 0; i < 1000 && memory_field(client, "used_memory") > before + 10 * NAME; i++)
+        usleep(10000);
+    cr_expect_leq(memory_field(client, "used_memory"), before + 10 * NAME);
+    redisFree(client);
+}
+
+/* A header of a load costs nothing to send: 64 of them took 64 times the filter's memory from the start, and giving
+ * that back took a minute, for which SIGTERM waited. */
+DAEMON_TEST(the_daemon, memory, announced_loads_are_bounded_by_the_machine)
+{
+    redisContext *client = client_open(the_daemon.port);
+    long long machine = sysconf(_SC_PHYS_PAGES) * (long long)sysconf(_SC_PAGESIZE), announced = 0;
+    expect(client, "+OK", "BF.RESERVE big 0.000001 4000000000 NONSCALING");
+    long long one = client_number(client, "MEMORY USAGE big");
+    redisReply *dump = redisCommand(client, "BF.SCANDUMP big 0");
+    cr_assert(dump && dump->type == REDIS_REPLY_ARRAY && dump->elements == 2);
+    for (int i = 0; i < 64; i++) {
+        redisReply *reply = redisCommand(client, "BF.LOADCHUNK load%d %lld %b", i, dump->element[0]->integer,
+                                         dump->element[1]->str, dump->element[1]->len);
+        cr_assert_not_null(reply);
+        announced += reply->type == REDIS_REPLY_STATUS ? one : 0;
+        if (reply->type == REDIS_REPLY_ERROR)
+            cr_expect_eq(strncmp(reply->str, "OOM ", 4), 0, "%s", reply->str);
+        freeReplyObject(reply);
+    }
+    freeReplyObject(dump);
+    cr_expect_leq(announced, machine + one / 100);
+    expect(client, ":1", "DEL big");
+    expect(client, ":1", "BF.ADD small x");
+    redisFree(client);
+    time_t start = time(NULL);
+    daemon_stop(&the_daemon);
+    printf("the end took %lld s\n", (long long)(time(NULL) - start));
+    cr_expect_leq(time(NULL) - start, 30);
+}
+
+/* When the process gets no more memory, new clients are still taken, and make room. */
+DAEMON_TEST(the_daemon, memory, clients_connect_and_delete_when_memory_is_exhausted)
+{
+    if (DAEMON_SANITIZED)
+        return; /* their own mappings are terabytes */
+    redisContext *client = client_open(the_daemon.port), *more[10];
+    char path[64];
+    long long pages = 0;
+    snprintf(path, sizeof(path), "/proc/%d/statm", the_daemon.pid);
+    FILE *file = fopen(path, "r");
+    cr_assert(file && fscanf(file, "%lld", &pages) == 1);
+    fclose(file);
+    rlim_t limit = (rlim_t)pages * 4096 + 64 * 1024 * 1024;
+    cr_assert_eq(prlimit(the_daemon.pid, RLIMIT_AS, &(struct rlimit){limit, RLIM_INFINITY}, NULL), 0);
+    int large = 0;
+    while (client_ask(client, "BF.RESERVE %s 0.01 100000", name_of(large))[0] == '+')
+        large++;
+    cr_assert_geq(large, 50);
+    for (int len = NAME - 20; len > 10; len /= 4) /* until nothing fits, however small */
+        for (int i = 0; client_ask(client, "BF.RESERVE small:%d:%s 0.01 10", i, name_of(0) + NAME - len)[0] == '+'; i++)
+            cr_assert_lt(i, 1000000);
+    for (int i = 0; i < 10; i++) {
+        more[i] = client_open(the_daemon.port);
+        expect(more[i], "+PONG", "PING");
+    }
+    for (int i = 0; i < large; i++)
+        expect(more[i % 10], ":1", "DEL %s", name_of(i));
+    static char again[NAME + 64];
+    snprintf(again, sizeof(again), "BF.RESERVE %s 0.01 10", name_of(0));
+    ask_until(more[0], "+OK", again);
+    for (int i = 0; i < 10; i++)
+        redisFree(more[i]);
+    redisFree(client);
+}

@@ -1,0 +1,213 @@
+/* MIGRATE between two daemons, and to a target that is slow on purpose. */
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+
+static struct daemon source, target;
+static redisContext *from, *to;
+
+static void start(void)
+{
+    daemon_start(&source, NULL);
+    daemon_start(&target, NULL);
+    from = client_open(source.port);
+    to = client_open(target.port);
+}
+
+static void discard(void)
+{
+    daemon_discard(&source);
+    daemon_discard(&target);
+}
+
+TestSuite(migrate, .init = start, .fini = discard, .timeout = 300);
+
+/* Both daemons end as they must, within the test. */
+#define MIGRATE_TEST(name)                   \
+    static void migrate_##name##_body(void); \
+    Test(migrate, name)                      \
+    {                                        \
+        migrate_##name##_body();             \
+        redisFree(from);                     \
+        redisFree(to);                       \
+        daemon_deinit(&source);              \
+        daemon_deinit(&target);              \
+    }                                        \
+    static void migrate_##name##_body(void)
+
+MIGRATE_TEST(moves_a_filter_with_its_time_to_live)
+{
+    expect(from, "+OK", "BF.RESERVE f 0.001 1000");
+    cr_assert_eq(client_for_items(from, "BF.MADD", "f", "i", 500), 500);
+    expect(from, ":1", "EXPIRE f 1000");
+    expect(from, "+OK", "MIGRATE 127.0.0.1 %d f 0 5000", target.port);
+    expect(from, ":0", "EXISTS f");
+    cr_assert_eq(client_for_items(to, "BF.MEXISTS", "f", "i", 500), 500);
+    expect(to, ":500", "BF.CARD f");
+    long long ttl = client_number(to, "TTL f");
+    cr_assert(ttl > 800 && ttl <= 1000, "%lld", ttl);
+
+    /* The deletion is a change like others: it survives. */
+    from = client_after_kill(from, &source, NULL);
+    expect(from, ":0", "EXISTS f");
+}
+
+MIGRATE_TEST(copy_and_replace)
+{
+    expect(from, ":1", "BF.ADD f here");
+    expect(to, ":1", "BF.ADD f there");
+    expect(from, "-ERR Target instance replied with error: BUSYKEY Target key name already exists.",
+           "MIGRATE 127.0.0.1 %d f 0 5000 COPY", target.port);
+    expect(from, ":1", "EXISTS f");
+    expect(to, "[:0,:1]", "BF.MEXISTS f here there");
+    expect(from, "+OK", "MIGRATE 127.0.0.1 %d f 0 5000 copy replace", target.port);
+    expect(from, ":1", "EXISTS f");
+    expect(to, "[:1,:0]", "BF.MEXISTS f here there");
+    expect(from, "+OK", "MIGRATE 127.0.0.1 %d f 0 5000 REPLACE", target.port);
+    expect(from, ":0", "EXISTS f");
+}
+
+MIGRATE_TEST(several_keys)
+{
+    for (int i = 0; i < 20; i++)
+        expect(from, ":1", "BF.ADD f%d a", i);
+    expect(from, "+NOKEY", "MIGRATE 127.0.0.1 %d missing 0 5000", target.port);
+    expect(from, "+NOKEY", "MIGRATE 127.0.0.1 1 %s 0 5000 KEYS missing other", "");
+    expect(from, "+OK", "MIGRATE 127.0.0.1 %d %s 0 5000 KEYS f0 missing f1 f2", target.port, "");
+    cr_assert_eq(client_number(from, "DBSIZE"), 17);
+    cr_assert_eq(client_number(to, "DBSIZE"), 3);
+    /* The second is refused: the first has moved, the second and those behind it stay. */
+    expect(to, ":1", "BF.ADD f4 x");
+    expect(from, "-ERR Target instance replied with error: BUSYKEY Target key name already exists.",
+           "MIGRATE 127.0.0.1 %d %s 0 5000 KEYS f3 f4 f5", target.port, "");
+    expect(from, "[:0,:1,:1]", "BF.MEXISTS f4 x a a");
+    expect(from, ":0", "EXISTS f3");
+    expect(from, ":2", "EXISTS f4 f5");
+}
+
+MIGRATE_TEST(errors_are_redis_s)
+{
+    expect(from, ":1", "BF.ADD f a");
+    expect(from, "-IOERR error or timeout connecting to the client", "MIGRATE 127.0.0.1 1 f 0 500");
+    expect(from, "-ERR Target instance replied with error: ERR DB index is out of range",
+           "MIGRATE 127.0.0.1 %d f 77 500", target.port);
+    expect(from, "-ERR syntax error", "MIGRATE 127.0.0.1 %d f 0 500 BOGUS", target.port);
+    expect(from, "-ERR syntax error", "MIGRATE 127.0.0.1 %d f 0 500 AUTH", target.port);
+    expect(from, "-ERR syntax error", "MIGRATE 127.0.0.1 %d f 0 500 AUTH2 user", target.port);
+    expect(from, "-ERR value is not an integer or out of range", "MIGRATE 127.0.0.1 %d f x 500", target.port);
+    expect(from, "-ERR value is not an integer or out of range", "MIGRATE 127.0.0.1 %d f 0 x", target.port);
+    expect(from, "-ERR When using MIGRATE KEYS option, the key argument must be set to the empty string",
+           "MIGRATE 127.0.0.1 %d f 0 500 KEYS f", target.port);
+    expect(from, "-ERR wrong number of arguments for 'migrate' command", "MIGRATE 127.0.0.1 %d f 0", target.port);
+    expect(from, ":1", "EXISTS f");
+    expect(to, ":0", "DBSIZE");
+}
+
+MIGRATE_TEST(passwords)
+{
+    expect(from, ":1", "BF.ADD f a");
+    expect(to, "+OK", "CONFIG SET requirepass secret");
+    const char *reply = client_ask(from, "MIGRATE 127.0.0.1 %d f 0 5000", target.port);
+    cr_assert(strstr(reply, "-ERR Target instance replied with error: NOAUTH"), "%s", reply);
+    reply = client_ask(from, "MIGRATE 127.0.0.1 %d f 0 5000 AUTH wrong", target.port);
+    cr_assert(strstr(reply, "-ERR Target instance replied with error: WRONGPASS"), "%s", reply);
+    expect(from, "+OK", "MIGRATE 127.0.0.1 %d f 0 5000 COPY AUTH secret", target.port);
+    expect(from, "+OK", "MIGRATE 127.0.0.1 %d f 0 5000 REPLACE AUTH2 default secret", target.port);
+    expect(from, ":0", "EXISTS f");
+}
+
+/* ---- a target that takes its time ---- */
+
+static int listen_on(int *port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    cr_assert_eq(listen(fd, 4), 0);
+    cr_assert_eq(getsockname(fd, (struct sockaddr *)&address, &len), 0);
+    *port = ntohs(address.sin_port);
+    return fd;
+}
+
+/* Answers SELECT, and returns when RESTORE has begun to come. */
+static int take_until_restore(int listener)
+{
+    char data[4096];
+    size_t len = 0;
+    bool selected = false;
+    int fd = accept(listener, NULL, NULL);
+    cr_assert_geq(fd, 0);
+    for (;;) {
+        ssize_t n = recv(fd, data + len, sizeof(data) - len - 1, 0);
+        cr_assert_gt(n, 0);
+        len += (size_t)n;
+        data[len] = '\0';
+        if (!selected && strstr(data, "SELECT\r\n$1\r\n0\r\n")) {
+            cr_assert_eq(send(fd, "+OK\r\n", 5, 0), 5);
+            selected = true;
+            len = 0;
+        } else if (selected && memmem(data, len, "RESTORE\r\n", 9)) {
+            return fd;
+        }
+    }
+}
+
+/* An add that is answered while the filter is on its way is not lost: the filter stays. Transactions do not wait for
+ * the target either. */
+MIGRATE_TEST(an_add_behind_the_dump_keeps_the_filter)
+{
+    int port, listener = listen_on(&port);
+    redisContext *other = client_open(source.port);
+    expect(from, ":1", "BF.ADD f early");
+    for (int changes = 0; changes < 2; changes++) {
+        redisAppendCommand(from, "MIGRATE 127.0.0.1 %d f 0 10000", port);
+        int done = 0;
+        while (!done)
+            cr_assert_eq(redisBufferWrite(from, &done), REDIS_OK);
+        int fd = take_until_restore(listener);
+        if (changes == 0)
+            expect(other, ":1", "BF.ADD f late");
+        expect(other, "+OK", "MULTI");
+        expect(other, "+QUEUED", "BF.EXISTS f early");
+        expect(other, "+QUEUED", "BF.EXISTS f late");
+        expect(other, "[:1,:1]", "EXEC");
+        cr_assert_eq(send(fd, "+OK\r\n", 5, 0), 5);
+        const char *reply = client_reply(from);
+        if (changes == 0) {
+            cr_assert(strstr(reply, "-ERR 1 of the filters changed while being sent"), "%s", reply);
+            expect(other, "[:1,:1]", "BF.MEXISTS f early late");
+        } else {
+            cr_assert_str_eq(reply, "+OK");
+            expect(other, ":0", "EXISTS f");
+        }
+        close(fd);
+    }
+    close(listener);
+    redisFree(other);
+}
+
+MIGRATE_TEST(a_silent_target_is_given_up)
+{
+    int port, listener = listen_on(&port);
+    expect(from, ":1", "BF.ADD f a");
+    expect(from, "-IOERR error or timeout reading to target instance", "MIGRATE 127.0.0.1 %d f 0 100", port);
+    expect(from, ":1", "BF.EXISTS f a");
+    close(listener);
+}
+
+MIGRATE_TEST(a_large_filter_is_refused)
+{
+    expect(from, "+OK", "BF.RESERVE f 0.001 10000000");
+    const char *reply = client_ask(from, "MIGRATE 127.0.0.1 %d f 0 5000", target.port);
+    cr_assert(strstr(reply, "-ERR the filter has"), "%s", reply);
+    expect(from, ":1", "EXISTS f");
+}

@@ -1,0 +1,442 @@
+/* `bloomery move` between two daemons: what is in the source is in the target afterwards, whatever happens on the way.
+ */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "program.h"
+
+/* So many small filters; under a sanitizer, fewer. */
+#define SMALL(n) (DAEMON_SANITIZED ? (n) / 10 : (n))
+
+static struct daemon source, target;
+static redisContext *from, *to;
+static char output[16384]; /* of the last run */
+
+static void start(void)
+{
+    daemon_start(&source, NULL);
+    daemon_start(&target, NULL);
+    from = client_open(source.port);
+    to = client_open(target.port);
+}
+
+static void discard(void)
+{
+    daemon_discard(&source);
+    daemon_discard(&target);
+}
+
+TestSuite(move, .init = start, .fini = discard, .timeout = 300);
+
+/* Both daemons end as they must, within the test. */
+#define MOVE_TEST(name)                   \
+    static void move_##name##_body(void); \
+    Test(move, name)                      \
+    {                                     \
+        move_##name##_body();             \
+        redisFree(from);                  \
+        redisFree(to);                    \
+        daemon_deinit(&source);           \
+        daemon_deinit(&target);           \
+    }                                     \
+    static void move_##name##_body(void)
+
+static int move(const char *options)
+{
+    return program_run(output, sizeof(output),
+                       "'%s' move --from redis://127.0.0.1:%d --to redis://127.0.0.1:%d %s 2>&1", BLOOMERY_TOOL_PATH,
+                       source.port, target.port, options);
+}
+
+static void expect_move(int status, const char *text, const char *options)
+{
+    int got = move(options);
+    cr_assert_eq(got, status, "exit %d of 'move %s': %s", got, options, output);
+    cr_assert(strstr(output, text), "'%s' is not in: %s", text, output);
+}
+
+/* Starts it beside the test; its output goes nowhere. */
+static pid_t move_beside_to(const char *to_url, const char *option)
+{
+    char from_url[64];
+    snprintf(from_url, sizeof(from_url), "redis://127.0.0.1:%d", source.port);
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)!freopen("/dev/null", "w", stdout);
+        (void)!freopen("/dev/null", "w", stderr);
+        execl(BLOOMERY_TOOL_PATH, "bloomery", "move", "--from", from_url, "--to", to_url, option, (char *)NULL);
+        _exit(99);
+    }
+    cr_assert_gt(pid, 0);
+    return pid;
+}
+
+static pid_t move_beside(const char *option)
+{
+    char to_url[64];
+    snprintf(to_url, sizeof(to_url), "redis://127.0.0.1:%d", target.port);
+    return move_beside_to(to_url, option);
+}
+
+/* Its exit status, or 1000 and the signal that has ended it. */
+static int wait_for(pid_t pid)
+{
+    int status;
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+static void sleep_ms(long ms)
+{
+    struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    nanosleep(&time, NULL);
+}
+
+/* u:0 .. u:<n - 1>, u:i with i % 40 items and every third with a time to live of 1000 s. */
+static void make_small_filters(int n)
+{
+    for (int i = 0; i < n; i++) {
+        redisAppendCommand(from, "BF.RESERVE u:%d 0.01 100", i);
+        for (int item = 0; item < i % 40; item++)
+            redisAppendCommand(from, "BF.ADD u:%d %d-%d", i, i, item);
+        redisAppendCommand(from, i % 3 == 0 ? "EXPIRE u:%d 1000" : "PERSIST u:%d", i);
+        client_skip(from, 2 + i % 40);
+    }
+}
+
+static void expect_small_filters(int n)
+{
+    for (int i = 0; i < n; i += 7) {
+        cr_assert_eq(client_number(to, "BF.CARD u:%d", i), client_number(from, "BF.CARD u:%d", i));
+        for (int item = 0; item < i % 40; item++)
+            cr_assert_eq(client_number(to, "BF.EXISTS u:%d %d-%d", i, i, item), 1);
+        long long ttl = client_number(to, "TTL u:%d", i);
+        if (i % 3 == 0)
+            cr_assert(ttl > 700 && ttl <= 1000, "%lld", ttl);
+        else
+            cr_assert_eq(ttl, -1);
+    }
+}
+
+/* A filter of several megabytes, so that it goes in chunks. */
+static void make_large_filter(const char *name)
+{
+    expect(from, "+OK", "BF.RESERVE %s 0.001 5000000 EXPANSION 4", name);
+    client_for_items(from, "BF.MADD", name, "large:", 20000);
+}
+
+/* ---- what is moved ---- */
+
+MOVE_TEST(ten_thousand_small_filters_and_a_large_one)
+{
+    const int n = SMALL(10000);
+    char text[32];
+    make_small_filters(n);
+    make_large_filter("large");
+    expect(from, ":1", "PEXPIRE large 500000");
+    snprintf(text, sizeof(text), "moved    %d filters", n + 1);
+    expect_move(0, text, "--verify");
+    cr_assert_eq(client_number(to, "DBSIZE"), n + 1);
+    expect_small_filters(n);
+    cr_assert_eq(client_for_items(to, "BF.MEXISTS", "large", "large:", 20000), 20000);
+    long long ttl = client_number(to, "TTL large");
+    cr_assert(ttl > 200 && ttl <= 500, "%lld", ttl);
+
+    /* Nothing of the source is changed, and nothing remains to be done. */
+    cr_assert_eq(client_number(from, "DBSIZE"), n + 1);
+    snprintf(text, sizeof(text), "there    %d", n + 1);
+    expect_move(0, text, "");
+    expect_move(0, "moved    0 filters", "");
+}
+
+MOVE_TEST(names_are_any_bytes)
+{
+    static const char name[] = "\0 \r\n%s\xff*[a\\";
+    char long_name[60000];
+    memset(long_name, 'n', sizeof(long_name));
+    expect(from, ":1", "BF.ADD %b a", name, sizeof(name));
+    expect(from, ":1", "BF.ADD %b b", "", (size_t)0);
+    expect(from, ":1", "BF.ADD %b c", long_name, sizeof(long_name));
+    expect_move(0, "moved    3 filters", "--verify");
+    expect(to, ":1", "BF.EXISTS %b a", name, sizeof(name));
+    expect(to, ":1", "BF.EXISTS %b b", "", (size_t)0);
+    expect(to, ":1", "BF.EXISTS %b c", long_name, sizeof(long_name));
+    expect(to, ":1", "BF.ADD %b more", name, sizeof(name));
+    expect_move(3, "skipped %00%20%0D%0A%25s%FF%2A%5Ba%5C%00: the target has another filter", "");
+}
+
+MOVE_TEST(scaled_and_fixed_filters_keep_their_shape)
+{
+    expect(from, "+OK", "BF.RESERVE scaled 0.01 10 EXPANSION 1");
+    expect(from, "+OK", "BF.RESERVE fixed 0.0001 1000 NONSCALING");
+    expect(from, "+OK", "BF.RESERVE empty 0.5 1");
+    client_for_items(from, "BF.MADD", "scaled", "s", 95);
+    client_for_items(from, "BF.MADD", "fixed", "f", 1000);
+    expect_move(0, "moved    3 filters", "--verify");
+    static const char *const names[] = {"scaled", "fixed", "empty"};
+    for (int i = 0; i < 3; i++) {
+        char info[1024];
+        snprintf(info, sizeof(info), "%s", client_ask(from, "BF.INFO %s", names[i]));
+        expect(to, info, "BF.INFO %s", names[i]);
+    }
+    expect(to, "-ERR non scaling filter is full", "BF.ADD fixed one-more");
+}
+
+MOVE_TEST(match_chooses_names)
+{
+    make_small_filters(30);
+    expect(from, ":1", "BF.ADD other x");
+    expect_move(0, "moved    10 filters", "--match 'u:2?'");
+    cr_assert_eq(client_number(to, "DBSIZE"), 10);
+    expect(to, ":0", "EXISTS other");
+}
+
+/* On a terminal there is a line of progress; in a pipe only where it is asked for. */
+MOVE_TEST(progress_is_for_terminals)
+{
+    make_small_filters(100);
+    expect_move(0, "moved    100 filters", "");
+    cr_assert_not(strchr(output, '\r'), "%s", output);
+    expect_move(0, " left", "--progress");
+    cr_assert(strstr(output, "\r\033[K["), "%s", output);
+}
+
+MOVE_TEST(dry_run_changes_nothing)
+{
+    make_small_filters(20);
+    expect_move(0, "move\tu%3A7\t7 items, ", "--dry-run");
+    cr_assert(strstr(output, "to move  20 filters"), "%s", output);
+    cr_assert_eq(client_number(to, "DBSIZE"), 0);
+}
+
+/* ---- names that are taken ---- */
+
+MOVE_TEST(a_taken_name_is_skipped_unless_it_is_to_be_replaced)
+{
+    make_large_filter("large");
+    expect(from, ":1", "BF.ADD small a");
+    expect(from, ":1", "BF.ADD same a");
+    expect(to, ":1", "BF.ADD large other");
+    expect(to, ":1", "BF.ADD small other");
+    expect(to, ":1", "BF.ADD small another");
+    expect_move(3, "skipped small: the target has another filter of this name", "");
+    cr_assert(strstr(output, "moved    1 filters"), "%s", output);
+    expect(to, ":1", "BF.EXISTS small other");
+    expect(to, ":1", "EXPIRE large 100");
+    expect_move(0, "moved    2 filters", "--replace --verify");
+    expect(to, "[:0,:1]", "BF.MEXISTS small other a");
+    cr_assert_eq(client_for_items(to, "BF.MEXISTS", "large", "large:", 20000), 20000);
+    expect(to, ":-1", "TTL large");
+    cr_assert_eq(client_number(to, "DBSIZE"), 3);
+
+    /* What has been added since is brought over by another --replace. */
+    expect(from, ":1", "BF.ADD small later");
+    expect_move(0, "moved    1 filters", "--replace");
+    expect(to, ":1", "BF.EXISTS small later");
+}
+
+/* A filter with the same BF.INFO and other items counts as moved: it is --verify that looks at the bits. */
+MOVE_TEST(verify_finds_a_planted_difference)
+{
+    make_small_filters(50);
+    expect(from, "+OK", "BF.RESERVE planted 0.01 1000");
+    expect(to, "+OK", "BF.RESERVE planted 0.01 1000");
+    long long here = client_for_items(from, "BF.MADD", "planted", "here", 900);
+    for (int i = 0; client_number(to, "BF.CARD planted") < here; i++)
+        client_number(to, "BF.ADD planted there%d", i);
+    expect_move(0, "there    1 that", "");
+    expect_move(3, "differs planted: source and target answer differently", "--verify");
+    cr_assert(strstr(output, "differ   1 "), "%s", output);
+}
+
+/* ---- interruptions ---- */
+
+/* SIGKILL at many moments: the target has whole filters only, and the next run goes on. */
+MOVE_TEST(a_killed_run_goes_on)
+{
+    const int n = SMALL(3000);
+    make_small_filters(n);
+    make_large_filter("large");
+    make_large_filter("large2");
+    int killed = 0;
+    for (long ms = 4; ms < 4000; ms += ms / 2) {
+        pid_t pid = move_beside("--jobs=2");
+        sleep_ms(ms);
+        kill(pid, SIGKILL);
+        int status = wait_for(pid);
+        cr_assert(status == 1000 + SIGKILL || status == 0, "%d", status);
+        killed += status != 0;
+        if (client_number(to, "EXISTS large"))
+            cr_assert_eq(client_for_items(to, "BF.MEXISTS", "large", "large:", 20000), 20000);
+        if (status == 0)
+            break;
+    }
+    cr_expect_gt(killed, 0);
+    expect_move(0, "moved    ", "--verify");
+    cr_assert_eq(client_number(to, "DBSIZE"), n + 2);
+    expect_small_filters(n);
+}
+
+MOVE_TEST(sigint_ends_with_a_summary_and_the_next_run_goes_on)
+{
+    make_small_filters(200);
+    for (int i = 0; i < 8; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "large%d", i);
+        make_large_filter(name);
+    }
+    pid_t pid = move_beside("--jobs=1");
+    while (client_number(to, "DBSIZE") == 0)
+        sleep_ms(1);
+    kill(pid, SIGINT);
+    int status = wait_for(pid);
+    cr_assert(status == 130 || status == 0, "%d", status);
+    expect_move(0, "moved    ", "--verify");
+    cr_assert_eq(client_number(to, "DBSIZE"), 208);
+    expect_small_filters(200);
+}
+
+/* The target dies in the middle, comes back, and the same run goes on. */
+MOVE_TEST(a_target_that_dies_and_returns_is_waited_for)
+{
+    const int n = SMALL(4000);
+    make_small_filters(n);
+    make_large_filter("large");
+    char path[300], url[320];
+    snprintf(path, sizeof(path), "%s/socket", target.dir);
+    snprintf(url, sizeof(url), "unix://%s", path); /* the port is another after the restart */
+    const char *const args[] = {"--unixsocket", path, NULL};
+    to = client_after_kill(to, &target, args);
+    pid_t pid = move_beside_to(url, "--jobs=3");
+    while (client_number(to, "DBSIZE") == 0)
+        sleep_ms(1);
+    to = client_after_kill(to, &target, NULL);
+    cr_assert_eq(wait_for(pid), 0);
+    cr_assert_eq(client_number(to, "DBSIZE"), n + 1);
+    expect_small_filters(n);
+    expect_move(0, "moved    0 filters", "--verify");
+}
+
+MOVE_TEST(a_target_that_stays_away_ends_the_run)
+{
+    const int n = SMALL(4000);
+    make_small_filters(n);
+    pid_t pid = move_beside("--retry=1");
+    while (client_number(to, "DBSIZE") == 0)
+        sleep_ms(1);
+    daemon_kill(&target);
+    int status = wait_for(pid);
+    daemon_restart(&target);
+    redisFree(to);
+    to = client_open(target.port);
+    cr_assert(status == 1 || (status == 0 && client_number(to, "DBSIZE") == n), "%d", status);
+    expect_move(0, "there ", "");
+    cr_assert_eq(client_number(to, "DBSIZE"), n);
+}
+
+/* ---- refusals ---- */
+
+MOVE_TEST(what_cannot_begin_is_told_at_once)
+{
+    expect(from, ":1", "BF.ADD f a");
+    program_expect(output, sizeof(output), 1, "Connection refused",
+                   "'%s' move --from redis://127.0.0.1:1 --to redis://127.0.0.1:%d 2>&1", BLOOMERY_TOOL_PATH,
+                   target.port);
+    program_expect(output, sizeof(output), 1, "the target, unix:///nowhere/socket: cannot connect",
+                   "'%s' move --from redis://127.0.0.1:%d --to unix:///nowhere/socket 2>&1", BLOOMERY_TOOL_PATH,
+                   source.port);
+    program_expect(output, sizeof(output), 1, "the database is refused: ERR DB index is out of range",
+                   "'%s' move --from redis://127.0.0.1:%d --to redis://127.0.0.1:%d/5 2>&1", BLOOMERY_TOOL_PATH,
+                   source.port, target.port);
+    program_expect(output, sizeof(output), 2, "--to is missing", "'%s' move --from redis://h 2>&1", BLOOMERY_TOOL_PATH);
+    program_expect(output, sizeof(output), 2, "TLS is not supported", "'%s' move --from rediss://h --to redis://h 2>&1",
+                   BLOOMERY_TOOL_PATH);
+    expect(to, ":0", "DBSIZE");
+}
+
+MOVE_TEST(passwords_come_from_the_address_the_environment_or_a_file)
+{
+    const char *tool = BLOOMERY_TOOL_PATH;
+    int a = source.port, b = target.port;
+    expect(from, ":1", "BF.ADD f a");
+    expect(to, "+OK", "CONFIG SET requirepass %s", "p@ss:%");
+    redisFree(to);
+    to = client_open(b);
+    expect(to, "+OK", "AUTH %s", "p@ss:%");
+    program_expect(output, sizeof(output), 1, "the password is refused: WRONGPASS",
+                   "'%s' move --from redis://127.0.0.1:%d --to redis://:wrong@127.0.0.1:%d 2>&1", tool, a, b);
+    cr_assert_not(strstr(output, "wrong@"), "%s", output);
+    program_expect(output, sizeof(output), 1, "NOAUTH",
+                   "'%s' move --from redis://127.0.0.1:%d --to redis://127.0.0.1:%d 2>&1", tool, a, b);
+    program_expect(output, sizeof(output), 0, "moved    1 filters",
+                   "'%s' move --from redis://127.0.0.1:%d --to redis://:p%%40ss%%3A%%25@127.0.0.1:%d 2>&1", tool, a, b);
+    program_expect(
+        output, sizeof(output), 0, "there    1",
+        "BLOOMERY_TO_PASSWORD='p@ss:%%' '%s' move --from redis://127.0.0.1:%d --to redis://default@127.0.0.1:%d 2>&1",
+        tool, a, b);
+    program_expect(output, sizeof(output), 0, "there    1",
+                   "printf 'p@ss:%%%%\\n' | '%s' move --from redis://127.0.0.1:%d --to redis://127.0.0.1:%d "
+                   "--to-password-file - 2>&1",
+                   tool, a, b);
+}
+
+/* The arguments of a running process can be read by everybody. */
+MOVE_TEST(a_password_in_the_address_does_not_stay_in_the_arguments)
+{
+    char path[64], arguments[1024] = "";
+    make_large_filter("large");
+    expect(to, "+OK", "CLIENT PAUSE 100000 ALL");
+    char from_url[64], to_url[64];
+    snprintf(from_url, sizeof(from_url), "redis://127.0.0.1:%d", source.port);
+    snprintf(to_url, sizeof(to_url), "redis://default:secret@127.0.0.1:%d", target.port);
+    pid_t pid = fork();
+    if (pid == 0) {
+        execl(BLOOMERY_TOOL_PATH, "bloomery", "move", "--from", from_url, "--to", to_url, (char *)NULL);
+        _exit(99);
+    }
+    snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+    for (int tries = 0; tries < 3000 && !strstr(arguments, "default:******@"); tries++) {
+        sleep_ms(10);
+        FILE *file = fopen(path, "r");
+        size_t len = file ? fread(arguments, 1, sizeof(arguments) - 1, file) : 0;
+        if (file)
+            fclose(file);
+        for (size_t i = 0; i < len; i++)
+            arguments[i] = arguments[i] ? arguments[i] : ' ';
+        arguments[len] = '\0';
+    }
+    kill(pid, SIGKILL);
+    wait_for(pid);
+    cr_assert(strstr(arguments, "default:******@"), "%s", arguments);
+    cr_assert_not(strstr(arguments, "secret"), "%s", arguments);
+    expect(to, "+OK", "CLIENT UNPAUSE");
+}
+
+MOVE_TEST(a_full_target_ends_the_run_and_what_fits_is_there)
+{
+    make_small_filters(2000);
+    expect(to, "+OK", "CONFIG SET maxmemory 300000");
+    expect_move(1, "the target refuses RESTORE: OOM", "");
+    expect(to, "+OK", "CONFIG SET maxmemory 0");
+    expect_move(0, "moved    ", "--verify");
+    expect_small_filters(2000);
+}
+
+MOVE_TEST(a_filter_that_is_too_large_for_the_target_is_skipped)
+{
+    make_large_filter("large");
+    expect(from, ":1", "BF.ADD small a");
+    expect(to, "+OK", "CONFIG SET bf-max-filter-bytes 1000000");
+    expect_move(3, "skipped large: ", "");
+    cr_assert(strstr(output, "moved    1 filters"), "%s", output);
+    expect(to, ":1", "EXISTS small");
+    cr_assert_eq(client_number(to, "DBSIZE"), 1);
+}

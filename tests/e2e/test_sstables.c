@@ -1,0 +1,525 @@
+/* sstable-dir: the filters of SSTables that another database writes, while the daemon runs. */
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "golden.h"
+
+static struct daemon the_daemon;
+static redisContext *client;
+static char root[300];
+
+/* The whole file of a filter with the key `k`, in each layout (docs/FORMAT.md). */
+static const unsigned char na_file[16] = {0, 0, 0, 5, 0, 0, 0, 1, 0x80, 0, 0x20, 0x20, 0, 0, 0x02, 0};
+static const unsigned char me_file[16] = {0, 0, 0, 5, 0, 0, 0, 1, 0, 0x02, 0, 0, 0x20, 0x20, 0, 0x80};
+static const unsigned char ka_file[16] = {0, 0, 0, 5, 0, 0, 0, 1, 0x08, 0x44, 0, 0, 0x20, 0x10, 0, 0};
+
+static void discard(void)
+{
+    if (client)
+        redisFree(client);
+    client = NULL;
+    daemon_discard(&the_daemon);
+}
+
+TestSuite(sstables, .fini = discard, .timeout = 300);
+
+/* ---- files ---- */
+
+static void make_directories(const char *path)
+{
+    char part[600];
+    snprintf(part, sizeof(part), "%s", path);
+    for (char *slash = part + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = '\0';
+        mkdir(part, 0777);
+        *slash = '/';
+    }
+}
+
+static void write_file(const char *path, const void *bytes, size_t len)
+{
+    FILE *file = fopen(path, "wb");
+    cr_assert_not_null(file, "%s", path);
+    cr_assert_eq(fwrite(bytes, 1, len, file), len);
+    cr_assert_eq(fclose(file), 0);
+}
+
+static const char *below_root(const char *path)
+{
+    static char whole[2][700];
+    static unsigned next;
+    char *text = whole[next++ % 2];
+    snprintf(text, sizeof(whole[0]), "%s/%s", root, path);
+    return text;
+}
+
+/* `path` ends with Filter.db. */
+static void write_toc(const char *path)
+{
+    char toc[700];
+    snprintf(toc, sizeof(toc), "%s", below_root(path));
+    strcpy(strstr(toc, "Filter.db"), "TOC.txt");
+    write_file(toc, "Filter.db\n", 10);
+}
+
+static void write_filter(const char *path, const void *bytes, size_t len)
+{
+    make_directories(below_root(path));
+    write_file(below_root(path), bytes, len);
+}
+
+static void write_sstable(const char *path, const void *bytes, size_t len)
+{
+    write_filter(path, bytes, len);
+    write_toc(path);
+}
+
+static void prepare(void)
+{
+    daemon_prepare(&the_daemon);
+    snprintf(root, sizeof(root), "%s/sstables", the_daemon.dir);
+    mkdir(root, 0777);
+}
+
+static void start(void)
+{
+    const char *const args[] = {"--sstable-dir", root, NULL};
+    daemon_start(&the_daemon, args);
+    client = client_open(the_daemon.port);
+}
+
+/* Waits until the answer to a command is this one: the daemon notices changes by itself. */
+#define wait_for(expected, ...)                                                                 \
+    do {                                                                                        \
+        const char *text_got = "";                                                              \
+        for (int tries = 0; tries < 600; tries++) {                                             \
+            text_got = client_ask(client, __VA_ARGS__);                                         \
+            if (strcmp(text_got, (expected)) == 0)                                              \
+                break;                                                                          \
+            usleep(50000);                                                                      \
+        }                                                                                       \
+        cr_assert_str_eq(text_got, (expected), "got '%s' instead of '%s'", text_got, expected); \
+    } while (0)
+
+/* ---- names ---- */
+
+#define ID "5a1c395e5a1c395e5a1c395e5a1c395e"
+
+/* As Cassandra and ScyllaDB lay files out: live ones, those of indexes, in the versions of each layout, and what is not
+ * read by queries of the table under names of its own. What is being written, or deleted, is not there. */
+Test(sstables, names_follow_the_folders)
+{
+    prepare();
+    write_sstable("data/ks/users-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    write_sstable("data/ks/users-" ID "/da-3ga6_0000_2gi3k2r1azcv9tdwfk-bti-Filter.db", na_file, sizeof(na_file));
+    write_sstable("data/ks/users-" ID "/me-3-big-Filter.db", me_file, sizeof(me_file));
+    write_sstable("data/ks/users-" ID "/staging/me-4-big-Filter.db", me_file, sizeof(me_file));
+    write_sstable("data/ks/users-" ID "/.by_name/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    write_sstable("data/ks/users-" ID "/snapshots/friday/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    write_sstable("data/ks/users-" ID "/backups/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    write_sstable("data/old/t/old-t-ka-7-Filter.db", ka_file, sizeof(ka_file));
+    write_filter("data/ks/users-" ID "/nb-9-big-Filter.db", na_file, sizeof(na_file)); /* without a TOC */
+    write_sstable("data/old/t/old-t-tmp-ka-8-Filter.db", ka_file, sizeof(ka_file));
+    write_sstable("data/ks/users-" ID "/hf-5-big-Filter.db", na_file, sizeof(na_file)); /* a hash of old */
+    start();
+    static const char *const names[] = {
+        "ks.users/1",         "ks.users/3ga6_0000_2gi3k2r1azcv9tdwfk", "ks.users/3",         "ks.users/4",
+        "ks.users.by_name/1", "snapshots/friday/ks.users/1",           "backups/ks.users/1", "old.t/7"};
+    redisReply *keys = redisCommand(client, "KEYS *");
+    cr_expect_eq(keys->elements, sizeof(names) / sizeof(names[0]) + 1);
+    freeReplyObject(keys);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        expect(client, ":1", "BF.EXISTS %s k", names[i]);
+        expect(client, "[:1,:0]", "BF.MEXISTS %s k kk", names[i]);
+        expect(client, "+MBbloom--", "TYPE %s", names[i]);
+        expect(client, ":1", "EXISTS %s", names[i]);
+    }
+    const char *text = client_ask(client, "BF.FIND ks.users/* KEY text:k");
+    cr_assert(
+        strstr(text,
+               "[\"asked\",:4,\"found\",[[\"ks.users/1\",\"ks.users/3\",\"ks.users/3ga6_0000_2gi3k2r1azcv9tdwfk\","
+               "\"ks.users/4\"]],\"unknown\",[\"ks.users/5\",\"") == text,
+        "%s", text);
+    cr_assert(strstr(text, "Murmur2"), "%s", text);
+    text = client_ask(client, "BF.EXISTS ks.users/5 k");
+    cr_assert(strstr(text, "-ERR the filter could not be loaded and is quarantined: ") == text, "%s", text);
+    daemon_deinit(&the_daemon);
+}
+
+/* Two directories with the same table, of two nodes: both files are there. */
+Test(sstables, files_of_the_same_name_are_told_apart)
+{
+    char dirs[1200];
+    prepare();
+    write_sstable("a/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    write_sstable("b/ks/t-" ID "/me-1-big-Filter.db", me_file, sizeof(me_file));
+    snprintf(dirs, sizeof(dirs), "%s/a/:%s/b:%s/none", root, root, root);
+    const char *const args[] = {"--sstable-dir", dirs, NULL};
+    daemon_start(&the_daemon, args);
+    client = client_open(the_daemon.port);
+    expect(client, "[\"asked\",:2,\"found\",[[\"ks.t/1\",\"ks.t/1#2\"]],\"unknown\",[]]", "BF.FIND ks.t/* ITEMS k");
+    expect(client, ":0", "DBSIZE");
+    daemon_deinit(&the_daemon);
+}
+
+/* ---- reading only ---- */
+
+/* What would change them is an error, and nothing of them is saved. */
+Test(sstables, writes_are_refused)
+{
+    static const char *const writes[] = {
+        "BF.ADD f/1 x",         "BF.MADD f/1 x", "BF.INSERT f/1 ITEMS x", "DEL f/1",
+        "BF.RESERVE f/1 0.1 9", "UNLINK f/1",    "RENAME f/1 g",          "RENAME own f/1",
+        "EXPIRE f/1 100",       "PERSIST f/1",   "BF.CLEAR f/1",          "BF.MERGE f/1 own",
+        "COPY f/1 g",           "COPY own f/1",  "BF.MERGE own f/1",      "DEL own f/1"};
+    prepare();
+    write_sstable("f/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    start();
+    redisReply *keys = redisCommand(client, "KEYS *");
+    char name[64];
+    snprintf(name, sizeof(name), "%s", keys->element[0]->str);
+    freeReplyObject(keys);
+    expect(client, ":1", "BF.ADD own x");
+    for (size_t i = 0; i < sizeof(writes) / sizeof(writes[0]); i++) {
+        char command[128], text[300];
+        const char *at = strstr(writes[i], "f/1");
+        snprintf(command, sizeof(command), "%.*s%s%s", (int)(at - writes[i]), writes[i], name, at + 3);
+        const char *words[8];
+        int n = 0;
+        for (char *save, *word = strtok_r(command, " ", &save); word; word = strtok_r(NULL, " ", &save))
+            words[n++] = word;
+        redisReply *reply = redisCommandArgv(client, n, words, NULL);
+        snprintf(text, sizeof(text), "%s", reply->str ? reply->str : "(no error)");
+        freeReplyObject(reply);
+        cr_assert(strncmp(text, "READONLY ", 9) == 0, "%s: %s", writes[i], text);
+    }
+    for (int i = 0; i < 3; i++) /* in a pipeline they go through the window */
+        redisAppendCommand(client, "BF.ADD %s x%d", name, i);
+    for (int i = 0; i < 3; i++)
+        cr_assert(strncmp(client_reply(client), "-READONLY ", 10) == 0);
+    expect(client, ":1", "BF.EXISTS own x");
+    expect(client, "+OK", "FLUSHALL");
+    expect(client, ":0", "DBSIZE");
+    expect(client, ":1", "BF.EXISTS %s k", name);
+    expect(client, "+OK", "SAVE");
+    daemon_stop(&the_daemon);
+    const char *const without[] = {"--sstable-dir", "", NULL};
+    redisFree(client);
+    daemon_start(&the_daemon, without);
+    client = client_open(the_daemon.port);
+    expect(client, "[]", "KEYS *");
+    daemon_deinit(&the_daemon);
+}
+
+/* In a transaction nothing waits for a file; once it has been read, it is a filter like others. */
+Test(sstables, transactions_do_not_read_files)
+{
+    prepare();
+    write_sstable("data/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    start();
+    expect(client, "+OK", "MULTI");
+    expect(client, "+QUEUED", "BF.EXISTS ks.t/1 k");
+    expect(client, "+QUEUED", "BF.FIND * ITEMS k");
+    const char *text = client_ask(client, "EXEC");
+    cr_assert(strstr(text, "[-ERR 'bf.exists' has to read a file first") == text, "%s", text);
+    cr_assert(strstr(text, ",-ERR this call of 'bf.find' may take long"), "%s", text);
+    expect(client, ":1", "BF.EXISTS ks.t/1 k");
+    expect(client, "+OK", "MULTI");
+    expect(client, "+QUEUED", "BF.EXISTS ks.t/1 k");
+    expect(client, "+QUEUED", "BF.FIND * ITEMS k");
+    expect(client, "[:1,[\"asked\",:1,\"found\",[[\"ks.t/1\"]],\"unknown\",[]]]", "EXEC");
+    daemon_deinit(&the_daemon);
+}
+
+/* What the file says, by the commands that describe filters. */
+Test(sstables, are_described)
+{
+    char expected[800];
+    prepare();
+    write_sstable("data/ks/t-" ID "/me-1-big-Filter.db", me_file, sizeof(me_file));
+    start();
+    snprintf(expected, sizeof(expected), "[\"%s\"]", below_root("data/ks/t-" ID "/me-1-big-Filter.db"));
+    expect(client, expected, "BF.INFO ks.t/1 FILE");
+    const char *info = client_ask(client, "INFO bf");
+    cr_assert(strstr(info, "sstable_filters:1\\x0d\\x0asstable_filters_read:0"), "%s", info);
+    expect(client, "[\"me\"]", "BF.INFO ks.t/1 LAYOUT");
+    expect(client, "[:5]", "BF.INFO ks.t/1 HASHES");
+    expect(client, "[:64]", "BF.INFO ks.t/1 BITS");
+    expect(client, "[:4]", "BF.INFO ks.t/1 BITSSET"); /* two of the key's five are the same */
+    expect(client, "[\"0.0625\"]", "BF.INFO ks.t/1 FILL");
+    expect(client, ":1", "BF.CARD ks.t/1");
+    info = client_ask(client, "INFO bf");
+    cr_assert(strstr(info, "sstable_filters:1\\x0d\\x0asstable_filters_read:1"), "%s", info);
+    daemon_deinit(&the_daemon);
+}
+
+/* ---- files that change ---- */
+
+static void expect_error(const char *name, const char *part)
+{
+    const char *text = "";
+    for (int i = 0; i < 600; i++) {
+        text = client_ask(client, "BF.EXISTS %s k", name);
+        if (text[0] == '-' && strstr(text, part))
+            return;
+        usleep(50000);
+    }
+    cr_assert_fail("got '%s' instead of an error with '%s'", text, part);
+}
+
+/* A file comes with its TOC and goes; it is replaced, cut, filled with garbage, and made whole again. No answer is one
+ * from bytes that are not there, and the daemon lives. */
+Test(sstables, files_change_under_the_daemon)
+{
+    static const char path[] = "data/ks/t-" ID "/nb-1-big-Filter.db";
+    static unsigned char large[8 + 8 * 40000] = {0, 0, 0, 3, 0, 0, 0x9c, 0x40};
+    memset(large + 8, 0xff, sizeof(large) - 8);
+    prepare();
+    start();
+    expect(client, "[]", "KEYS *");
+    write_filter(path, na_file, sizeof(na_file));
+    usleep(300000);
+    expect(client, "[]", "KEYS *");
+    write_toc(path);
+    wait_for("[\"ks.t/1\"]", "KEYS *");
+    expect(client, "[:1,:0]", "BF.MEXISTS ks.t/1 k kk");
+    write_filter("other", large, sizeof(large));
+    cr_assert_eq(rename(below_root("other"), below_root(path)), 0); /* replaced */
+    wait_for("[:2560000]", "BF.INFO ks.t/1 BITS");
+    expect(client, "[:1,:1]", "BF.MEXISTS ks.t/1 k kk");
+    cr_assert_eq(truncate(below_root(path), 100000), 0);
+    expect_error("ks.t/1", "Filter.db");
+    write_filter(path, "garbage", 7);
+    expect_error("ks.t/1", "Filter.db");
+    write_filter(path, na_file, sizeof(na_file));
+    wait_for("[:64]", "BF.INFO ks.t/1 BITS");
+    expect(client, "[:1,:0]", "BF.MEXISTS ks.t/1 k kk");
+    cr_assert_eq(unlink(below_root(path)), 0);
+    wait_for("[]", "KEYS *");
+    expect(client, "[\"asked\",:0,\"found\",[[]],\"unknown\",[\"ks.*\",\"no filter matches\"]]",
+           "BF.FIND ks.* ITEMS k");
+    daemon_deinit(&the_daemon);
+}
+
+/* Where maxmemory has no room for another filter, one that can be read again makes some; where it never has, the error
+ * says so. */
+Test(sstables, memory_goes_from_one_filter_to_another)
+{
+    static unsigned char large[8 + 8 * 40000] = {0, 0, 0, 3, 0, 0, 0x9c, 0x40},
+                                       huge[8 + 8 * 400000] = {0, 0, 0, 3, 0, 6, 0x1a, 0x80};
+    char path[128];
+    memset(large + 8, 0xff, sizeof(large) - 8);
+    memset(huge + 8, 0xff, sizeof(huge) - 8);
+    prepare();
+    for (int i = 0; i < 4; i++) {
+        snprintf(path, sizeof(path), "data/ks/t-" ID "/nb-%d-big-Filter.db", i);
+        write_sstable(path, large, sizeof(large));
+    }
+    write_sstable("data/ks/huge-" ID "/nb-1-big-Filter.db", huge, sizeof(huge));
+    start();
+    const char *used = strstr(client_ask(client, "INFO memory"), "used_memory:");
+    char limit[32];
+    snprintf(limit, sizeof(limit), "%lld", atoll(used + strlen("used_memory:")) + 900000);
+    expect(client, "+OK", "CONFIG SET maxmemory %s", limit);
+    for (int i = 0; i < 12; i++)
+        expect(client, ":1", "BF.EXISTS ks.t/%d k", i % 4);
+    expect(client, "[\"asked\",:4,\"found\",[:4],\"unknown\",[]]", "BF.FIND COUNT ks.t/* ITEMS k");
+    const char *info = client_ask(client, "INFO bf");
+    cr_assert(strstr(info, "sstable_filters_broken:0"), "%s", info);
+    cr_assert_null(strstr(info, "sstable_filters_evicted:0"), "%s", info);
+    expect_error("ks.huge/1", "maxmemory");
+    expect(client, "+OK", "CONFIG SET maxmemory 0");
+    wait_for(":1", "BF.EXISTS ks.huge/1 k");
+    daemon_deinit(&the_daemon);
+}
+
+/* Directories that are made and removed while the daemon runs are watched, too. */
+Test(sstables, directories_come_and_go)
+{
+    prepare();
+    start();
+    write_sstable("n/ks/one-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    write_sstable("n/ks/two-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    wait_for("[\"asked\",:2,\"found\",[:2],\"unknown\",[]]", "BF.FIND COUNT ks.* ITEMS k");
+    cr_assert_eq(rename(below_root("n/ks/two-" ID), below_root("two")), 0);
+    cr_assert_eq(rename(below_root("two"), below_root("n/ks/three-" ID)), 0);
+    wait_for("[\"asked\",:1,\"found\",[:1],\"unknown\",[]]", "BF.FIND COUNT ks.three/* ITEMS k");
+    cr_assert_eq(unlink(below_root("n/ks/one-" ID "/nb-1-big-Filter.db")), 0);
+    cr_assert_eq(unlink(below_root("n/ks/one-" ID "/nb-1-big-TOC.txt")), 0);
+    cr_assert_eq(rmdir(below_root("n/ks/one-" ID)), 0);
+    wait_for("[\"ks.three/1\"]", "KEYS *");
+    daemon_deinit(&the_daemon);
+}
+
+/* ---- many ---- */
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+#define MANY 10000
+
+/* Nothing is read at the start. A second is the aim; a slow machine and sanitizers get more. */
+Test(sstables, ten_thousand_start_at_once)
+{
+    char path[128];
+    prepare();
+    write_sstable("first/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    for (int i = 0; i < MANY; i++) { /* links: files of their own take a minute where the disk is busy */
+        snprintf(path, sizeof(path), "data/ks/t%d-" ID "/nb-%d-big-Filter.db", i / 500, i);
+        if (i % 500 == 0)
+            make_directories(below_root(path));
+        cr_assert_eq(link(below_root("first/nb-1-big-Filter.db"), below_root(path)), 0);
+        strcpy(strstr(path, "Filter.db"), "TOC.txt");
+        cr_assert_eq(link(below_root("first/nb-1-big-TOC.txt"), below_root(path)), 0);
+    }
+    cr_assert_eq(rename(below_root("first"), below_root("../first")), 0);
+    double began = seconds();
+    start();
+    double took = seconds() - began;
+    fprintf(stderr, "%d filters of SSTables: the start took %.2f s\n", MANY, took);
+    cr_assert_lt(took, 20);
+    const char *info = client_ask(client, "INFO bf");
+    cr_assert(strstr(info, "sstable_filters:10000\\x0d\\x0asstable_filters_read:0"), "%s", info);
+    expect(client, "[\"asked\",:500,\"found\",[:500,:0],\"unknown\",[]]", "BF.FIND COUNT ks.t3/* ITEMS k kk");
+    expect(client, "[\"asked\",:10000,\"found\",[:10000,:0],\"unknown\",[]]", "BF.FIND COUNT * ITEMS k kk");
+    size_t met = 0;
+    char cursor[32] = "0";
+    do {
+        redisReply *reply = redisCommand(client, "SCAN %s COUNT 1000", cursor);
+        snprintf(cursor, sizeof(cursor), "%s", reply->element[0]->str);
+        met += reply->element[1]->elements;
+        freeReplyObject(reply);
+    } while (strcmp(cursor, "0") != 0);
+    cr_assert_eq(met, MANY);
+    daemon_deinit(&the_daemon);
+}
+
+/* ---- files of real tables ---- */
+
+struct real_file {
+    char dir[300];
+    char version[8], format[24];
+    char path[300]; /* below the root */
+    char words[64]; /* the pattern of its name */
+};
+
+/* As the version's database lays it out: names with keyspace and table before 2.2, directories with an id since 2.1,
+ * generations that are numbers or UUIDs. */
+static void lay_out(struct real_file *file, unsigned n)
+{
+    size_t len;
+    char path[400], id[64] = "";
+    unsigned char *meta = golden_file(&len, "%s/meta.json", file->dir);
+    golden_json_string((const char *)meta, "sstable_version", file->version, sizeof(file->version));
+    golden_json_string((const char *)meta, "sstable_format", file->format, sizeof(file->format));
+    free(meta);
+    bool legacy = strncmp(file->format, "legacy", 6) == 0;
+    if (!legacy || strcmp(file->version, "ka") >= 0)
+        snprintf(id, sizeof(id), "-5a1c395e5a1c395e5a1c395e%08x", n);
+    if (legacy)
+        snprintf(path, sizeof(path), "data/real/t%u%s/real-t%u-%s-%u-Filter.db", n, id, n, file->version, n);
+    else if (n % 2)
+        snprintf(path, sizeof(path), "data/real/t%u%s/%s-%u-%s-Filter.db", n, id, file->version, n, file->format);
+    else
+        snprintf(path, sizeof(path), "data/real/t%u%s/%s-3ga6_0000_2gi3k2r1azcv9tdwfk-%s-Filter.db", n, id,
+                 file->version, file->format);
+    snprintf(file->words, sizeof(file->words), "real.t%u/*", n);
+    unsigned char *bytes = golden_file(&len, "%s/Filter.db", file->dir);
+    write_sstable(path, bytes, len);
+    free(bytes);
+}
+
+#define ASKED_MAX 400
+
+struct question {
+    char *items[ASKED_MAX];
+    size_t lens[ASKED_MAX];
+    bool present[ASKED_MAX];
+    size_t n;
+};
+
+static void ask_real(const struct real_file *file, struct question *question)
+{
+    const char *words[ASKED_MAX + 3] = {"BF.FIND", file->words, "ITEMS"};
+    size_t lens[ASKED_MAX + 3] = {7, strlen(file->words), 5};
+    for (size_t i = 0; i < question->n; i++) {
+        words[3 + i] = question->items[i];
+        lens[3 + i] = question->lens[i];
+    }
+    redisReply *reply = redisCommandArgv(client, (int)question->n + 3, words, lens);
+    cr_assert(reply && reply->type == REDIS_REPLY_ARRAY, "%s: %s", file->dir, reply ? reply->str : client->errstr);
+    cr_assert_eq(reply->element[1]->integer, 1, "%s", file->dir);
+    for (size_t i = 0; i < question->n; i++) {
+        cr_assert_eq(reply->element[3]->element[i]->elements, question->present[i], "%s, item %zu", file->dir, i);
+        free(question->items[i]);
+    }
+    freeReplyObject(reply);
+    question->n = 0;
+}
+
+static void add_item(struct question *question, char *hex, bool present)
+{
+    size_t len = golden_unhex(hex);
+    char *copy = malloc(len + 1);
+    memcpy(copy, hex, len);
+    question->items[question->n] = copy;
+    question->lens[question->n] = len;
+    question->present[question->n++] = present;
+}
+
+static void expect_real(const struct real_file *file)
+{
+    static struct question question;
+    struct golden_lines lines;
+    if (file->version[0] < 'i' && strcmp(file->format, "bti") != 0) { /* another hash: it is named, not asked */
+        const char *text = client_ask(client, "BF.FIND %s ITEMS x", file->words);
+        cr_assert(strstr(text, "[\"asked\",:0,\"found\",[[]],\"unknown\",[\"real.t") == text, "%s", text);
+        return;
+    }
+    golden_lines_open(&lines, "%s/keys.hex", file->dir);
+    while (golden_lines_next(&lines) && question.n < ASKED_MAX)
+        add_item(&question, lines.fields[0], true);
+    golden_lines_close(&lines);
+    ask_real(file, &question);
+    golden_lines_open(&lines, "%s/probes.tsv", file->dir);
+    while (golden_lines_next(&lines) && question.n < ASKED_MAX)
+        add_item(&question, lines.fields[0], golden_u64(lines.fields[1]));
+    golden_lines_close(&lines);
+    ask_real(file, &question);
+}
+
+/* Each file answers for its table's keys, and for others, as the database that wrote it does. */
+Test(sstables, files_of_real_tables_answer_as_their_databases_do)
+{
+    static struct real_file files[200];
+    unsigned n = 0;
+    DIR *dir = opendir(BLOOMERY_SHARED_GOLDEN_DIR "/real");
+    if (!dir)
+        cr_skip_test("no files of public projects here");
+    prepare();
+    for (const struct dirent *item; (item = readdir(dir)) && n < 200;) {
+        if (item->d_name[0] == '.')
+            continue;
+        snprintf(files[n].dir, sizeof(files[n].dir), "%s/real/%.200s", BLOOMERY_SHARED_GOLDEN_DIR, item->d_name);
+        lay_out(&files[n], n);
+        n++;
+    }
+    closedir(dir);
+    start();
+    for (unsigned i = 0; i < n; i++)
+        expect_real(&files[i]);
+    cr_assert_gt(n, 60);
+    daemon_deinit(&the_daemon);
+}

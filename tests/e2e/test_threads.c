@@ -1,0 +1,124 @@
+/* The daemon's threads: those of libuv's pool, and what they do with the memory of large filters. */
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+
+#define STACK        (UINT64_C(256) << 20)
+#define STACKS_LEAST 4
+#define STACKS_MOST  40
+
+static struct daemon the_daemon;
+
+static void discard(void)
+{
+    daemon_discard(&the_daemon);
+}
+
+TestSuite(threads, .fini = discard);
+
+/* How many threads of the daemon have a name that begins so. */
+static unsigned threads_named(const char *prefix)
+{
+    char path[300], name[64];
+    unsigned n = 0;
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)the_daemon.pid);
+    DIR *dir = opendir(path);
+    cr_assert_not_null(dir);
+    for (const struct dirent *entry; (entry = readdir(dir));) {
+        snprintf(path, sizeof(path), "/proc/%d/task/%s/comm", (int)the_daemon.pid, entry->d_name);
+        FILE *file = fopen(path, "r");
+        n += file && fgets(name, sizeof(name), file) && strncmp(name, prefix, strlen(prefix)) == 0;
+        if (file)
+            fclose(file);
+    }
+    closedir(dir);
+    return n;
+}
+
+DAEMON_TEST(the_daemon, threads, of_the_pool_bear_its_name)
+{
+    daemon_start(&the_daemon, (const char *const[]){"--threads", "2", NULL});
+    redisContext *client = client_open(the_daemon.port);
+    cr_expect_eq(threads_named("pool"), 16);
+    cr_expect_eq(threads_named("worker"), 2);
+    expect(client, "+OK", "SAVE"); /* in the pool */
+    cr_expect_eq(threads_named("pool"), 16);
+    cr_expect_eq(threads_named("worker"), 2);
+    redisFree(client);
+}
+
+/* A thread's stack takes as much of the address space as the limit of stacks says: there are limits of the address
+ * space with which all threads can be but those of the pool. libuv aborts when it cannot start them. */
+Test(threads, a_start_fails_where_the_pool_cannot_have_its_threads)
+{
+    struct rlimit stack, space, small;
+    unsigned failed = 0;
+
+    if (DAEMON_SANITIZED)
+        cr_skip_test("sanitizers need the address space themselves");
+    cr_assert_eq(getrlimit(RLIMIT_STACK, &stack), 0);
+    cr_assert_eq(getrlimit(RLIMIT_AS, &space), 0);
+    if (stack.rlim_max < STACK || space.rlim_max < STACKS_MOST * STACK)
+        cr_skip_test("the limits are lower already");
+    daemon_prepare(&the_daemon);
+    for (unsigned stacks = STACKS_LEAST; stacks <= STACKS_MOST; stacks += 3) {
+        small = (struct rlimit){STACK, stack.rlim_max};
+        cr_assert_eq(setrlimit(RLIMIT_STACK, &small), 0);
+        small = (struct rlimit){stacks * STACK, space.rlim_max};
+        cr_assert_eq(setrlimit(RLIMIT_AS, &small), 0);
+        bool started = daemon_try(&the_daemon, (const char *const[]){"--threads", "1", NULL});
+        cr_assert_eq(setrlimit(RLIMIT_AS, &space), 0);
+        cr_assert_eq(setrlimit(RLIMIT_STACK, &stack), 0);
+        if (started) {
+            redisContext *client = client_open(the_daemon.port);
+            expect(client, "+OK", "SAVE"); /* in the pool */
+            redisFree(client);
+            daemon_stop(&the_daemon);
+        } else {
+            cr_expect_not_null(strstr(daemon_output(&the_daemon), "cannot start"));
+            failed += strstr(daemon_output(&the_daemon), "cannot start 16 threads") != NULL;
+        }
+    }
+    cr_expect_gt(failed, 0);
+    daemon_deinit(&the_daemon);
+}
+
+/* kB */
+static long resident(void)
+{
+    char path[64], line[256];
+    long kb = -1;
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)the_daemon.pid);
+    FILE *file = fopen(path, "r");
+    cr_assert_not_null(file);
+    while (fgets(line, sizeof(line), file))
+        sscanf(line, "VmRSS: %ld", &kb);
+    fclose(file);
+    cr_assert_gt(kb, 0);
+    return kb;
+}
+
+/* One item in 1.2 GB, and queries that read all of its pages: these are no memory, and no reason for huge pages. */
+DAEMON_TEST(the_daemon, threads, a_sparse_filter_stays_small_when_it_is_read)
+{
+    daemon_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
+    redisContext *client = client_open(the_daemon.port);
+    expect(client, "+OK", "BF.RESERVE sparse 0.01 1000000000");
+    expect(client, ":1", "BF.ADD sparse item");
+    long before = resident(), after = before;
+    cr_expect_eq(client_for_items(client, "BF.MEXISTS", "sparse", "other", 100000), 0);
+    for (int i = 0; i < 20; i++) { /* the daemon looks at its large filters each 100 ms */
+        usleep(100000);
+        after = resident() > after ? resident() : after;
+    }
+    printf("resident: %ld kB before, %ld kB after\n", before, after);
+    cr_expect_lt(after, before + 64 * 1024);
+    redisFree(client);
+}

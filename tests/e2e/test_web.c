@@ -1,0 +1,385 @@
+/* The HTTP port: who may see it, what strangers may do to it, and what it says of the daemon's state. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "disk_control.h"
+#include "http.h"
+
+static struct daemon the_daemon;
+
+static void begin(void)
+{
+    the_daemon.with_web = true;
+    daemon_start(&the_daemon, NULL);
+}
+
+static void discard(void)
+{
+    daemon_discard(&the_daemon);
+    disk_detach();
+}
+
+TestSuite(web, .init = begin, .fini = discard, .timeout = 300);
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static int status_of(const char *path, const char *headers)
+{
+    struct http_reply reply;
+    http_get(the_daemon.web_port, path, headers, &reply);
+    int status = reply.status;
+    http_free(&reply);
+    return status;
+}
+
+static int raw_status(const char *request)
+{
+    struct http_reply reply;
+    http_ask(the_daemon.web_port, request, strlen(request), &reply);
+    int status = reply.status;
+    http_free(&reply);
+    return status;
+}
+
+#define expect_status(expected, path, headers)                                                \
+    do {                                                                                      \
+        int got_status = status_of(path, headers);                                            \
+        cr_assert_eq(got_status, (expected), "%s: %d, not %d", path, got_status, (expected)); \
+    } while (0)
+
+/* ---- who may see it ---- */
+
+#define BASIC "Authorization: Basic "
+
+/* With a password everything but the two checks asks for it, with any user name; a new password counts at once. */
+DAEMON_TEST(the_daemon, web, the_password_of_requirepass_is_asked_for)
+{
+    struct http_reply reply;
+    redisContext *client = client_open(the_daemon.port);
+    expect_status(200, "/metrics", "");
+    expect(client, "+OK", "CONFIG SET requirepass s:cret");
+    http_get(the_daemon.web_port, "/metrics", "", &reply);
+    cr_assert_eq(reply.status, 401);
+    cr_assert(strstr(reply.headers, "\r\nWWW-Authenticate: Basic realm=\"bloomery\""), "%s", reply.headers);
+    http_free(&reply);
+    expect_status(401, "/no/such", "");
+    expect_status(200, "/healthz", "");
+    expect_status(200, "/readyz", "");
+    expect_status(200, "/metrics", BASIC "YW55OnM6Y3JldA==\r\n"); /* any:s:cret */
+    expect_status(200, "/metrics", BASIC "OnM6Y3JldA==\r\n");     /* :s:cret */
+    const char *const wrong[] = {
+        BASIC "YW55OnM6Y3JlZA==\r\n", /* any:s:cred */
+        BASIC "YW55OnM6Y3JldAA=\r\n", /* with a NUL behind it */
+        BASIC "YW55OnM6Y3Jl\r\n",
+        BASIC "YW55Og==\r\n",
+        BASIC "YW55\r\n",
+        BASIC "\r\n",
+        BASIC "!!!\r\n",
+        "Authorization: Bearer YW55OnM6Y3JldA==\r\n",
+        "Authorization: Basic\r\n",
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        expect_status(401, "/metrics", wrong[i]);
+    char *header = malloc(8000);
+    cr_assert_not_null(header);
+    memset(header, 'A', 8000);
+    memcpy(header, BASIC, strlen(BASIC));
+    strcpy(header + 7000, "\r\n");
+    expect_status(401, "/metrics", header);
+    free(header);
+    redisFree(client);
+}
+
+/* Without one, a page from elsewhere that a browser here has loaded gets nothing: it comes under its own name. */
+DAEMON_TEST(the_daemon, web, protected_mode_serves_own_names_only)
+{
+    redisContext *client = client_open(the_daemon.port);
+    cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9379\r\n\r\n"), 200);
+    cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: [::1]:9379\r\n\r\n"), 200);
+    cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: LocalHost:80\r\n\r\n"), 200);
+    cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: localhost.evil.example\r\n\r\n"), 403);
+    cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: evil.example:9379\r\n\r\n"), 403);
+    cr_assert_eq(raw_status("GET /readyz HTTP/1.1\r\nHost: evil.example:9379\r\n\r\n"), 200);
+    expect(client, "+OK", "CONFIG SET protected-mode no");
+    cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: some.name:9379\r\n\r\n"), 200);
+    redisFree(client);
+}
+
+/* Every reply tells browsers to keep to what comes from here. */
+DAEMON_TEST(the_daemon, web, replies_forbid_what_the_page_does_not_need)
+{
+    const char *const paths[] = {"/metrics", "/healthz", "/no/such"};
+    for (size_t i = 0; i < 3; i++) {
+        struct http_reply reply;
+        http_get(the_daemon.web_port, paths[i], "", &reply);
+        cr_assert(strstr(reply.headers, "\r\nContent-Security-Policy: default-src 'none';"), "%s", reply.headers);
+        cr_assert(strstr(reply.headers, "\r\nX-Content-Type-Options: nosniff\r\n"), "%s", reply.headers);
+        cr_assert(strstr(reply.headers, "\r\nCache-Control: no-store\r\n"), "%s", reply.headers);
+        http_free(&reply);
+    }
+}
+
+/* ---- wrong requests ---- */
+
+/* What is no GET or HEAD, has a body, or is no HTTP is refused; the next request is served. */
+DAEMON_TEST(the_daemon, web, wrong_requests_are_refused)
+{
+    cr_assert_eq(raw_status("POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc"), 405);
+    cr_assert_eq(raw_status("DELETE / HTTP/1.1\r\nHost: localhost\r\n\r\n"), 405);
+    cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999999\r\n\r\n"), 413);
+    cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"), 413);
+    cr_assert_eq(raw_status("GET /no HTTP/1.1\r\nHost: localhost\r\n\r\n"), 404);
+    cr_assert_eq(raw_status("GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n"), 404);
+    const char *const garbage[] = {"PING\r\n\r\n",
+                                   "*1\r\n$4\r\nPING\r\n\r\n",
+                                   "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+                                   "GET /metrics\r\n\r\n",
+                                   "GET\r\n\r\n",
+                                   " \r\n\r\n",
+                                   "GET /metrics HTTP/9.9\r\n\r\n"};
+    for (size_t i = 0; i < sizeof(garbage) / sizeof(garbage[0]); i++) {
+        struct http_reply reply;
+        int fd = http_connect(the_daemon.web_port);
+        (void)!send(fd, garbage[i], strlen(garbage[i]), MSG_NOSIGNAL);
+        shutdown(fd, SHUT_WR);
+        http_read(fd, &reply);
+        cr_assert(reply.status == 0 || reply.status / 100 == 4 || reply.status == 505, "%s: %d", garbage[i],
+                  reply.status);
+        http_free(&reply);
+    }
+    expect_status(200, "/metrics", "");
+}
+
+/* A HEAD has the headers of the GET and no body. */
+DAEMON_TEST(the_daemon, web, head_has_no_body)
+{
+    struct http_reply reply;
+    const char *request = "HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    http_ask(the_daemon.web_port, request, strlen(request), &reply);
+    cr_assert_eq(reply.status, 200);
+    cr_assert_eq(reply.len, 0);
+    cr_assert(strstr(reply.headers, "\r\nContent-Length: ") && !strstr(reply.headers, "\r\nContent-Length: 0"));
+    http_free(&reply);
+}
+
+/* A request may be cut anywhere. */
+DAEMON_TEST(the_daemon, web, requests_may_come_in_any_pieces)
+{
+    const char *request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n";
+    size_t len = strlen(request);
+    for (size_t cut = 1; cut < len; cut += DAEMON_SANITIZED ? 5 : 1) {
+        struct http_reply reply;
+        int fd = http_connect(the_daemon.web_port);
+        cr_assert_eq(send(fd, request, cut, MSG_NOSIGNAL), (ssize_t)cut);
+        usleep(500);
+        cr_assert_eq(send(fd, request + cut, len - cut, MSG_NOSIGNAL), (ssize_t)(len - cut));
+        http_read(fd, &reply);
+        cr_assert_eq(reply.status, 200, "cut at %zu", cut);
+        http_free(&reply);
+    }
+}
+
+/* Headers and request lines without an end get an error; pipelined requests one reply. */
+DAEMON_TEST(the_daemon, web, huge_headers_are_refused)
+{
+    size_t size = 1 << 20;
+    char *request = malloc(size);
+    cr_assert_not_null(request);
+    for (int line = 0; line < 2; line++) {
+        struct http_reply reply;
+        int n = snprintf(request, size, line ? "GET /" : "GET /metrics HTTP/1.1\r\nHost: localhost\r\nX-Long: ");
+        memset(request + n, 'a', size - (size_t)n);
+        int fd = http_connect(the_daemon.web_port);
+        for (size_t at = 0; at < size;) {
+            ssize_t sent = send(fd, request + at, size - at, MSG_NOSIGNAL);
+            if (sent <= 0)
+                break; /* closed: enough */
+            at += (size_t)sent;
+        }
+        http_read(fd, &reply);
+        cr_assert(reply.status == 0 || reply.status / 100 == 4, "%d", reply.status);
+        http_free(&reply);
+    }
+    free(request);
+    expect_status(200, "/metrics", "");
+}
+
+/* ---- many and slow clients ---- */
+
+#define CROWD 300
+
+/* Those who open connections and say nothing, or a byte at a time, keep nobody out, neither here nor from RESP. */
+DAEMON_TEST(the_daemon, web, silent_connections_keep_nobody_out)
+{
+    int fds[CROWD];
+    redisContext *client = client_open(the_daemon.port);
+    double slowest = 0;
+    for (int i = 0; i < CROWD; i++) {
+        fds[i] = http_connect(the_daemon.web_port);
+        (void)!send(fds[i], "GET /metr", (size_t)(i % 10), MSG_NOSIGNAL);
+    }
+    for (int i = 0; i < 30; i++) {
+        double began = now_s();
+        expect_status(200, i % 2 ? "/metrics" : "/healthz", "");
+        slowest = now_s() - began > slowest ? now_s() - began : slowest;
+        expect(client, i ? ":0" : ":1", "BF.ADD f x");
+    }
+    cr_log_info("the slowest of 30 requests among %d silent connections took %.3f s", CROWD, slowest);
+    cr_assert_lt(slowest, 5);
+    struct http_reply reply;
+    http_get(the_daemon.web_port, "/metrics", "", &reply);
+    const char *closed = strstr(reply.body, "\nbloomery_http_closed_total ");
+    cr_assert(closed && strtod(closed + 27, NULL) >= CROWD - 64, "%.60s", closed);
+    http_free(&reply);
+    for (int i = 0; i < CROWD; i++)
+        close(fds[i]);
+    redisFree(client);
+}
+
+/* A request that comes a byte at a time, for ever, is cut off; so is a client that takes no reply. */
+DAEMON_TEST(the_daemon, web, slow_requests_are_cut_off)
+{
+    char byte = 'x';
+    int fd = http_connect(the_daemon.web_port);
+    double began = now_s();
+    (void)!send(fd, "GET / HTTP/1.1\r\nX: ", 19, MSG_NOSIGNAL);
+    while (send(fd, &byte, 1, MSG_NOSIGNAL) == 1 && now_s() - began < 60)
+        usleep(200000);
+    double took = now_s() - began;
+    close(fd);
+    cr_log_info("a request of a byte every 0.2 s was cut off after %.1f s", took);
+    cr_assert(took > 5 && took < 45, "%g", took);
+    expect_status(200, "/metrics", "");
+}
+
+/* ---- state ---- */
+
+struct observed_load {
+    int health, ready;
+    char reason[200];
+    int metrics;
+};
+static struct observed_load seen;
+
+static void *look_while_it_loads(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 3000 && !strstr(seen.reason, "loading"); i++) {
+        usleep(10000);
+        if (*(volatile int *)&the_daemon.web_port == 0 ||
+            !strstr(daemon_output(&the_daemon), "metrics and status page"))
+            continue;
+        struct http_reply reply;
+        http_get(the_daemon.web_port, "/readyz", "", &reply);
+        seen.ready = reply.status;
+        snprintf(seen.reason, sizeof(seen.reason), "%s", reply.body);
+        http_free(&reply);
+    }
+    seen.health = status_of("/healthz", "");
+    seen.metrics = status_of("/metrics", "");
+    disk_mend();
+    return NULL;
+}
+
+/* While the data directory is read the daemon is alive and not ready. */
+DAEMON_TEST(the_daemon, web, it_is_not_ready_while_it_loads)
+{
+    pthread_t looker;
+    redisContext *client = client_open(the_daemon.port);
+    client_add_items(client, "f", 0, 50);
+    redisFree(client);
+    daemon_kill(&the_daemon);
+    disk_attach();
+    atomic_store(&disk->hold_reads, 1);
+    the_daemon.web_port = 0;
+    cr_assert_eq(pthread_create(&looker, NULL, look_while_it_loads, NULL), 0);
+    daemon_restart(&the_daemon);
+    pthread_join(looker, NULL);
+    cr_assert_eq(seen.ready, 503, "%d", seen.ready);
+    cr_assert(strstr(seen.reason, "loading the data directory: "), "%s", seen.reason);
+    cr_assert_eq(seen.health, 200);
+    cr_assert_eq(seen.metrics, 200);
+    expect_status(200, "/readyz", "");
+}
+
+/* A log that cannot be written makes it not ready, until it can. */
+DAEMON_TEST(the_daemon, web, it_is_not_ready_while_the_log_fails)
+{
+    struct http_reply reply;
+    daemon_stop(&the_daemon);
+    disk_attach();
+    daemon_start(&the_daemon, (const char *const[]){"--appendfsync", "always", NULL});
+    redisContext *client = client_open(the_daemon.port);
+    expect(client, ":1", "BF.ADD f x");
+    expect_status(200, "/readyz", "");
+    atomic_store(&disk->write_error, ENOSPC);
+    redisAppendCommand(client, "BF.ADD f y"); /* its reply waits for the disk */
+    for (int done = 0; !done;)
+        cr_assert_eq(redisBufferWrite(client, &done), REDIS_OK);
+    for (int i = 0; i < 600 && status_of("/readyz", "") == 200; i++)
+        usleep(100000);
+    http_get(the_daemon.web_port, "/readyz", "", &reply);
+    cr_assert_eq(reply.status, 503);
+    cr_assert_str_eq(reply.body, "the log cannot be written: writes are refused\n");
+    http_free(&reply);
+    http_get(the_daemon.web_port, "/metrics", "", &reply);
+    cr_assert(strstr(reply.body, "\nbloomery_log_writable 0\n") && strstr(reply.body, "\nbloomery_ready 0\n"));
+    http_free(&reply);
+    expect_status(200, "/healthz", "");
+    disk_mend();
+    for (int i = 0; i < 300 && status_of("/readyz", "") != 200; i++)
+        usleep(100000);
+    expect_status(200, "/readyz", "");
+    client_skip(client, 1);
+    redisFree(client);
+}
+
+/* ---- settings ---- */
+
+/* A port that is taken, and the same port twice, stop the start with the reason. */
+DAEMON_TEST(the_daemon, web, wrong_ports_stop_the_start)
+{
+    const char *output;
+    char port[16], dir[400];
+    snprintf(port, sizeof(port), "%d", the_daemon.web_port);
+    snprintf(dir, sizeof(dir), "%s/other", the_daemon.dir);
+    const char *const taken[] = {"--port", "0", "--unixsocket", "/proc/none/socket", "--metrics-port", port, "--dir",
+                                 dir,      NULL};
+    cr_assert_eq(daemon_run(taken, NULL, &output), 1);
+    cr_assert(strstr(output, "cannot listen on 127.0.0.1:"), "%s", output);
+    const char *const twice[] = {"--port", "7777", "--metrics-port", "7777", NULL};
+    cr_assert_eq(daemon_run(twice, NULL, &output), 1);
+    cr_assert(strstr(output, "'metrics-port' is the same as 'port'"), "%s", output);
+}
+
+/* It ends at once, whoever is connected. */
+DAEMON_TEST(the_daemon, web, the_end_does_not_wait_for_its_clients)
+{
+    int fds[20];
+    for (int i = 0; i < 20; i++) {
+        fds[i] = http_connect(the_daemon.web_port);
+        (void)!send(fds[i], "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", i % 2 ? 43 : 20, MSG_NOSIGNAL);
+    }
+    double began = now_s();
+    daemon_stop(&the_daemon);
+    double took = now_s() - began;
+    cr_log_info("the end took %.3f s", took);
+    cr_assert_lt(took, 10);
+    for (int i = 0; i < 20; i++)
+        close(fds[i]);
+}

@@ -1,0 +1,50 @@
+/* Paths of SSTables: every part lies in the path, and a sibling's path says the same of itself. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "sstable_name.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_part(const char *path, size_t size, struct sstable_part part)
+{
+    CHECK(part.len == 0 || (part.ptr >= path && part.ptr + part.len <= path + size));
+    CHECK(part.len == 0 || !memchr(part.ptr, '/', part.len));
+}
+
+static int same(struct sstable_part a, struct sstable_part b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct sstable_name name, other;
+    struct errbuf err = {{0}};
+    enum bloom_variant variant;
+    char *path = malloc(size + 1), *sibling = malloc(size + 16);
+
+    CHECK(path && sibling);
+    memcpy(path, data, size);
+    path[size] = '\0';
+    int rc = sstable_name_parse(path, &name, &err);
+    CHECK((rc == SSTABLE_OK) == (err.text[0] == '\0'));
+    if (rc == SSTABLE_OK) {
+        const struct sstable_part parts[] = {name.keyspace, name.table,   name.table_id,   name.index,
+                                             name.snapshot, name.version, name.generation, name.component};
+        for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+            check_part(path, strlen(path), parts[i]);
+        (void)sstable_is_read(&name);
+        (void)sstable_name_variant(&name, &variant, &err);
+        CHECK(sstable_sibling(path, &name, "TOC.txt", sibling, size + 16) < size + 16);
+        CHECK(sstable_name_parse(sibling, &other, NULL) == SSTABLE_OK);
+        CHECK(same(name.generation, other.generation) && same(name.version, other.version) &&
+              same(name.table, other.table) && same(name.keyspace, other.keyspace) && same(name.index, other.index));
+        CHECK(other.place == name.place && other.component.len == 7);
+    }
+    free(path);
+    free(sibling);
+    return 0;
+}

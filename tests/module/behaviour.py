@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""The module as a part of its engine: loading, settings, WATCH, events, access, memory, and the engine's own commands on
+filters."""
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+from engines import ENGINE, MODULE, Engine, Error, free_port, items, run, wait_until
+
+
+def output_of_start(*arguments):
+    """What an engine says that ends at once."""
+    with tempfile.TemporaryDirectory() as directory:
+        done = subprocess.run([ENGINE, "--port", str(free_port()), "--bind", "127.0.0.1", "--dir", directory, "--save", "",
+                               *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False)
+    assert done.returncode != 0
+    return done.stdout.decode(errors="replace")
+
+
+def test_a_taken_name_and_a_wrong_argument_are_explained():
+    second = os.path.join(tempfile.mkdtemp(prefix="bloomery-module-"), "other.so")
+    os.link(MODULE, second) if os.stat(MODULE).st_dev == os.stat(tempfile.gettempdir()).st_dev else \
+        subprocess.run(["cp", MODULE, second], check=True)
+    text = output_of_start("--loadmodule", MODULE, "--loadmodule", second)
+    assert "bloomery" in text and ("cannot be registered" in text or "already" in text), text
+    for words, why in ((("bf-error-rate", "2"), "above 0 and below 1"), (("bf-error-rate",), "has no value"),
+                       (("nonsense", "1"), "there is no such setting"), (("prefix", "a b"), "letters"),
+                       (("bf-auto-create", "maybe"), "it takes no, yes")):
+        text = output_of_start("--loadmodule", MODULE, *words)
+        assert why in text, text
+    os.remove(second)
+    os.rmdir(os.path.dirname(second))
+
+
+def test_another_prefix():
+    engine = Engine(module=("prefix", "BLOOM"))
+    assert engine("bloom.add", "f", "x") == 1 and engine("BLOOM.EXISTS", "f", "x") == 1
+    assert "unknown command" in str(engine.try_call("BF.ADD", "f", "x"))
+    engine("DEBUG", "RELOAD")
+    assert engine("bloom.exists", "f", "x") == 1
+
+
+def test_settings_by_arguments_and_config():
+    engine = Engine(module=("bf-error-rate", "0.25", "bf-initial-size", "50"))
+    engine("BF.ADD", "f", "x")
+    assert engine("BF.INFO", "f", "CAPACITY") == [50] and engine("BF.INFO", "f", "ERRORRATE") == [b"0.25"]
+    for name, value, shown in (("bf-error-rate", "0.125", b"0.125"), ("bf-initial-size", "7", b"7"),
+                               ("bf-expansion-factor", "0", b"0"), ("bf-max-filter-bytes", "1mb", b"1048576")):
+        assert engine("CONFIG", "SET", "bloomery." + name, value) == "OK"
+        assert engine("CONFIG", "GET", "bloomery." + name)[1] == shown
+    engine("BF.ADD", "g", "x")
+    assert engine("BF.INFO", "g", "CAPACITY") == [7] and engine("BF.INFO", "g", "EXPANSION") == [None]
+    assert "limit for one filter" in str(engine.try_call("BF.RESERVE", "h", "0.01", "10000000"))
+    engine("CONFIG", "SET", "bloomery.bf-missing-filter-reply", "error")
+    assert "not found" in str(engine.try_call("BF.EXISTS", "none", "x"))
+    engine("CONFIG", "SET", "bloomery.bf-missing-filter-reply", "null")
+    assert engine("BF.MEXISTS", "none", "x", "y") == [None, None]
+    engine("CONFIG", "SET", "bloomery.bf-auto-create", "no")
+    assert "not found" in str(engine.try_call("BF.ADD", "none", "x"))
+    for name, value in (("bf-error-rate", "1"), ("bf-initial-size", "0"), ("bf-missing-filter-reply", "perhaps")):
+        assert isinstance(engine.try_call("CONFIG", "SET", "bloomery." + name, value), Error)
+
+
+def test_watch_fails_only_when_something_changed():
+    engine = Engine()
+    engine("BF.MADD", "f", "a", "b")
+    engine("BF.RESERVE", "g", "0.01", "100")
+    other = engine.connect()
+    for words, changes in ((("BF.ADD", "f", "a"), False), (("BF.MADD", "f", "a", "b"), False),
+                           (("BF.INSERT", "f", "ITEMS", "b"), False), (("BF.EXISTS", "f", "zz"), False),
+                           (("BF.INFO", "f", "FULL"), False), (("BF.RESERVE", "f", "0.1", "10"), False),
+                           (("BF.FALSEPOSITIVE", "f"), False), (("BF.SCANDUMP", "f", "0"), False),
+                           (("BF.ADD", "f", "new"), True), (("BF.MADD", "f", "a", "new2"), True),
+                           (("BF.CLEAR", "f"), True), (("BF.MERGE", "f", "f"), True), (("DEL", "f"), True),
+                           (("BF.ADD", "f", "again"), True)):
+        engine("WATCH", "f")
+        other.try_call(*words)
+        engine("MULTI")
+        engine("PING")
+        assert (engine("EXEC") is None) == changes, words
+
+
+def test_events_of_filters():
+    engine = Engine("--notify-keyspace-events", "KEA")
+    listener = engine.connect()
+    listener("PSUBSCRIBE", "__keyevent@0__:bloom.*")
+    engine("BF.RESERVE", "f", "0.01", "10", "NONSCALING")
+    engine("BF.MADD", "f", *items("x", 9))
+    engine("BF.ADD", "f", "last")
+    engine("BF.RESERVE", "g", "0.01", "10")
+    engine("BF.MADD", "g", *items("x", 12))
+    engine("BF.CLEAR", "g")
+    engine("BF.MERGE", "g", "g")
+    iterator = 0
+    while True:
+        iterator, chunk = engine("BF.SCANDUMP", "g", iterator)
+        if iterator == 0:
+            break
+        engine("BF.LOADCHUNK", "h", iterator, chunk)
+    got = []
+    for _ in range(7):
+        message = listener.reply()
+        got.append((message[2].decode().split(":")[1], message[3].decode()))
+    assert got == [("bloom.reserve", "f"), ("bloom.full", "f"), ("bloom.reserve", "g"), ("bloom.grow", "g"),
+                   ("bloom.clear", "g"), ("bloom.merge", "g"), ("bloom.load", "h")], got
+
+
+def test_access_by_commands_and_keys():
+    engine = Engine()
+    engine("BF.ADD", "mine", "x")
+    engine("BF.ADD", "other", "x")
+    # Engines before 7.2 give the commands of modules no category but @all.
+    categories = b"bf.exists" in engine("ACL", "CAT", "read")
+    reads = ["+@read", "-@write"] if categories else ["+bf.exists"]
+    engine("ACL", "SETUSER", "reader", "on", "nopass", "%R~mine", *reads)
+    engine("ACL", "SETUSER", "writer", "on", "nopass", "~mine", "+@all")
+    reader, writer = engine.connect(), engine.connect()
+    reader("AUTH", "reader", "x")
+    writer("AUTH", "writer", "x")
+    assert reader("BF.EXISTS", "mine", "x") == 1 and writer("BF.ADD", "mine", "y") == 1
+    for client, words in ((reader, ("BF.ADD", "mine", "z")), (reader, ("BF.EXISTS", "other", "x")),
+                          (writer, ("BF.ADD", "other", "x")), (writer, ("BF.MERGE", "mine", "other"))):
+        assert str(client.try_call(*words)).startswith("NOPERM"), words
+
+
+def test_what_command_says():
+    engine = Engine()
+    documents = engine("COMMAND", "DOCS", "bf.reserve", "bf.merge", "bf.plan")
+    assert len(documents) == 6
+    summary = dict(zip(documents[1][::2], documents[1][1::2]))[b"summary"]
+    assert summary == b"Creates a new Bloom Filter"
+    info = engine("COMMAND", "INFO", "bf.add", "bf.exists", "bf.loadchunk", "bf.nosuch")
+    assert info[3] is None and info[0][1] == 3 and "write" in map(str, info[0][2]) and "denyoom" in map(str, info[0][2])
+    assert "readonly" in map(str, info[1][2]) and "denyoom" not in map(str, info[2][2])
+    assert engine("COMMAND", "GETKEYS", "BF.MERGE", "a", "b", "c") == [b"a", b"b", b"c"]
+    assert engine("COMMAND", "GETKEYSANDFLAGS", "BF.EXISTS", "k", "x") == [[b"k", ["RO", "access"]]]
+    assert "wrong number of arguments" in str(engine.try_call("BF.ADD", "f"))
+
+
+def test_memory_is_the_engines():
+    engine = Engine("--maxmemory", "20mb")
+    before = int(engine.info("memory", "used_memory"))
+    engine("BF.RESERVE", "f", "0.01", "4000000")
+    size = engine("BF.INFO", "f", "SIZE")[0]
+    grown = int(engine.info("memory", "used_memory")) - before
+    assert size > 4 << 20 and size <= grown < size * 1.3, (size, grown)
+    assert size <= engine("MEMORY", "USAGE", "f") < size * 1.1
+    for words in (("BF.RESERVE", "g", "0.01", "40000000"), ("BF.INSERT", "g", "CAPACITY", "40000000", "ITEMS", "x"),
+                  ("BF.RESERVE", "g", "1e-6", "10000000000000"), ("BF.RESERVE", "g", "0.01", "4000000000")):
+        reply = str(engine.try_call(*words))
+        assert reply.startswith(("OOM", "ERR")), reply
+    assert engine("EXISTS", "g") == 0
+    chunk = engine("BF.SCANDUMP", "f", "0")
+    engine("COPY", "f", "f2")
+    engine("COPY", "f", "f3")
+    assert isinstance(engine.try_call("BF.LOADCHUNK", "f4", *chunk), Error)
+    assert isinstance(engine.try_call("BF.MERGE", "f5", "f"), Error)
+    engine("DEL", "f", "f2", "f3")
+    assert int(engine.info("memory", "used_memory")) < before + (1 << 20)
+    # Growth is refused where maxmemory is, and the filter goes on to answer.
+    engine("BF.RESERVE", "small", "0.01", "200000", "EXPANSION", "8")
+    engine("CONFIG", "SET", "maxmemory", int(engine.info("memory", "used_memory")) + (1 << 20))
+    last = [engine("BF.MADD", "small", *items("x", 10000, i * 10000))[-1] for i in range(21)]
+    assert not isinstance(last[-2], Error) and "maxmemory" in str(last[-1]), last
+    assert engine("BF.MEXISTS", "small", *items("x", 1000)) == [1] * 1000
+
+
+def test_unlink_and_flush_free_in_the_background():
+    engine = Engine()
+    for words in (("UNLINK", "f"), ("FLUSHALL", "ASYNC"), ("PEXPIRE", "f", "1")):
+        engine("CONFIG", "SET", "lazyfree-lazy-expire", "yes")
+        engine("BF.RESERVE", "f", "0.01", "2000000")
+        before = int(engine.info("memory", "lazyfreed_objects"))
+        engine(*words)
+        wait_until(lambda: int(engine.info("memory", "lazyfreed_objects")) > before, f"{words} frees in the background")
+
+
+def test_the_engines_commands_on_filters():
+    engine = Engine()
+    engine("BF.MADD", "f", *items("x", 500))
+    assert engine("TYPE", "f") == "bloomery1" and engine("OBJECT", "ENCODING", "f") == b"raw"
+    assert engine("SCAN", "0", "TYPE", "bloomery1") == [b"0", [b"f"]]
+    assert engine("COPY", "f", "g") == 1 and engine("DUMP", "f") == engine("DUMP", "g")
+    assert engine("RESTORE", "h", "0", engine("DUMP", "f")) == "OK"
+    assert engine("DEBUG", "DIGEST-VALUE", "f") == engine("DEBUG", "DIGEST-VALUE", "h")
+    engine("BF.ADD", "h", "one more")
+    assert engine("DEBUG", "DIGEST-VALUE", "f") != engine("DEBUG", "DIGEST-VALUE", "h")
+    engine("SET", "s", "text")
+    for words in (("BF.ADD", "s", "x"), ("BF.INFO", "s"), ("BF.MERGE", "f", "s"), ("BF.MERGE", "s", "f"),
+                  ("BF.LOADCHUNK", "s", "1", "x"), ("BF.CLEAR", "s"), ("BF.QUERY", "s", "ITEMS", "x")):
+        assert str(engine.try_call(*words)).startswith("WRONGTYPE"), words
+    assert "for replication only" in str(engine.try_call("BF.APPLY", "f", "ITEMS", "1"))
+    target = Engine()
+    assert engine("MIGRATE", "127.0.0.1", target.port, "f", "0", "10000") == "OK"
+    assert engine("EXISTS", "f") == 0 and target("BF.MEXISTS", "f", *items("x", 500)) == [1] * 500
+    assert target("DUMP", "f") == engine("DUMP", "g")
+
+
+def test_an_expired_filter_is_gone_and_a_ttl_is_kept():
+    engine = Engine()
+    engine("BF.RESERVE", "f", "0.01", "100", "TTL", "1")
+    engine("BF.ADD", "f", "x")
+    engine("BF.CLEAR", "f")
+    assert 0 < engine("PTTL", "f") <= 1000
+    engine("BF.RESERVE", "g", "0.01", "100", "TTL", "500")
+    engine("BF.MERGE", "g", "g")
+    assert 490000 < engine("PTTL", "g") <= 500000
+    time.sleep(1.1)
+    assert engine("BF.EXISTS", "f", "x") == 0 and engine("EXISTS", "f") == 0
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.modules[__name__]))

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Filters in a cluster of six: three primaries with a replica each."""
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+
+from clusters import Adders, Cluster
+from engines import Error, in_sync, items, run, wait_until
+
+
+def keys_of(n):
+    return [f"f{i}" for i in range(n)]
+
+
+def equal_digests(cluster):
+    cluster.wait_healthy()
+    for primary in cluster.primaries():
+        replica = cluster.replica_of(primary)
+        if replica:
+            in_sync(primary, replica)
+
+
+def redis_cli(*arguments):
+    done = subprocess.run(["redis-cli", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300,
+                          check=False)
+    assert done.returncode == 0, done.stdout.decode()[-3000:]
+    return done.stdout.decode()
+
+
+def take_over(replica):
+    """An attempt may come to nothing: the others vote once in a while only."""
+    def done():
+        if replica.info("replication", "role") == "master":
+            return True
+        if time.monotonic() > done.next:
+            replica.try_call("CLUSTER", "FAILOVER")
+            done.next = time.monotonic() + 6
+        return False
+    done.next = 0
+    wait_until(done, "the replica has taken over", 180)
+
+
+def test_reshard_under_adds_loses_nothing():
+    cluster = Cluster()
+    client = cluster.client()
+    keys = keys_of(60)
+    for i, key in enumerate(keys):
+        client.call(key, ("BF.RESERVE", key, "0.0001", 100 + 5000 * (i % 3)))
+    adders = Adders(cluster, keys)
+    adders.wait_more(2000)
+    for source, target in ((0, 1), (1, 2)):
+        cluster.wait_agreed()
+        redis_cli("--cluster", "reshard", f"127.0.0.1:{cluster.nodes[0].port}", "--cluster-from", cluster.ids[source],
+                  "--cluster-to", cluster.ids[target], "--cluster-slots", "1500", "--cluster-yes")
+        adders.wait_more(500)
+    adders.end()
+    adders.check(client)
+    equal_digests(cluster)
+    assert sum(node("DBSIZE") for node in cluster.primaries()) == len(keys)
+    print(f"      {adders.count()} adds meanwhile")
+
+
+def test_manual_failovers_under_adds_lose_nothing():
+    cluster = Cluster()
+    adders = Adders(cluster, keys_of(12))
+    for _ in range(3):
+        adders.wait_more(1000)
+        for primary in cluster.primaries()[:2]:
+            take_over(cluster.replica_of(primary))
+        cluster.wait_healthy()
+    adders.wait_more(1000)
+    adders.end()
+    adders.check(cluster.client())
+    equal_digests(cluster)
+    print(f"      {adders.count()} adds meanwhile")
+
+
+def test_kills_of_primaries_lose_nothing_that_a_replica_has_confirmed():
+    cluster = Cluster("--appendonly", "yes")
+    adders = Adders(cluster, keys_of(12), confirmed=True)
+    rng = random.Random(7)
+    for _ in range(3):
+        adders.wait_more(500)
+        victim = rng.choice(cluster.primaries())
+        heir = cluster.replica_of(victim)
+        victim.kill()
+        wait_until(lambda: heir.info("replication", "role") == "master", "the replica has taken over", 180)
+        victim.start()
+        cluster.wait_healthy()
+    adders.wait_more(500)
+    adders.end()
+    adders.check(cluster.client())
+    equal_digests(cluster)
+    print(f"      {adders.count()} confirmed adds")
+
+
+def test_what_cannot_be_moved_is_refused_where_it_would_be_made():
+    cluster = Cluster()
+    client = cluster.client()
+    reply = client.call("huge", ("BF.RESERVE", "huge", "0.0001", "300000000"))
+    assert isinstance(reply, Error) and "docs/CLUSTER.md" in str(reply), reply
+    assert cluster.nodes[0]("CONFIG", "GET", "bloomery.bf-max-filter-bytes")[1] == str(500 << 20).encode()
+    node = cluster.owner_of("a")
+    other = next(name for name in items("b", 1000) if cluster.owner_of(name) is not node)
+    assert str(node.try_call("BF.MERGE", "a", other)).startswith("CROSSSLOT")
+    assert str(node.try_call("BF.ADD", other, "x")).startswith("MOVED")
+    assert client.call("{a}1", ("BF.ADD", "{a}1", "x")) == 1 and client.call("{a}1", ("BF.MERGE", "{a}2", "{a}1")) == "OK"
+
+
+class Executing:
+    """The one method of redis-py's clients that the recipe of docs/CLUSTER.md needs."""
+
+    def __init__(self, cluster):
+        self.client = cluster.client()
+
+    def execute_command(self, *words):
+        reply = self.client.call(words[1], words)
+        if isinstance(reply, Error):
+            raise reply
+        return reply
+
+
+def client_of(cluster):
+    try:
+        from redis.cluster import RedisCluster
+    except ImportError:
+        return Executing(cluster)
+    return RedisCluster(host="127.0.0.1", port=cluster.nodes[0].port)
+
+
+def test_one_filter_over_many_nodes():
+    """The recipe of docs/CLUSTER.md, as it stands there: each item has one winner, all are found, the rate holds, no part is
+    full before the capacity is reached, and the nodes share the parts."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    with open(os.path.join(here, "..", "..", "docs", "CLUSTER.md"), encoding="utf-8") as file:
+        text = file.read()
+    recipe = {}
+    exec(re.search(r"```python\n(.*?)```", text, re.S).group(1), recipe)
+    assert "these are " + ", ".join(recipe["tags"](16)) + "." in text
+    cluster = Cluster()
+    parts = recipe["Parts"](client_of(cluster), "whole", 16)
+    n, rate = 100000, 0.001
+    parts.reserve(rate, n)
+    names = items("item-", n)
+    added = sum(sum(parts.add(names[i:i + 5000])) for i in range(0, n, 5000))
+    assert n * (1 - 2 * rate) < added <= n, added
+    assert sum(parts.add(names[:5000])) == 0 and parts.card() == added
+    for i in range(0, n, 5000):
+        assert parts.exists(names[i:i + 5000]) == [1] * 5000
+    wrong = sum(sum(parts.exists(items("other-", 5000, i))) for i in range(0, n, 5000))
+    assert wrong / n < rate * 1.3, wrong
+    sizes = [node("DBSIZE") for node in cluster.primaries()]
+    assert sorted(sizes) in ([5, 5, 6], [4, 6, 6]), sizes
+    print(f"      {wrong} false positives of {n}")
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.modules[__name__]))

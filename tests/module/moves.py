@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Filters between the daemon and an engine with the module: DUMP and RESTORE, MIGRATE, and the chunks of BF.SCANDUMP, in
+both directions; and dual writes compared by BF.INFO FULL, as docs/CLUSTER.md has it."""
+import sys
+
+from engines import Daemon, Engine, Error, items, run
+
+FILTERS = {
+    "small": (("BF.RESERVE", "small", "0.01", "100"), 80),
+    "grown": (("BF.RESERVE", "grown", "0.001", "50", "EXPANSION", "3"), 3000),
+    "fixed": (("BF.RESERVE", "fixed", "0.00001", "500", "NONSCALING"), 400),
+    "empty": (("BF.RESERVE", "empty", "0.3", "1000000"), 0),
+    "large": (("BF.RESERVE", "large", "0.0001", "1500000"), 8000),
+}
+
+
+def fill(server):
+    for name, (reserve, n) in FILTERS.items():
+        server(*reserve)
+        for first in range(0, n, 500):
+            server("BF.MADD", name, *items(name, min(500, n - first), first))
+
+
+def described(server, name):
+    """BF.INFO FULL without what the process has counted."""
+    fields = server("BF.INFO", name, "FULL")
+    pairs = dict(zip(map(str, fields[::2]), fields[1::2]))
+    return {key: value for key, value in pairs.items() if key not in ("Hits", "Misses", "Counted since", "Size")}
+
+
+def same(one, name, two, other=None):
+    assert described(one, name) == described(two, other or name), (name, described(one, name), described(two, other or name))
+
+
+def chunks_of(server, name):
+    chunks, iterator = [], 0
+    while True:
+        iterator, data = server("BF.SCANDUMP", name, iterator)
+        if iterator == 0:
+            return chunks
+        chunks.append((iterator, data))
+
+
+def test_dump_and_restore_in_both_directions():
+    for compression in ("yes", "no"):
+        engine, daemon = Engine("--rdbcompression", compression), Daemon()
+        fill(engine)
+        for name, (_, n) in FILTERS.items():
+            value = engine("DUMP", name)
+            assert daemon("RESTORE", name, "0", value) == "OK"
+            same(engine, name, daemon)
+            assert n == 0 or daemon("BF.MEXISTS", name, *items(name, n)) == [1] * n
+            again = daemon("DUMP", name)
+            assert engine("RESTORE", "back-" + name, "0", again) == "OK"
+            same(engine, name, engine, "back-" + name)
+            assert engine("DUMP", "back-" + name) == value
+            assert engine("DEBUG", "DIGEST-VALUE", name) == engine("DEBUG", "DIGEST-VALUE", "back-" + name)
+        assert daemon("RESTORE", "t", "100000", engine("DUMP", "small")) == "OK" and 0 < daemon("PTTL", "t") <= 100000
+
+
+def test_an_engine_migrates_to_the_daemon():
+    engine, daemon = Engine(), Daemon()
+    fill(engine)
+    reference = Engine()
+    fill(reference)
+    engine("PEXPIRE", "fixed", "500000")
+    assert engine("MIGRATE", "127.0.0.1", daemon.port, "", "0", "10000", "KEYS", *FILTERS) == "OK"
+    assert engine("DBSIZE") == 0
+    assert daemon("DBSIZE") == len(FILTERS) and 0 < daemon("PTTL", "fixed") <= 500000
+    for name in FILTERS:
+        same(reference, name, daemon)
+
+
+def test_chunks_in_both_directions():
+    engine, daemon = Engine(), Daemon()
+    fill(engine)
+    for name in FILTERS:
+        for source, target, to in ((engine, daemon, name), (daemon, engine, "back-" + name)):
+            for iterator, data in chunks_of(source, name):
+                assert target("BF.LOADCHUNK", to, iterator, data) == "OK"
+        same(engine, name, daemon)
+        same(engine, name, engine, "back-" + name)
+
+
+def test_what_is_half_loaded_or_strange_is_refused():
+    engine, daemon = Engine(), Daemon()
+    fill(engine)
+    engine("BF.LOADCHUNK", "half", *chunks_of(engine, "large")[0])
+    assert isinstance(daemon.try_call("RESTORE", "half", "0", engine("DUMP", "half")), Error)
+    engine("SET", "text", "x" * 100)
+    assert isinstance(daemon.try_call("RESTORE", "text", "0", engine("DUMP", "text")), Error)
+    assert daemon("DBSIZE") == 0
+
+
+def test_the_way_from_the_daemon_to_the_module_under_adds():
+    """Dual writes, then the copy, then a comparison: no add is lost."""
+    engine, daemon = Engine(), Daemon()
+    daemon("BF.RESERVE", "f", "0.001", "2000")
+    daemon("BF.MADD", "f", *items("old", 1500))
+    engine("BF.RESERVE", "f", "0.001", "2000")
+    for server in (daemon, engine):  # from now on clients add to both
+        server("BF.MADD", "f", *items("new", 300))
+    for iterator, data in chunks_of(daemon, "f"):
+        engine("BF.LOADCHUNK", "f.copy", iterator, data)
+    for server in (daemon, engine):
+        server("BF.MADD", "f", *items("late", 150))
+    assert engine("BF.MERGE", "f", "f.copy") == "OK"
+    engine("DEL", "f.copy")
+    assert engine("BF.MEXISTS", "f", *items("old", 1500), *items("new", 300), *items("late", 150)) == [1] * 1950
+    there, here = described(daemon, "f"), described(engine, "f")
+    for field in ("Capacity", "Bits", "Bits set", "Hashes", "Layout"):
+        assert there[field] == here[field], (field, there[field], here[field])
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.modules[__name__]))

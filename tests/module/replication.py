@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""Replication is exact: a replica has the same filters, bit by bit, whatever its own settings; and what a primary says is
+never refused. The replicas here have other settings than their primaries, and panic at any error (see engines.py)."""
+import random
+import sys
+
+from engines import Engine, Error, in_sync, items, replica_of, run, wait_until
+
+OTHER = ("bf-error-rate", "0.3", "bf-initial-size", "7", "bf-expansion-factor", "0", "bf-auto-create", "no",
+         "bf-max-filter-bytes", "1")
+
+
+def pair(*arguments, module=()):
+    primary = Engine(*arguments, module=module)
+    return primary, replica_of(primary, module=OTHER)
+
+
+def commands_since(engine, before):
+    """The numbers of calls of each command since."""
+    return {name: n - before.get(name, 0) for name, n in calls(engine).items() if n > before.get(name, 0)}
+
+
+def calls(engine):
+    result = {}
+    for line in engine("INFO", "commandstats").decode().split("\r\n"):
+        if line.startswith("cmdstat_"):
+            name, rest = line[8:].split(":", 1)
+            result[name] = int(rest.split(",")[0].split("=")[1])
+    return result
+
+
+def test_every_change_reaches_a_replica_with_other_settings():
+    primary, replica = pair(module=("bf-merge-overfull", "yes"))
+    primary("BF.ADD", "auto", "x")
+    primary("BF.RESERVE", "r", "0.001", "1000", "EXPANSION", "3")
+    primary("BF.RESERVE", "fixed", "0.01", "10", "NONSCALING")
+    primary("BF.INSERT", "theirs", "CAPACITY", "20", "EXPANSION", "2", "LAYOUT", "redisbloom", "ITEMS", *items("t", 900))
+    primary("BF.INSERT", "i", "CAPACITY", "50", "ERROR", "0.2", "TTL", "1000", "ITEMS", *items("i", 500))
+    in_sync(primary, replica)
+    for i in range(5):
+        primary("BF.MADD", "auto", *items("a", 700, 500 * i))
+        primary("BF.MADD", "r", *items("r", 1500, 1000 * i))
+    for item in items("one", 300):
+        primary("BF.ADD", "auto", item)
+    in_sync(primary, replica)
+    assert len(replica("BF.INFO", "auto", "FILTERS")) == 1 and replica("BF.INFO", "auto", "FILTERS")[0] > 3
+    full = primary("BF.MADD", "fixed", *items("f", 30))
+    assert isinstance(full[-1], Error) and len(full) < 31 and sum(full[:-1]) == 10
+    in_sync(primary, replica)
+    primary("BF.RESERVE", "m", "0.001", "1000", "EXPANSION", "3")
+    primary("BF.MADD", "m", *items("m", 3000))
+    primary("BF.MERGE", "m", "r")
+    primary("BF.MERGE", "made", "r", "m")
+    primary("COPY", "r", "copy")
+    primary("BF.CLEAR", "copy")
+    primary("RENAME", "m", "renamed")
+    primary("BF.MADD", "renamed", *items("n", 100))
+    primary("PEXPIRE", "renamed", "1000000")
+    primary("DEL", "auto")
+    in_sync(primary, replica)
+    assert replica("BF.INFO", "theirs", "LAYOUT") == [b"redisbloom"]
+    assert primary("EXISTS", "r", "made", "copy", "renamed", "auto", "fixed", "i", "theirs") == 7
+    assert abs(replica("PTTL", "i") - primary("PTTL", "i")) < 60000
+    assert replica("BF.MEXISTS", "made", *items("m", 3000)) == [1] * 3000
+    for name in ("BF.ADD", "BF.RESERVE"):
+        assert str(replica.try_call(name, "x", "0.1", *["9"] * (name == "BF.RESERVE"))).startswith("READONLY")
+
+
+def test_a_batch_replicates_what_it_added_and_nothing_for_what_was_there():
+    primary, replica = pair()
+    primary("BF.RESERVE", "f", "0.0001", "100000")
+    assert sum(primary("BF.MADD", "f", *items("x", 1000))) == 1000
+    in_sync(primary, replica)
+    before, offset = calls(replica), int(primary.info("replication", "master_repl_offset"))
+    assert sum(primary("BF.MADD", "f", *items("x", 1000))) == 0
+    assert primary("BF.ADD", "f", "x1") == 0
+    assert primary("BF.INSERT", "f", "ITEMS", "x2", "x3") == [0, 0]
+    in_sync(primary, replica)
+    assert not any("bf" in name for name in commands_since(replica, before)), commands_since(replica, before)
+    grown = int(primary.info("replication", "master_repl_offset")) - offset
+    assert grown < 500, f"{grown} bytes were sent for nothing"  # pings and offsets
+    before, offset = calls(replica), int(primary.info("replication", "master_repl_offset"))
+    assert sum(primary("BF.MADD", "f", *items("x", 1000), *items("new", 10))) == 10
+    in_sync(primary, replica)
+    since = commands_since(replica, before)
+    assert since.get("bf.madd") == 1, since
+    sent = int(primary.info("replication", "master_repl_offset")) - offset
+    assert sent < 10 * (4 + 40), f"{sent} bytes for ten items of four bytes"
+
+
+def test_the_stream_has_an_item_and_at_most_forty_bytes_for_each_new_one():
+    primary, replica = pair()
+    primary("BF.RESERVE", "key", "0.0001", "100000")
+    in_sync(primary, replica)
+    offset = int(primary.info("replication", "master_repl_offset"))
+    primary.connection.pipeline([("BF.ADD", "key", f"item-{i:06}") for i in range(2000)])
+    sent = int(primary.info("replication", "master_repl_offset")) - offset
+    print(f"      {sent / 2000 - 11:.1f} bytes beside each item")
+    assert sent / 2000 <= 11 + 40
+    in_sync(primary, replica)
+
+
+def test_a_transaction_and_a_script_replicate_the_same():
+    primary, replica = pair()
+    primary("MULTI")
+    for words in (("BF.ADD", "a", "1"), ("BF.MADD", "a", *items("i", 300)), ("BF.RESERVE", "b", "0.01", "10"),
+                  ("BF.CLEAR", "b"), ("BF.ADD", "b", "2")):
+        assert primary(*words) == "QUEUED"
+    assert not any(isinstance(reply, Error) for reply in primary("EXEC"))
+    primary("EVAL", "for i = 1, 500 do redis.call('bf.add', KEYS[1], 'x' .. i) end", "1", "scripted")
+    in_sync(primary, replica)
+    assert replica("BF.CARD", "scripted") >= 490
+
+
+def test_random_changes_leave_equal_digests():
+    primary, replica = pair("--appendonly", "yes")
+    rng = random.Random(5)
+    names = [f"k{i}" for i in range(12)]
+    for round_ in range(6):
+        batch = []
+        for _ in range(400):
+            key, item = rng.choice(names), f"i{rng.randrange(4000)}"
+            batch.append(rng.choice([
+                ("BF.ADD", key, item), ("BF.ADD", key, item),
+                ("BF.MADD", key, *[f"i{rng.randrange(4000)}" for _ in range(rng.randrange(1, 200))]),
+                ("BF.INSERT", key, "CAPACITY", rng.randrange(1, 300), "ERROR", rng.choice(["0.1", "0.003"]), "EXPANSION",
+                 rng.randrange(0, 4), "ITEMS", item, item + "x"),
+                ("BF.RESERVE", key, rng.choice(["0.1", "0.003", "0.0007"]), rng.randrange(1, 300)),
+                ("BF.CLEAR", key), ("DEL", key), ("BF.MERGE", key, rng.choice(names)), ("COPY", key, rng.choice(names)),
+                ("RENAME", key, rng.choice(names)), ("PEXPIRE", key, rng.randrange(5, 3000)), ("UNLINK", key)]))
+        primary.connection.pipeline(batch)
+        in_sync(primary, replica)
+    in_sync(primary, replica)
+
+
+def chunks_of(engine, key):
+    chunks, iterator = [], 0
+    while True:
+        iterator, data = engine("BF.SCANDUMP", key, iterator)
+        if iterator == 0:
+            return chunks
+        chunks.append((iterator, data))
+
+
+def test_a_half_loaded_filter_answers_errors_everywhere_until_it_is_complete():
+    primary, replica = pair()
+    primary("BF.RESERVE", "from", "0.001", "500000")
+    primary("BF.MADD", "from", *items("x", 5000))
+    chunks = chunks_of(primary, "from")
+    assert len(chunks) > 3
+    for iterator, data in chunks[:2]:
+        assert primary("BF.LOADCHUNK", "to", iterator, data) == "OK"
+    in_sync(primary, replica)
+    for engine in (primary, replica):
+        for words in (("BF.EXISTS", "to", "x1"), ("BF.MEXISTS", "to", "x1", "x2"), ("BF.INFO", "to"), ("BF.CARD", "to"),
+                      ("BF.QUERY", "to", "ITEMS", "x1"), ("BF.SCANDUMP", "to", "0"), ("BF.DEBUG", "to")):
+            assert "being loaded" in str(engine.try_call(*words)), words
+    for words in (("BF.ADD", "to", "x"), ("BF.MERGE", "to", "from"), ("BF.MERGE", "other", "to"), ("BF.CLEAR", "to")):
+        assert "being loaded" in str(primary.try_call(*words)), words
+    # It is saved, copied and dumped as such, and a new replica gets it so.
+    primary("DEBUG", "RELOAD")
+    primary("COPY", "to", "copied")
+    value = primary("DUMP", "to")
+    primary("RESTORE", "restored", "0", value)
+    second = replica_of(primary)
+    in_sync(primary, replica, second)
+    for name in ("to", "copied", "restored"):
+        for iterator, data in chunks[2:]:
+            assert primary("BF.LOADCHUNK", name, iterator, data) == "OK"
+        assert primary("BF.MEXISTS", name, *items("x", 5000)) == [1] * 5000
+    in_sync(primary, replica, second)
+    assert second("BF.MEXISTS", "restored", *items("x", 5000)) == [1] * 5000
+    # A chunk that does not fit ends the load, on both sides.
+    primary("BF.LOADCHUNK", "spoilt", *chunks[0])
+    assert "received bad data" in str(primary.try_call("BF.LOADCHUNK", "spoilt", *chunks[2]))
+    assert primary("EXISTS", "spoilt") == 0
+    in_sync(primary, replica, second)
+
+
+def test_a_full_sync_under_adds_loses_nothing():
+    """From disk and diskless, into an empty database and aside (swapdb)."""
+    for save, load in (("no", "disabled"), ("yes", "disabled"), ("yes", "swapdb"), ("yes", "on-empty-db")):
+        primary = Engine("--repl-diskless-sync", save, "--repl-diskless-sync-delay", "0")
+        primary("BF.RESERVE", "large", "0.0001", "2000000")
+        adder = primary.connect()
+        adder.pipeline([("BF.MADD", "large", *items(f"a{i}-", 100)) for i in range(300)])
+        replica = Engine("--replicaof", f"127.0.0.1 {primary.port}", "--repl-diskless-load", load,
+                         "--propagation-error-behavior", "panic", module=OTHER)
+        for i in range(20):
+            adder.pipeline([("BF.MADD", f"k{i}", *items(f"{i}-{j}-", 40)) for j in range(20)])
+        wait_until(lambda: replica.info("replication", "master_link_status") == "up", "the replica is in sync")
+        in_sync(primary, replica)
+        assert replica("BF.EXISTS", "large", "a299-99") == 1
+
+
+def test_a_replica_that_becomes_the_primary_goes_on():
+    primary, replica = pair()
+    primary("BF.MADD", "f", *items("x", 150))
+    in_sync(primary, replica)
+    replica("REPLICAOF", "NO", "ONE")
+    primary("REPLICAOF", "127.0.0.1", replica.port)
+    wait_until(lambda: primary.info("replication", "master_link_status") == "up", "the old primary follows")
+    assert "limit" in str(replica("BF.MADD", "f", *items("y", 3000))[-1])  # its own settings hold for its clients
+    replica("CONFIG", "SET", "bloomery.bf-max-filter-bytes", "0")
+    assert not isinstance(replica("BF.MADD", "f", *items("y", 3000))[-1], Error)
+    assert replica("BF.MEXISTS", "f", *items("x", 150)) == [1] * 150
+    in_sync(replica, primary)
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.modules[__name__]))

@@ -1,0 +1,225 @@
+#include "stand_in.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "stand_in_internal.h"
+
+struct host host;
+
+struct engine_string *make_string(const char *ptr, size_t len)
+{
+    struct engine_string *string = malloc(sizeof(*string));
+    *string = (struct engine_string){len, malloc(len + 1)};
+    if (len)
+        memcpy(string->ptr, ptr, len);
+    string->ptr[len] = '\0';
+    return string;
+}
+
+void free_string(struct engine_string *string)
+{
+    free(string->ptr);
+    free(string);
+}
+
+struct entry *find_entry(const char *name)
+{
+    for (size_t i = 0; i < KEYS_MAX; i++)
+        if (host.entries[i].value && strcmp(host.entries[i].name, name) == 0)
+            return &host.entries[i];
+    return NULL;
+}
+
+void put_entry(const char *name, void *value)
+{
+    struct entry *entry = find_entry(name);
+    for (size_t i = 0; !entry && i < KEYS_MAX; i++)
+        if (!host.entries[i].value)
+            entry = &host.entries[i];
+    if (entry->value)
+        host.methods.free(entry->value);
+    snprintf(entry->name, sizeof(entry->name), "%s", name);
+    entry->value = value;
+}
+
+/* ---- for tests ---- */
+
+size_t stand_in_functions(void)
+{
+    return nfakes;
+}
+
+const char *stand_in_function(size_t i)
+{
+    return fakes[i].name;
+}
+
+bool stand_in_is_required(size_t i)
+{
+    return fakes[i].required;
+}
+
+static int get_api(const char *name, void *function_out)
+{
+    for (size_t i = 0; i < stand_in_functions(); i++) {
+        if (strcmp(name + strlen("RedisModule_"), fakes[i].name) != 0)
+            continue;
+        if (host.missing && strcmp(host.missing, fakes[i].name) == 0)
+            return ENGINE_ERR;
+        memcpy(function_out, &fakes[i].function, sizeof(void *));
+        return ENGINE_OK;
+    }
+    return ENGINE_ERR;
+}
+
+bool stand_in_load(const char *path, const char *missing, int argc, const char *const *argv)
+{
+    struct engine_string *words[WORDS_MAX];
+    int (*on_load)(struct engine_ctx *, struct engine_string **, int);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL),
+         *symbol = library ? dlsym(library, "RedisModule_OnLoad") : NULL;
+    if (!symbol) {
+        fprintf(stderr, "%s\n", dlerror());
+        abort();
+    }
+    memcpy(&on_load, &symbol, sizeof(symbol));
+    host.ctx.get_api = get_api;
+    host.missing = missing;
+    host.log = calloc(1, TEXT_MAX);
+    host.reply = calloc(1, TEXT_MAX);
+    host.replicated = calloc(1, TEXT_MAX);
+    for (int i = 0; i < argc; i++)
+        words[i] = make_string(argv[i], strlen(argv[i]));
+    bool loaded = on_load(&host.ctx, words, argc) == ENGINE_OK;
+    for (int i = 0; i < argc; i++)
+        free_string(words[i]);
+    return loaded;
+}
+
+const char *stand_in_log(void)
+{
+    return host.log;
+}
+
+const char *stand_in_run(const char *line, const void *data, size_t len)
+{
+    struct engine_string *words[WORDS_MAX];
+    char *copy = strdup(line), *save = NULL;
+    int n = 0;
+    for (char *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save))
+        words[n++] = make_string(word, strlen(word));
+    if (data)
+        words[n++] = make_string(data, len);
+    host.reply[0] = '\0';
+    for (size_t i = 0; i < host.ncommands; i++)
+        if (strcasecmp(host.commands[i].name, words[0]->ptr) == 0)
+            host.commands[i].run(&host.ctx, words, n);
+    while (n > 0)
+        free_string(words[--n]);
+    free(copy);
+    return host.reply;
+}
+
+const void *stand_in_bytes(size_t *len_out)
+{
+    *len_out = host.bytes_len;
+    return host.bytes;
+}
+
+void stand_in_obey(bool obey)
+{
+    host.obey = obey;
+}
+
+const char *stand_in_replicated(void)
+{
+    static char *last;
+    free(last);
+    last = strdup(host.replicated);
+    host.replicated[0] = '\0';
+    return last;
+}
+
+static void drop_fields(void)
+{
+    while (host.nfields)
+        free(host.fields[--host.nfields].bytes);
+    memset(host.fields, 0, sizeof(host.fields));
+}
+
+bool stand_in_save(const char *name)
+{
+    struct entry *entry = find_entry(name);
+    struct engine_io io = {0};
+    drop_fields();
+    if (entry)
+        host.methods.rdb_save(&io, entry->value);
+    return entry != NULL;
+}
+
+bool stand_in_restore(const char *name, size_t reads)
+{
+    struct engine_io io = {.limit = reads};
+    void *value = host.methods.rdb_load(&io, 1);
+    if (value)
+        put_entry(name, value);
+    return value != NULL;
+}
+
+size_t stand_in_saved_fields(void)
+{
+    return host.nfields;
+}
+
+void stand_in_damage(size_t field, size_t byte, unsigned char bit)
+{
+    struct field *at = &host.fields[field % host.nfields];
+    if (at->number)
+        at->value ^= bit;
+    else if (at->len)
+        at->bytes[byte % at->len] ^= (char)bit;
+}
+
+void stand_in_rewrite(const char *name, const char *to)
+{
+    struct engine_io io = {.rewrite_to = to};
+    struct engine_digest *digest = NULL;
+    struct entry *entry = find_entry(name);
+    host.methods.aof_rewrite(&io, NULL, entry->value);
+    host.methods.digest(digest, entry->value);
+    void *copy = host.methods.copy2(NULL, entry->value);
+    if (!copy || host.methods.mem_usage2(NULL, copy, 5) != host.methods.mem_usage(entry->value) ||
+        host.methods.free_effort2(NULL, copy) > 1)
+        abort();
+    host.methods.free(copy);
+}
+
+void stand_in_fail_allocation(size_t n)
+{
+    host.allocations = 0;
+    host.fail_at = n;
+}
+
+size_t stand_in_allocations(void)
+{
+    return host.allocations;
+}
+
+size_t stand_in_held(void)
+{
+    return host.held;
+}
+
+void stand_in_end(void)
+{
+    for (size_t i = 0; i < KEYS_MAX; i++) {
+        if (host.entries[i].value)
+            host.methods.free(host.entries[i].value);
+        host.entries[i].value = NULL;
+    }
+    drop_fields();
+}

@@ -1,0 +1,150 @@
+/* The index of names under many threads: names are created, deleted, renamed and given times while others walk through
+ * all names with a prefix.
+ *
+ * Claims: a walk yields the names that are there throughout exactly once, in order; it yields no name without its
+ * prefix; an entry that it yields can be used until the reader goes offline; in the end nothing is left. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rcu.h"
+#include "registry.h"
+#include "stress.h"
+
+#define STABLE  200
+#define CHURN   300
+#define ROUNDS  60000
+#define READERS 2
+#define WRITERS 2
+
+static struct bloom_pool *pool;
+static struct reclaimer *reclaimer;
+static struct registry *registry;
+static struct bloom_class *class;
+static _Atomic int running_writers;
+
+/* Names that are mixed in the order of bytes, so that stable ones lose and get neighbours and parents all the time. */
+static struct slice name_in(char *text, const char *kind, unsigned i)
+{
+    int len = sprintf(text, "ks%u/%u%s", i % 3, i, kind);
+    return (struct slice){text, (size_t)len};
+}
+
+struct sweep {
+    char prefix[8];
+    char last[48];
+    unsigned stable, n;
+};
+
+static void visit(void *ctx, struct slice name, struct entry *entry)
+{
+    struct sweep *sweep = ctx;
+    char text[48];
+    memcpy(text, name.ptr, name.len);
+    text[name.len] = '\0';
+    EXPECT(strncmp(text, sweep->prefix, strlen(sweep->prefix)) == 0, "%s with prefix %s", text, sweep->prefix);
+    EXPECT(sweep->n == 0 || strcmp(sweep->last, text) < 0, "%s behind %s", text, sweep->last);
+    strcpy(sweep->last, text);
+    sweep->n++;
+    sweep->stable += strstr(text, "stable") != NULL;
+    if (entry)
+        EXPECT(bloom_filter_capacity(entry_filter(entry)) >= 100, "%s", text);
+}
+
+static unsigned stable_with(const char *prefix)
+{
+    char text[48];
+    unsigned n = 0;
+    for (unsigned i = 0; i < STABLE; i++)
+        n += strncmp(name_in(text, "stable", i).ptr, prefix, strlen(prefix)) == 0;
+    return n;
+}
+
+static void *reader(void *arg)
+{
+    static const char *const prefixes[] = {"", "ks1/", "ks2/1", "ks"};
+    unsigned state = (unsigned)(uintptr_t)arg;
+    rcu_reader_begin();
+    while (atomic_load(&running_writers)) {
+        struct sweep sweep = {.n = 0};
+        size_t n, most = 1 + (size_t)rand_r(&state) % 100;
+        strcpy(sweep.prefix, prefixes[rand_r(&state) % 4]);
+        do { /* offline between two pieces: only the name is remembered */
+            char from[48];
+            strcpy(from, sweep.last);
+            struct slice after = {from, strlen(from)};
+            rcu_reader_online();
+            n = registry_scan_prefix(registry, (struct slice){sweep.prefix, strlen(sweep.prefix)},
+                                     sweep.n ? &after : NULL, most, visit, &sweep);
+            rcu_reader_offline();
+        } while (n == most);
+        EXPECT(sweep.stable == stable_with(sweep.prefix), "%u stable names with prefix '%s' instead of %u",
+               sweep.stable, sweep.prefix, stable_with(sweep.prefix));
+    }
+    rcu_reader_end();
+    return NULL;
+}
+
+static void *writer(void *arg)
+{
+    unsigned state = 1000 + (unsigned)(uintptr_t)arg;
+    char a[48], b[48];
+    struct entry *entry;
+    rcu_reader_begin();
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        rcu_reader_online();
+        struct slice one = name_in(a, "churn", (unsigned)rand_r(&state) % CHURN);
+        struct slice stable, other;
+        switch (rand_r(&state) % 5) {
+        case 0:
+        case 1:
+            (void)registry_create_filter(registry, one, 0, class, &entry, NULL);
+            break;
+        case 2:
+            (void)registry_delete(registry, one);
+            break;
+        case 3:
+            other = name_in(b, "churn", (unsigned)rand_r(&state) % CHURN);
+            (void)registry_rename(registry, one, other, false, NULL);
+            break;
+        default: /* another holder of the same name */
+            stable = name_in(b, "stable", (unsigned)rand_r(&state) % STABLE);
+            if (rand_r(&state) % 2)
+                (void)registry_expire(registry, stable, INT64_MAX / 2 - (int64_t)i, 0);
+            else
+                (void)registry_persist(registry, stable);
+        }
+        rcu_reader_offline();
+    }
+    rcu_reader_end();
+    atomic_fetch_sub(&running_writers, 1);
+    return NULL;
+}
+
+int main(void)
+{
+    struct bloom_params params = {.capacity = 100, .error_rate = 0.01, .expansion = 2};
+    pthread_t threads[READERS + WRITERS];
+    struct entry *entry;
+    char text[48];
+    size_t removed;
+    EXPECT(bloom_pool_create(&pool) == 0 && reclaimer_create(&reclaimer) == 0, "setup");
+    EXPECT(registry_create(&registry, pool, reclaimer) == 0, "setup");
+    EXPECT(bloom_class_get(pool, &params, NULL, &class, NULL) == 0, "setup");
+    for (unsigned i = 0; i < STABLE; i++)
+        EXPECT(registry_create_filter(registry, name_in(text, "stable", i), 0, class, &entry, NULL) == 0, "setup");
+    atomic_store(&running_writers, WRITERS);
+    for (uintptr_t i = 0; i < READERS + WRITERS; i++)
+        EXPECT(pthread_create(&threads[i], NULL, i < READERS ? reader : writer, (void *)i) == 0, "thread");
+    for (unsigned i = 0; i < READERS + WRITERS; i++)
+        pthread_join(threads[i], NULL);
+    EXPECT(registry_clear(registry, &removed) == 0 && removed >= STABLE, "clear");
+    bloom_class_release(class);
+    registry_destroy(registry);
+    reclaimer_destroy(reclaimer);
+    EXPECT(bloom_pool_bytes(pool) == 0, "bytes left");
+    bloom_pool_destroy(pool);
+    return 0;
+}

@@ -1,0 +1,36 @@
+/* metrics_parse: a strict reader of Prometheus's text format and of OpenMetrics. What either format forbids fails the
+ * test: a family that is begun twice, a sample outside of its family, a series that is there twice, a label without its
+ * escapes, a histogram whose buckets fall. */
+#ifndef BLOOMERY_TEST_METRICS_PARSE_H
+#define BLOOMERY_TEST_METRICS_PARSE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct metrics_family {
+    char *name, *help, *type;
+};
+
+struct metrics_sample {
+    char *series; /* the name with its labels as they stand: x{a="b"} */
+    double value;
+    size_t family;
+};
+
+struct metrics_parsed {
+    struct metrics_family families[512];
+    struct metrics_sample *samples;
+    size_t nfamilies, nsamples;
+    char *text; /* what the others point into */
+};
+
+void metrics_parse(struct metrics_parsed *parsed, const char *text, bool openmetrics);
+void metrics_parse_free(struct metrics_parsed *parsed);
+
+/* The value of a series; false if it is not there. */
+bool metrics_find(const struct metrics_parsed *parsed, const char *series, double *value_out);
+
+/* The same; a series that is not there fails the test. */
+double metrics_get(const struct metrics_parsed *parsed, const char *series);
+
+#endif

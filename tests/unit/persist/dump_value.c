@@ -1,0 +1,146 @@
+/* The one piece of DUMP: a value of the module's type. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "crc64.h"
+#include "dump.h"
+#include "filters.h"
+#include "rdb_reader.h"
+#include "rng.h"
+
+static struct bloom_pool *pool;
+static struct rng rng;
+
+static void setup(void)
+{
+    cr_assert_eq(bloom_pool_create(&pool), 0);
+    rng_init(&rng, 5);
+}
+
+static void teardown(void)
+{
+    bloom_pool_destroy(pool);
+}
+
+TestSuite(dump_value, .init = setup, .fini = teardown);
+
+static struct bloom_filter *filter_of(const struct bloom_params *params, const struct bloom_shape *shapes,
+                                      unsigned nlayers)
+{
+    struct bloom_filter *filter = filter_make(pool, params, shapes);
+    struct errbuf err = {""};
+
+    for (unsigned i = 1; i < nlayers; i++)
+        cr_assert_eq(bloom_filter_append_layer(filter, &shapes[i], &err), 0, "%s", err.text);
+    return filter;
+}
+
+static struct bloom_filter *filled(uint64_t capacity, double rate, uint32_t expansion, unsigned items)
+{
+    struct bloom_params params = {capacity, rate, expansion};
+    struct bloom_filter *filter = filter_of(&params, NULL, 1);
+
+    for (unsigned i = 0; i < items; i++)
+        bloom_filter_add(filter, (struct bloom_hash){rng_next(&rng), rng_next(&rng)}, NULL);
+    return filter;
+}
+
+static bool same(const struct bloom_filter *a, const struct bloom_filter *b)
+{
+    if (bloom_filter_nlayers(a) != bloom_filter_nlayers(b) ||
+        memcmp(bloom_filter_params(a), bloom_filter_params(b), sizeof(struct bloom_params)) != 0)
+        return false;
+    for (unsigned i = 0; i < bloom_filter_nlayers(a); i++) {
+        struct bloom_layer_view va, vb;
+
+        bloom_filter_layer(a, i, &va);
+        bloom_filter_layer(b, i, &vb);
+        if (!bloom_shape_equal(&va.shape, &vb.shape) || va.items != vb.items ||
+            memcmp((void *)va.words, (void *)vb.words, va.shape.nwords * 8) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Puts the checksum at the end right. */
+static void seal(unsigned char *bytes, size_t len)
+{
+    uint64_t crc = crc64(0, bytes, len - 8);
+
+    memcpy(bytes + len - 8, &crc, 8);
+}
+
+Test(dump_value, one_piece_makes_the_same_filter_again)
+{
+    struct bloom_filter *filter = filled(10, 0.01, 2, 3000);
+    struct dump_plan plan, read;
+    struct errbuf err = {""};
+
+    dump_plan_of(filter, bloom_filter_nlayers(filter), &plan);
+    size_t len = (size_t)dump_whole_bytes(&plan);
+    unsigned char *bytes = malloc(len);
+    dump_write_whole(&plan, filter, bytes);
+    cr_assert_eq(dump_read_plan(bytes, len, &read, &err), DUMP_OK, "%s", err.text);
+    struct bloom_filter *again = filter_of(&read.params, read.shapes, read.nlayers);
+    cr_assert_eq(dump_read_whole(bytes, len, again, &err), DUMP_OK, "%s", err.text);
+    cr_assert(same(filter, again));
+
+    for (unsigned round = 0; round < 2000; round++) {
+        size_t at = rng_below(&rng, len);
+        unsigned char bit = (unsigned char)(1u << rng_below(&rng, 8));
+
+        bytes[at] ^= bit;
+        cr_assert_neq(dump_read_plan(bytes, len, &read, &err), DUMP_OK, "byte %zu", at);
+        if (at < len - 10) { /* even with the right checksum: the version of RDB means nothing */
+            seal(bytes, len);
+            cr_assert(dump_read_plan(bytes, len, &read, &err) != DUMP_OK ||
+                          dump_read_whole(bytes, len, again, &err) != DUMP_OK,
+                      "byte %zu", at);
+        }
+        bytes[at] ^= bit;
+        seal(bytes, len);
+        cr_assert_neq(dump_read_plan(bytes, rng_below(&rng, len), &read, &err), DUMP_OK);
+    }
+    filter_free(again);
+    free(bytes);
+    filter_free(filter);
+}
+
+/* The strings of an engine may be compressed, each or none. */
+Test(dump_value, one_piece_with_compressed_strings_is_the_same_filter)
+{
+    struct bloom_filter *filter = filled(200000, 0.01, 2, 30);
+    struct dump_plan plan, read;
+    struct errbuf err = {""};
+
+    dump_plan_of(filter, 1, &plan);
+    size_t len = (size_t)dump_whole_bytes(&plan), chunk_len;
+    unsigned char *plain = malloc(len), *packed = malloc(len), *at = packed;
+    const unsigned char *from = plain;
+    dump_write_whole(&plan, filter, plain);
+    memcpy(at, from, 12); /* up to the number of chunks: type, id, opcode, number */
+    at += 12;
+    from += 12;
+    for (uint32_t i = 0; i < dump_chunks(&plan); i++) {
+        unsigned char space[RDB_LENGTH_MAX_BYTES];
+
+        chunk_len = dump_chunk_bytes(&plan, i);
+        *at++ = *from++;
+        from += rdb_put_length(space, chunk_len) - space;
+        at = rdb_put_string(at, from, chunk_len, true);
+        from += chunk_len;
+    }
+    memcpy(at, from, 11); /* the end, the version, room for the checksum */
+    size_t packed_len = (size_t)(at - packed) + 11;
+    cr_assert_lt(packed_len, len / 4);
+    seal(packed, packed_len);
+    cr_assert_eq(dump_read_plan(packed, packed_len, &read, &err), DUMP_OK, "%s", err.text);
+    struct bloom_filter *again = filter_of(&read.params, read.shapes, read.nlayers);
+    cr_assert_eq(dump_read_whole(packed, packed_len, again, &err), DUMP_OK, "%s", err.text);
+    cr_assert(same(filter, again));
+    filter_free(again);
+    free(plain);
+    free(packed);
+    filter_free(filter);
+}

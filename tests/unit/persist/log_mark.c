@@ -1,0 +1,117 @@
+/* What the log says of its own end: marks, and what is cut. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "log_case.h"
+
+TestSuite(log_mark, .init = log_case_begin, .fini = log_case_end);
+
+/* Appends frames first .. last, syncs, and marks that. */
+static void write_marked(uint64_t first, uint64_t last)
+{
+    struct log_rig_read before;
+    struct errbuf err = {""};
+
+    read_log(false, &before);
+    struct log_writer *writer = log_rig_writer(ops, &before);
+    for (uint64_t n = first; n <= last; n++)
+        cr_assert_eq(log_rig_append(writer, n, &err), 0, "%s", err.text);
+    cr_assert_eq(log_writer_mark(writer, &err), 0, "not synced yet: nothing to be said");
+    cr_assert_eq(log_writer_sync(writer, &err), 0, "%s", err.text);
+    cr_assert_eq(log_writer_mark(writer, &err), 0, "%s", err.text);
+    cr_assert_eq(log_rig_append(writer, last + 1, &err), 0, "%s", err.text);
+    cr_assert_eq(log_writer_sync(writer, &err), 0, "%s", err.text);
+    cr_assert_eq(log_writer_mark(writer, &err), 0, "%s", err.text);
+    log_writer_destroy(writer);
+}
+
+/* A mark says of the last frame what a next one would: nothing has to be written again, and damage in it is damage. */
+Test(log_mark, a_mark_says_that_the_last_frame_is_synced)
+{
+    struct log_rig_read read;
+
+    write_marked(1, 20);
+    expect_frames(21);
+    read_log(false, &read);
+    cr_assert_eq(read.summary.synced, 21u);
+    cr_assert_eq(read.summary.tail, 0u);
+    write_marked(22, 30);
+    expect_frames(31);
+    read_log(false, &read);
+    const char *path = segment(read.summary.last_segment);
+    unsigned char byte;
+    size_t n, end = 0;
+    int fd;
+    cr_assert_eq(ops->open(ops->ctx, path, FS_READ, &fd), 0);
+    for (size_t at = 0; ops->pread(ops->ctx, fd, &byte, 1, at, &n) == 0 && n; at++)
+        end = byte ? at : end;
+    ops->close(ops->ctx, fd);
+    change_byte(path, end - 20);
+    read_log(false, &read);
+    cr_assert_eq(read.status, LOG_DAMAGED);
+    cr_assert(strstr(read.err.text, "says that it had been synced") != NULL, "%s", read.err.text);
+    read_log(true, &read);
+    cr_assert_eq(read.status, 0, "%s", read.err.text);
+    cr_assert_eq(read.summary.frames, 30u);
+    cr_assert_eq(read.summary.next_sequence, 32u);
+    change_byte(path, end - 20);
+    change_byte(path, end); /* of the mark itself: no frame goes with it */
+    expect_frames(31);
+}
+
+/* Of all that was not synced nothing is left. */
+static void lose_power(void)
+{
+    log_case_go_on_with(crash_fs_after(fs, CRASH_DROP_ALL, 0));
+}
+
+/* What a sync has returned for is on the disk; and a mark of it, too, without a frame behind it. */
+Test(log_mark, a_sync_and_a_mark_survive_a_power_failure)
+{
+    struct log_rig_read before, read;
+    struct errbuf err = {""};
+
+    cr_assert_eq(ops->sync_dir(ops->ctx, LOG_RIG_DIR "/.."), 0);
+    for (uint64_t n = 1; n <= 3; n++) {
+        read_log(false, &before);
+        struct log_writer *writer = log_rig_writer(ops, &before);
+        cr_assert_eq(log_rig_append(writer, n, &err), 0, "%s", err.text);
+        cr_assert_eq(log_writer_sync(writer, &err), 0, "%s", err.text);
+        if (n == 3)
+            cr_assert_eq(log_writer_mark(writer, &err), 0, "%s", err.text);
+        log_writer_destroy(writer); /* which writes nothing */
+        lose_power();
+        expect_frames(n);
+        read_log(false, &read);
+        cr_assert_eq(read.summary.synced, n == 3 ? n : n - 1);
+    }
+}
+
+/* The bytes behind the end of the log are in a file of their own, also when the segment is deleted. */
+Test(log_mark, what_is_cut_is_kept)
+{
+    struct log_rig_read read;
+    struct log_reader *reader;
+    struct log_reader_summary summary;
+    struct errbuf err = {""};
+    struct fs_stat st;
+
+    write_frames(1, 20, 20);
+    write_frames(21, 25, 0);
+    uint64_t last = last_segment();
+    change_byte(segment(last), LOG_HEADER_BYTES + 40);
+    cr_assert_eq(log_reader_open(&(struct log_reader_options){.fs = ops, .dir = LOG_RIG_DIR}, &reader, &summary, &err),
+                 0, "%s", err.text);
+    cr_assert_eq(log_reader_keep_cut(reader, &err), 0, "%s", err.text);
+    log_reader_close(reader);
+    char name[LOG_CUT_NAME], path[128];
+    log_cut_name(last, LOG_HEADER_BYTES, name);
+    snprintf(path, sizeof(path), "%s/log/%s", LOG_RIG_DIR, name);
+    cr_assert_eq(ops->stat(ops->ctx, path, &st), 0, "%s", path);
+    cr_assert_eq(st.size, summary.torn_bytes);
+    cr_assert_eq(log_delete_before(ops, LOG_RIG_DIR, last + 1, &err), 0);
+    cr_assert_eq(ops->stat(ops->ctx, path, &st), 0, "it stays");
+    read_log(false, &read);
+    cr_assert(strstr(read.reports, name) == NULL, "it is no stranger: %s", read.reports);
+}

@@ -1,0 +1,295 @@
+/* `bloomery show`, `query`, `build` and `merge`, the real program, on the files that Cassandra's own code has made. */
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "golden.h"
+#include "program.h"
+#include "tmpdir.h"
+
+#define GOLDEN BLOOMERY_GOLDEN_DIR
+#define BUILT  GOLDEN "/built"
+
+static char dir[TMPDIR_SIZE];
+static char output[16384]; /* of the last run, stdout and stderr */
+
+static void set_up(void)
+{
+    tmpdir_create(dir);
+}
+
+static void tear_down(void)
+{
+    tmpdir_remove(dir);
+}
+
+TestSuite(tool_filters, .init = set_up, .fini = tear_down, .timeout = 300);
+
+#define TOOL "'" BLOOMERY_TOOL "' "
+
+/* That the command exits so and says so. */
+#define ASSERT_RUN(code, text, ...) program_expect(output, sizeof(output), code, text, __VA_ARGS__)
+
+static bool same_files(const char *a, const char *b)
+{
+    size_t a_len, b_len;
+    unsigned char *a_bytes = golden_file(&a_len, "%s", a), *b_bytes = golden_file(&b_len, "%s", b);
+    bool same = a_len == b_len && memcmp(a_bytes, b_bytes, a_len) == 0;
+
+    free(a_bytes);
+    free(b_bytes);
+    return same;
+}
+
+/* The keys of a golden case, each after its length of four bytes, in the file keys.bin. */
+static void write_prefixed(const char *name)
+{
+    size_t len;
+    char *keys = (char *)golden_file(&len, BUILT "/%s/keys.hex", name);
+    FILE *out = fopen(tmp_path(dir, "keys.bin").text, "wb");
+
+    cr_assert_not_null(out);
+    for (char *line = keys; line < keys + len;) {
+        char *end = strchr(line, '\n');
+        *end = '\0';
+        size_t n = golden_unhex(line);
+        const unsigned char prefix[4] = {(unsigned char)(n >> 24), (unsigned char)(n >> 16), (unsigned char)(n >> 8),
+                                         (unsigned char)n};
+        fwrite(prefix, 1, 4, out);
+        fwrite(line, 1, n, out);
+        line = end + 1;
+    }
+    cr_assert_eq(fclose(out), 0);
+    free(keys);
+}
+
+static void build_golden(const char *name)
+{
+    static const char *const variants[] = {"na", "me", "ka"};
+    size_t len;
+    char *meta = (char *)golden_file(&len, BUILT "/%s/meta.json", name);
+    double n = golden_json_number(meta, "sizing_n"), p = golden_json_number(meta, "fp_chance");
+
+    write_prefixed(name);
+    for (int i = 0; i < 3; i++) {
+        char expected[1024];
+        snprintf(expected, sizeof(expected), BUILT "/%s/Filter.%s.db", name, variants[i]);
+        ASSERT_RUN(0, variants[i],
+                   TOOL "build %s/%s.db %s/keys.bin --length-prefixed --sizing cassandra --error %.17g --capacity %.0f "
+                        "--variant %s --force",
+                   dir, variants[i], dir, p, n, variants[i]);
+        cr_expect(same_files(tmp_path(dir, "%s.db", variants[i]).text, expected), "%s %s is not Cassandra's file", name,
+                  variants[i]);
+        /* As a pipe, and with the size that the daemon takes, which mostly is Cassandra's. */
+        ASSERT_RUN(0, "",
+                   "cat %s/keys.bin | " TOOL "build %s/piped.db --length-prefixed --sizing cassandra --error %.17g "
+                   "--capacity %.0f --variant %s --force",
+                   dir, dir, p, n, variants[i]);
+        cr_expect(same_files(tmp_path(dir, "piped.db").text, expected), "%s %s by a pipe", name, variants[i]);
+    }
+    free(meta);
+}
+
+Test(tool_filters, what_is_built_is_cassandras_file_byte_for_byte)
+{
+    DIR *cases = opendir(BUILT);
+    struct dirent *entry;
+    int n = 0;
+
+    cr_assert_not_null(cases);
+    while ((entry = readdir(cases))) {
+        if (entry->d_name[0] == '.')
+            continue;
+        build_golden(entry->d_name);
+        n++;
+    }
+    closedir(cases);
+    cr_assert_geq(n, 16);
+}
+
+/* The size follows from the number of items: the same for a file, which is read twice, and for a pipe. */
+Test(tool_filters, without_a_capacity_the_items_are_counted)
+{
+    ASSERT_RUN(0, "", "seq 1 5000 >%s/items; seq 1 5000 | sed 's/^/text:/' >%s/keys", dir, dir);
+    ASSERT_RUN(0, "5000 items", TOOL "build %s/a.db %s/items --error 0.01", dir, dir);
+    ASSERT_RUN(0, "\"capacity\": 5000,", "cat %s/items | " TOOL "build %s/b.db --error 0.01 --json", dir, dir);
+    ASSERT_RUN(0, "5000 items", TOOL "build %s/c.db --error 0.01 --capacity 5000 <%s/items", dir, dir);
+    ASSERT_RUN(0, "5000 items", TOOL "build %s/d.db --keys --error 0.01 <%s/keys", dir, dir);
+    ASSERT_RUN(0, "5000 items", "head -c -1 %s/items | " TOOL "build %s/e.db - --error 0.01", dir, dir);
+    for (int i = 'b'; i <= 'e'; i++)
+        cr_expect(same_files(tmp_path(dir, "a.db").text, tmp_path(dir, "%c.db", i).text), "%c", i);
+    ASSERT_RUN(0, "", TOOL "query %s/a.db --variant na --absent --count <%s/items; [ $? -eq 1 ]", dir, dir);
+}
+
+Test(tool_filters, a_file_that_is_there_is_not_replaced_and_none_is_left_half)
+{
+    ASSERT_RUN(0, "", "echo x | " TOOL "build %s/a.db --error 0.01", dir);
+    ASSERT_RUN(1, "--force replaces it", "echo y | " TOOL "build %s/a.db --error 0.01", dir);
+    ASSERT_RUN(0, "x", "echo x | " TOOL "query %s/a.db --variant na", dir);
+    ASSERT_RUN(0, "", "echo y | " TOOL "build %s/a.db --error 0.01 --force", dir);
+    ASSERT_RUN(1, "", "echo x | " TOOL "query %s/a.db --variant na", dir);
+    ASSERT_RUN(1, "ends within an item",
+               "printf '\\0\\0\\0\\5abc' | " TOOL "build %s/b.db --error 0.01 --length-prefixed", dir);
+    ASSERT_RUN(1, "item 2: 'x' is not an integer",
+               "printf 'int:1\\nint:x\\n' | " TOOL "build %s/b.db --error 0.01 --keys", dir);
+    ASSERT_RUN(1, "No such file", TOOL "build %s/none/b.db --error 0.01 </dev/null", dir);
+    ASSERT_RUN(0, "a.db", "ls %s", dir);
+    cr_assert_not(strstr(output, "b.db"), "%s", output);
+    cr_assert_not(strstr(output, ".part"), "%s", output);
+}
+
+Test(tool_filters, more_items_than_the_capacity_are_a_warning)
+{
+    ASSERT_RUN(0, "warning: 100 items are more than the capacity of 10",
+               "seq 1 100 | " TOOL "build %s/a.db --capacity 10 --error 0.01", dir);
+    ASSERT_RUN(0, "100\n", "seq 1 100 | " TOOL "query %s/a.db --variant na --count", dir);
+}
+
+Test(tool_filters, show_says_what_the_bits_say)
+{
+    ASSERT_RUN(0, "na, k 5, 100032 bits, 39.3 % set, rate 0.00936, about 9983 keys of 13867",
+               TOOL "show --variant na " BUILT "/n10000_p0.01_int/Filter.na.db");
+    ASSERT_RUN(0, "\"variant\": \"me\", \"k\": 5, \"bits\": 100032, \"bytes\": 12512, \"bits_set\": 39298",
+               "cp " BUILT "/n10000_p0.01_int/Filter.me.db %s/mc-7-big-Filter.db && " TOOL
+               "show --json %s/mc-7-big-Filter.db",
+               dir, dir);
+    ASSERT_RUN(0, "two",
+               TOOL "show --json %s/mc-7-big-Filter.db %s/mc-7-big-Filter.db | python3 -c 'import json, sys; "
+                    "print(\"two\" if len(json.load(sys.stdin)) == 2 else \"?\")'",
+               dir, dir);
+    ASSERT_RUN(1, "is not the name", TOOL "show " BUILT "/n10000_p0.01_int/Filter.na.db");
+}
+
+/* Each malformed file is refused with a reason, or is one that Cassandra's own readers take, too. */
+Test(tool_filters, malformed_files_have_reasons)
+{
+    DIR *files = opendir(GOLDEN "/malformed");
+    struct dirent *entry;
+    int refused = 0;
+
+    cr_assert_not_null(files);
+    while ((entry = readdir(files))) {
+        const char *end = strstr(entry->d_name, ".db");
+        if (!end || end[3])
+            continue;
+        int status =
+            program_run(output, sizeof(output), TOOL "show --variant na " GOLDEN "/malformed/%s", entry->d_name);
+        cr_expect(status == 0 || status == 1, "%s: exit %d: %s", entry->d_name, status, output);
+        cr_expect(status == 0 || strstr(output, entry->d_name), "%s: %s", entry->d_name, output);
+        refused += status == 1;
+        int asked =
+            program_run(output, sizeof(output), TOOL "query --variant na " GOLDEN "/malformed/%s x", entry->d_name);
+        cr_expect(status == 0 ? asked < 2 : asked == 2, "%s: exit %d: %s", entry->d_name, asked, output);
+    }
+    closedir(files);
+    cr_assert_geq(refused, 8);
+}
+
+/* What is asked in the file, byte by byte, is what is asked in memory, and what Cassandra answers. */
+Test(tool_filters, query_answers_as_cassandra_does)
+{
+    static const char *const variants[] = {"na", "me", "ka"};
+    struct golden_lines lines;
+
+    for (int v = 0; v < 3; v++) {
+        char expected_present[65536] = "", file[512];
+        int n = 0;
+        FILE *keys = fopen(tmp_path(dir, "probes").text, "w");
+        snprintf(file, sizeof(file), BUILT "/n100_p0.01_mixed/Filter.%s.db", variants[v]);
+        golden_lines_open(&lines, "%s", BUILT "/n100_p0.01_mixed/probes.tsv");
+        while (golden_lines_next(&lines)) {
+            if (lines.fields[0][0] == '\0')
+                continue; /* no partition key */
+            fprintf(keys, "blob:0x%s\n", lines.fields[0]);
+            if (strcmp(lines.fields[1 + v], "1") == 0)
+                sprintf(expected_present + strlen(expected_present), "blob:0x%s\n", lines.fields[0]);
+            if (n++ % 16 == 0)
+                ASSERT_RUN(strcmp(lines.fields[1 + v], "1") != 0, "", TOOL "query --keys --variant %s '%s' blob:0x%s",
+                           variants[v], file, lines.fields[0]);
+        }
+        golden_lines_close(&lines);
+        fclose(keys);
+        cr_assert_geq(n, 500);
+        program_run(output, sizeof(output), TOOL "query --keys --variant %s '%s' <%s/probes", variants[v], file, dir);
+        cr_assert_str_eq(output, expected_present, "%s", variants[v]);
+    }
+}
+
+Test(tool_filters, query_prints_lines_as_they_came)
+{
+    ASSERT_RUN(0, "", "printf 'a\\nb\\n\\n' | " TOOL "build %s/f.db --error 1e-6", dir);
+    ASSERT_RUN(0, "", "printf '1\\ta\\tx\\n2\\tc\\ty\\n3\\tb' >%s/rows", dir);
+    ASSERT_RUN(0, "1\ta\tx\n3\tb\n", TOOL "query %s/f.db --variant na --field 2 <%s/rows", dir, dir);
+    ASSERT_RUN(0, "2\tc\ty\n", TOOL "query %s/f.db --variant na --field 2 --absent <%s/rows", dir, dir);
+    ASSERT_RUN(2, "line 3 has no field 3", TOOL "query %s/f.db --variant na --field 3 <%s/rows", dir, dir);
+    ASSERT_RUN(0, "1", "printf 'x,a\\n' | " TOOL "query %s/f.db --variant na --field 2 --separator , --count", dir);
+    ASSERT_RUN(1, "", TOOL "query %s/f.db --variant na c d", dir);
+    ASSERT_RUN(0, "a\n\n", TOOL "query %s/f.db --variant na a c ''", dir);
+    ASSERT_RUN(0, "[{\"item\": \"a\", \"present\": true},\n {\"item\": \"q\\\"\\u00ff\", \"present\": false}]\n",
+               "printf 'a\\nq\"\\377\\n' | " TOOL "query %s/f.db --variant na --json", dir);
+    ASSERT_RUN(0, "0000000161",
+               "printf '\\0\\0\\0\\1a\\0\\0\\0\\1c' | " TOOL
+               "query %s/f.db --variant na --length-prefixed | od -An -v -tx1 | tr -d ' \\n'",
+               dir);
+    ASSERT_RUN(2, "--field is for items from the standard input", TOOL "query %s/f.db --variant na --field 1 a", dir);
+    ASSERT_RUN(2, "cannot open", TOOL "query %s/none --variant na a", dir);
+}
+
+Test(tool_filters, a_union_has_the_items_of_each)
+{
+    ASSERT_RUN(0, "", "seq 1 1000 | " TOOL "build %s/a.db --error 0.001 --capacity 2000", dir);
+    ASSERT_RUN(0, "", "seq 1001 2000 | " TOOL "build %s/me-1-big-Filter.db --error 0.001 --capacity 2000", dir);
+    ASSERT_RUN(0, "",
+               "cp %s/a.db %s/na-1-big-Filter.db; seq 1 2000 | " TOOL "build %s/both.db --error 0.001 --capacity 2000",
+               dir, dir, dir);
+    ASSERT_RUN(0, "", TOOL "merge %s/union.db %s/na-1-big-Filter.db %s/me-1-big-Filter.db", dir, dir, dir);
+    cr_assert(same_files(tmp_path(dir, "union.db").text, tmp_path(dir, "both.db").text));
+    ASSERT_RUN(1, "is there already", TOOL "merge %s/union.db %s/na-1-big-Filter.db", dir, dir);
+
+    ASSERT_RUN(0, "", "seq 1 9 | " TOOL "build %s/oa-2-big-Filter.db --error 0.001", dir);
+    ASSERT_RUN(1, "equal geometry", TOOL "merge %s/x.db %s/na-1-big-Filter.db %s/oa-2-big-Filter.db", dir, dir, dir);
+    ASSERT_RUN(0, "", "seq 1 9 | " TOOL "build %s/la-1-big-Filter.db --error 0.001 --capacity 2000", dir);
+    ASSERT_RUN(1, "layout ka", TOOL "merge %s/x.db %s/na-1-big-Filter.db %s/la-1-big-Filter.db", dir, dir, dir);
+    ASSERT_RUN(2, "2 arguments are needed", TOOL "merge %s/x.db", dir);
+    ASSERT_RUN(1, "cut.db: ", "head -c 100 %s/a.db >%s/cut.db; " TOOL "merge %s/x.db --variant na %s/a.db %s/cut.db",
+               dir, dir, dir, dir, dir);
+    cr_assert_not(file_exists(tmp_path(dir, "x.db").text));
+}
+
+/* On a terminal a line says how far it is; in a pipe nothing does. */
+Test(tool_filters, progress_is_shown_on_a_terminal_only)
+{
+    if (system("command -v script >/dev/null") != 0)
+        cr_skip_test("there is no script(1) to make a terminal");
+    ASSERT_RUN(0, "reading ",
+               "script -qec \"(seq 1000; sleep 0.3; seq 1000) | " TOOL
+               "build %s/a.db --error 0.01\" /dev/null </dev/null",
+               dir);
+    ASSERT_RUN(0, "2000 items", "(seq 1000; sleep 0.3; seq 1000) | " TOOL "build %s/b.db --error 0.01", dir);
+    cr_assert_not(strstr(output, "reading"), "%s", output);
+}
+
+/* What each command says as JSON can be read as such, and has what its help says. */
+Test(tool_filters, json_of_each_command)
+{
+    static const char parse[] = "python3 -c 'import json, sys; o = json.load(sys.stdin); "
+                                "print(\"|\".join(sorted((o[0] if isinstance(o, list) else o).keys())))'";
+    static const struct {
+        const char *command, *fields;
+    } table[] = {
+        {"build na-1-big-Filter.db --error 0.01 --json </dev/null", "bits|capacity|file|fill|items|k|rate|variant"},
+        {"merge na-2-big-Filter.db na-1-big-Filter.db --json", "bits|file|k|merged|variant"},
+        {"show na-1-big-Filter.db --json", "bits|bits_set|bytes|capacity|file|fill|k|keys|rate|variant"},
+        {"query na-1-big-Filter.db x --json", "item|present"},
+        {"import data f na-1-big-Filter.db --json", "bits|capacity|items|k|name|rate|variant"},
+        {"list data --json", "bytes|expires_ms|files|id|items|layers|name"},
+        {"export data f out --json", "bits|file|items|k"},
+        {"check data --json", "files|impossible|log|manifest|problems|whole"},
+    };
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+        ASSERT_RUN(0, table[i].fields, "cd %s && " TOOL "%s | %s", dir, table[i].command, parse);
+}

@@ -1,0 +1,234 @@
+/* `bloomery find`, the real program: on a directory with one SSTable of each kind, and on the filters of real SSTables
+ * laid out as Cassandra and ScyllaDB lay them out. */
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "golden.h"
+#include "program.h"
+#include "tmpdir.h"
+
+#define ID   "1c6ace40fad111e7b9cf000000000002"
+#define TOOL "'" BLOOMERY_TOOL "' "
+
+static char dir[TMPDIR_SIZE];
+static char output[65536]; /* of the last run, stdout and stderr */
+
+static void set_up(void)
+{
+    tmpdir_create(dir);
+}
+
+static void tear_down(void)
+{
+    tmpdir_remove(dir);
+}
+
+TestSuite(tool_find, .init = set_up, .fini = tear_down, .timeout = 300);
+
+#define ASSERT_RUN(code, text, ...) program_expect(output, sizeof(output), code, text, __VA_ARGS__)
+
+/* A filter with the key int:<key> at this path below the directory, whose directories are made. */
+static void make_filter(const char *path, int key)
+{
+    ASSERT_RUN(0, "",
+               "cd %s && mkdir -p \"$(dirname '%s')\" && echo int:%d | " TOOL "build '%s' --keys --error 1e-6 "
+               "--capacity 100",
+               dir, path, key, path);
+}
+
+static size_t count_lines(const char *text)
+{
+    size_t n = 0;
+
+    for (; *text; text++)
+        n += *text == '\n';
+    return n;
+}
+
+Test(tool_find, each_place_of_a_table)
+{
+    make_filter("ks/t-" ID "/nb-1-big-Filter.db", 1);
+    make_filter("ks/t-" ID "/da-3fw2_0tj4_46w3k2cpidnirvjy7k-bti-Filter.db", 1);
+    make_filter("ks/t-" ID "/ks-t-ka-9-Filter.db", 1);
+    make_filter("ks/t-" ID "/nb-2-big-Filter.db", 2);
+    make_filter("ks/t-" ID "/staging/me-3-big-Filter.db", 1);
+    make_filter("ks/t-" ID "/quarantine/me-4-big-Filter.db", 1);
+    make_filter("ks/t-" ID "/tmp-la-5-big-Filter.db", 1);
+    make_filter("ks/t-" ID "/7.sstable/me-7-big-Filter.db", 1);
+    make_filter("ks/t-" ID "/snapshots/tag/nb-1-big-Filter.db", 1);
+    make_filter("ks/t-" ID "/backups/nb-1-big-Filter.db", 1);
+    make_filter("ks/t-" ID "/upload/me-8-big-Filter.db", 1);
+    make_filter("ks/t-" ID "/.by_age/nb-1-big-Filter.db", 1);
+    make_filter("ks/t-" ID "/me-10-big-Filter.db", 1);
+    ASSERT_RUN(0, "", "touch %s/ks/t-" ID "/me-10-big-TOC.txt.tmp", dir); /* being written */
+
+    ASSERT_RUN(0, "/ks/t-" ID "/nb-1-big-Filter.db\n", TOOL "find %s int:1", dir);
+    cr_expect_eq(count_lines(output), 5, "%s", output);
+    cr_expect(strstr(output, "/da-3fw2_0tj4_46w3k2cpidnirvjy7k-bti-Filter.db\n"));
+    cr_expect(strstr(output, "/ks-t-ka-9-Filter.db\n"));
+    cr_expect(strstr(output, "/staging/me-3-big-Filter.db\n"));
+    cr_expect(strstr(output, "/quarantine/me-4-big-Filter.db\n"));
+
+    ASSERT_RUN(0, "/snapshots/tag/nb-1-big-Filter.db\n", TOOL "find --all %s int:1", dir);
+    cr_expect_eq(count_lines(output), 9, "%s", output);
+    ASSERT_RUN(0, "nb-2-big-Filter.db", TOOL "find %s/ks/t-" ID "/ int:2", dir);
+    cr_expect_eq(count_lines(output), 1, "%s", output);
+    ASSERT_RUN(1, "", TOOL "find %s int:3", dir);
+    cr_expect_str_empty(output);
+    ASSERT_RUN(0, "int:2\t", TOOL "find %s int:3 int:2", dir);
+    cr_expect_eq(count_lines(output), 1, "%s", output);
+    ASSERT_RUN(0, "\"keyspace\": \"ks\", \"table\": \"t\", \"generation\": \"2\", \"filter\": \"may hold it\"}]\n",
+               TOOL "find %s int:3 int:2 --json", dir);
+    ASSERT_RUN(1, "[]\n", TOOL "find %s int:3 --json", dir);
+}
+
+Test(tool_find, links_to_directories_are_followed)
+{
+    make_filter("elsewhere/t-" ID "/nb-1-big-Filter.db", 1);
+    ASSERT_RUN(0, "",
+               "cd %s && mkdir -p data/ks && ln -s ../../elsewhere/t-" ID " data/ks/ && ln -s nowhere data/x && "
+               "mkfifo data/pipe",
+               dir);
+    ASSERT_RUN(0, "data/ks/t-" ID "/nb-1-big-Filter.db", TOOL "find %s/data int:1", dir);
+}
+
+/* Nothing that may hold the key is left out: no filter, an unknown version, a damaged file. */
+Test(tool_find, what_cannot_be_ruled_out_is_printed)
+{
+    make_filter("ks/t-" ID "/nb-1-big-Filter.db", 1);
+    ASSERT_RUN(0, "", "cd %s/ks/t-" ID " && touch nb-1-big-Data.db nb-2-big-Data.db nb-2-big-TOC.txt", dir);
+    ASSERT_RUN(0, "nb-2-big-Data.db", TOOL "find %s int:7", dir);
+    cr_expect_eq(count_lines(output), 1, "%s", output);
+    ASSERT_RUN(0, "nb-1-big-Data.db", TOOL "find %s int:1", dir);
+    cr_expect_eq(count_lines(output), 2, "%s", output);
+    ASSERT_RUN(0, "\"filter\": \"missing\"", TOOL "find %s int:7 --json", dir);
+
+    ASSERT_RUN(0, "",
+               "cd %s/ks/t-" ID " && head -c 20 nb-1-big-Filter.db >nb-3-big-Filter.db && cp nb-1-big-Filter.db "
+               "zz-4-big-Filter.db && : >nb-5-big-Filter.db && cp nb-1-big-Filter.db ks-t-hf-6-Filter.db",
+               dir);
+    ASSERT_RUN(2, "nb-3-big-Filter.db: announces", TOOL "find %s int:7", dir);
+    cr_expect(strstr(output, "version 'zz' of format big is unknown; it cannot be ruled out"), "%s", output);
+    cr_expect(strstr(output, "empty file"), "%s", output);
+    cr_expect(strstr(output, "Murmur2"), "%s", output);
+    ASSERT_RUN(2, "", TOOL "find %s int:7 2>/dev/null", dir);
+    cr_expect_eq(count_lines(output), 5, "%s", output);
+}
+
+Test(tool_find, what_is_wrong_is_said)
+{
+    ASSERT_RUN(2, "No such file", TOOL "find %s/none int:1", dir);
+    ASSERT_RUN(2, "there is no SSTable below it", TOOL "find %s int:1", dir);
+    ASSERT_RUN(2, "the key 'x': a key is written <type>:<value>", TOOL "find %s x", dir);
+    ASSERT_RUN(2, "2 arguments are needed", TOOL "find %s", dir);
+    ASSERT_RUN(2, "Too many levels of symbolic links", "ln -s . %s/loop; " TOOL "find %s int:1", dir, dir);
+}
+
+/* ---- real SSTables ---- */
+
+struct real {
+    char name[256], path[1024]; /* below the directory */
+    char key[2048];             /* as blob:0x... */
+    bool hashed_otherwise;      /* before Cassandra 1.2 */
+};
+
+static void skip_without_real_files(void)
+{
+    struct stat st;
+
+    if (stat(BLOOMERY_SHARED_GOLDEN_DIR "/real", &st) != 0)
+        cr_skip_test("no files of public projects here");
+}
+
+/* Where the file lay in its project, as far as a data directory has it: the last three directories and the name. */
+static void data_path(const char *source, int number, char *out, size_t size)
+{
+    const char *at = source + strlen(source);
+    int slashes = 0;
+
+    while (at > source && slashes < 3)
+        slashes += *--at == '/';
+    snprintf(out, size, "%d/%s", number, at + (*at == '/'));
+}
+
+static size_t lay_out(struct real *all, size_t max)
+{
+    struct dirent **entries;
+    int n = scandir(BLOOMERY_SHARED_GOLDEN_DIR "/real", &entries, NULL, alphasort);
+    size_t nreal = 0, len;
+
+    for (int i = 0; i < n; i++) {
+        struct real *real = &all[nreal];
+        char source[512], version[8];
+        if (entries[i]->d_name[0] != '.' && nreal < max) {
+            snprintf(real->name, sizeof(real->name), "%s", entries[i]->d_name);
+            char *meta = (char *)golden_file(&len, BLOOMERY_SHARED_GOLDEN_DIR "/real/%s/meta.json", real->name);
+            golden_json_string(meta, "source_path", source, sizeof(source));
+            golden_json_string(meta, "sstable_version", version, sizeof(version));
+            free(meta);
+            data_path(source, i, real->path, sizeof(real->path));
+            real->hashed_otherwise = version[0] == 'f' || version[0] == 'h';
+            char *keys = (char *)golden_file(&len, BLOOMERY_SHARED_GOLDEN_DIR "/real/%s/keys.hex", real->name);
+            snprintf(real->key, sizeof(real->key), "blob:0x%.*s", (int)strcspn(keys, "\n"), keys);
+            free(keys);
+            ASSERT_RUN(0, "",
+                       "mkdir -p \"$(dirname '%s/%s')\" && cp " BLOOMERY_SHARED_GOLDEN_DIR "/real/%s/Filter.db '%s/%s'",
+                       dir, real->path, real->name, dir, real->path);
+            nreal++;
+        }
+        free(entries[i]);
+    }
+    free(entries);
+    return nreal;
+}
+
+/* Each of them is found by its own key, in the directory that its project has it in. */
+Test(tool_find, real_sstables_are_found_by_their_keys)
+{
+    static struct real all[128];
+    skip_without_real_files();
+    size_t n = lay_out(all, 128), supported = 0;
+
+    cr_assert_geq(n, 70);
+    for (size_t i = 0; i < n; i++) {
+        if (strlen(all[i].key) <= strlen("blob:0x"))
+            continue;
+        int status = program_run(output, sizeof(output), TOOL "find --all '%s' '%s' 2>/dev/null", dir, all[i].key);
+        cr_expect_eq(status, 2, "the files of before 1.2 are no errors: %s", output);
+        cr_expect(strstr(output, all[i].path), "%s is not found by %s", all[i].path, all[i].key);
+        supported += !all[i].hashed_otherwise;
+    }
+    cr_assert_geq(supported, 60);
+}
+
+/* Keys by their types, as their tables have them: the same bytes as in the index of the SSTable. */
+Test(tool_find, typed_keys_are_those_of_real_tables)
+{
+    static const struct {
+        const char *name, *file, *key, *other;
+    } table[] = {
+        {"scylla-mc-partition_key_with_values_of_different_types", "mc-1-big-Filter.db", "int:5", "int:77"},
+        {"scylla-mc-counter_test", "mc-5-big-Filter.db", "int:0", "int:12345"},
+        {"cassandra-oa-legacy_oa_clust", "oa-1-big-Filter.db", "text:0", "text:zz"},
+        {"arrow-md-md-1-big", "md-1-big-Filter.db", "ascii:key1", "ascii:key2"},
+        {"adaptor-ka-auditlogsbyid", "keyspace1-auditlogsbyid-ka-3-Filter.db",
+         "uuid:602ed10f-d536-11e6-7f7f-7f7f7f7f7f7f", "uuid:602ed10f-d536-11e6-7f7f-7f7f7f7f7f7e"},
+        {"scylla-la-composite", "la-1-big-Filter.db",
+         "composite(text:HCG8Ee7ENWqfCXipk4-Ygi2hzrbfHC8pTtH3tEmV3d9p2w8gJPuMN_-wp1ejLRf4kNEPEgtgdHXa6NoFE7qUig==, "
+         "text:'VJizqYxC35YpLaPEJNt_4vhbmKJxAg54xbiF1UkL_9KQkqghVvq34rZ6Lm8eRTi7JNJCXcH6-WtNUSFJXCOfdg==')",
+         "composite(text:a,text:b)"},
+    };
+
+    skip_without_real_files();
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        ASSERT_RUN(0, table[i].file,
+                   "mkdir -p '%s/%zu/ks/t' && cp '" BLOOMERY_SHARED_GOLDEN_DIR
+                   "/real/%s/Filter.db' '%s/%zu/ks/t/%s' && " TOOL "find '%s/%zu' \"%s\"",
+                   dir, i, table[i].name, dir, i, table[i].file, dir, i, table[i].key);
+        ASSERT_RUN(1, "", TOOL "find '%s/%zu' '%s'", dir, i, table[i].other);
+    }
+}

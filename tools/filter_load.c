@@ -1,0 +1,172 @@
+#include "filter_load.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "filterdb.h"
+#include "fsops.h"
+
+#define PIECE_WORDS 131072u
+
+/* ---- memory ---- */
+
+int loaded_filter_init(struct loaded_filter *loaded, const struct bloom_shape *shape, const struct bloom_params *params,
+                       struct errbuf *err)
+{
+    const struct bloom_params any = {.capacity = UINT64_MAX, .error_rate = 0.5, .expansion = 0};
+
+    *loaded = (struct loaded_filter){NULL, NULL, NULL};
+    int rc = bloom_pool_create(&loaded->pool);
+    if (rc == 0)
+        rc = bloom_class_get(loaded->pool, params ? params : &any, shape, &loaded->class, err);
+    if (rc == 0) {
+        struct bloom_filter *filter = malloc(bloom_filter_bytes(loaded->class));
+        rc = filter ? bloom_filter_init(filter, loaded->class, err) : -ENOMEM;
+        if (rc == 0)
+            loaded->filter = filter;
+        else
+            free(filter);
+    }
+    if (rc < 0)
+        errbuf_set(err, "%s", strerror(-rc));
+    if (rc != 0)
+        loaded_filter_deinit(loaded);
+    else
+        bloom_filter_expect_fill(loaded->filter);
+    return rc > 0 ? -EINVAL : rc;
+}
+
+int loaded_filter_read(struct loaded_filter *loaded, const struct filter_file *file, const struct bloom_params *params,
+                       struct errbuf *err)
+{
+    struct bloom_layer_view view;
+    int rc = loaded_filter_init(loaded, &file->shape, params, err);
+
+    if (rc != 0)
+        return rc;
+    bloom_filter_layer(loaded->filter, 0, &view);
+    rc = filter_file_read(file, 0, view.shape.nwords, view.words);
+    if (rc != 0) {
+        errbuf_set(err, "%s", strerror(-rc));
+        loaded_filter_deinit(loaded);
+    }
+    return rc;
+}
+
+void loaded_filter_deinit(struct loaded_filter *loaded)
+{
+    if (loaded->filter)
+        bloom_filter_deinit(loaded->filter);
+    free(loaded->filter);
+    bloom_class_release(loaded->class);
+    bloom_pool_destroy(loaded->pool);
+    *loaded = (struct loaded_filter){NULL, NULL, NULL};
+}
+
+/* ---- parameters ---- */
+
+int filter_decide_params(const struct tool_args *args, const char *path, const struct filter_file *file,
+                         struct bloom_params *params_out, uint64_t *items_out)
+{
+    const char *command = args->command->name;
+    const char *capacity = tool_option(args, "--capacity"), *error = tool_option(args, "--error");
+    struct bloom_state state;
+    int rc = filter_file_state(file, NULL, NULL, &state);
+
+    if (rc != 0)
+        return tool_failed(command, "%s: %s", path, strerror(-rc));
+    if (state.bits_set == state.bits)
+        return tool_failed(command, "%s: every bit is set: this filter would answer 'present' to everything", path);
+    filter_file_params(&file->shape, &state, params_out);
+    if (capacity) {
+        if (!tool_parse_u64(capacity, 1, UINT64_MAX, &params_out->capacity))
+            return tool_misused(command, "--capacity '%s' is not a number of items, 1 or more", capacity);
+        params_out->error_rate = filter_file_rate(&file->shape, params_out->capacity);
+    }
+    if (error && (!tool_parse_double(error, &params_out->error_rate) ||
+                  !(params_out->error_rate > 0 && params_out->error_rate < 1)))
+        return tool_misused(command, "--error '%s' is not a rate between 0 and 1", error);
+    *items_out = (uint64_t)llround(state.estimated_items);
+    return TOOL_OK;
+}
+
+/* ---- file ---- */
+
+static int write_words(const struct fsops *fs, int fd, const struct bloom_shape *shape, filter_words_fn *next,
+                       void *ctx)
+{
+    _Atomic uint64_t *words = malloc(8 * PIECE_WORDS);
+    unsigned char *bytes = malloc(8 * PIECE_WORDS);
+    int rc = words && bytes ? 0 : -ENOMEM;
+
+    for (uint64_t at = 0; at < shape->nwords && rc == 0; at += PIECE_WORDS) {
+        size_t n = shape->nwords - at < PIECE_WORDS ? (size_t)(shape->nwords - at) : PIECE_WORDS;
+        rc = next(ctx, at, n, words);
+        if (rc != 0)
+            break;
+        filterdb_encode_words((enum bloom_variant)shape->variant, words, n, bytes);
+        rc = fs_write_all(fs, fd, bytes, 8 * n, filterdb_bytes(at));
+    }
+    free((void *)words);
+    free(bytes);
+    return rc;
+}
+
+static int write_file(const struct fsops *fs, const char *path, const struct bloom_shape *shape, filter_words_fn *next,
+                      void *ctx)
+{
+    unsigned char header[FILTERDB_HEADER_BYTES];
+    int fd;
+    int rc = fs_open_new(fs, path, FS_WRITE, &fd);
+
+    if (rc != 0)
+        return rc;
+    filterdb_encode_header(shape, header);
+    rc = fs_write_all(fs, fd, header, sizeof(header), 0);
+    if (rc == 0)
+        rc = write_words(fs, fd, shape, next, ctx);
+    if (rc == 0)
+        rc = fs->sync(fs->ctx, fd);
+    int closed = fs->close(fs->ctx, fd);
+    return rc != 0 ? rc : closed;
+}
+
+/* The directory of a path, with a NUL. */
+static void directory_of(const char *path, char *out, size_t size)
+{
+    const char *slash = strrchr(path, '/');
+
+    snprintf(out, size, "%.*s", slash == path ? 1 : slash ? (int)(slash - path) : 1, slash ? path : ".");
+}
+
+int filter_write(const char *path, const struct bloom_shape *shape, bool replace, filter_words_fn *next, void *ctx,
+                 struct errbuf *err)
+{
+    const struct fsops *fs = fsops_posix();
+    char part[4096], directory[4096];
+    struct fs_stat st;
+
+    if (strlen(path) + sizeof(".part") > sizeof(part)) {
+        errbuf_set(err, "%s", strerror(ENAMETOOLONG));
+        return -ENAMETOOLONG;
+    }
+    if (!replace && fs->stat(fs->ctx, path, &st) == 0) {
+        errbuf_set(err, "it is there already; --force replaces it");
+        return -EEXIST;
+    }
+    snprintf(part, sizeof(part), "%s.part", path);
+    directory_of(path, directory, sizeof(directory));
+    int rc = write_file(fs, part, shape, next, ctx);
+    if (rc == 0)
+        rc = fs->rename(fs->ctx, part, path);
+    if (rc == 0)
+        rc = fs->sync_dir(fs->ctx, directory);
+    else
+        fs->unlink(fs->ctx, part);
+    if (rc != 0)
+        errbuf_set(err, "%s", strerror(-rc));
+    return rc;
+}

@@ -1,0 +1,185 @@
+/* move, inside. move_run.c has the threads, move_scan.c the scanner, move_queue.c what lies between them and the
+ * workers, move_worker.c a batch, move_small.c and move_large.c the two ways of a filter, move_verify.c the comparison,
+ * move_link.c connections and refusals, move_report.c what people read.
+ *
+ * Functions that speak to a server return 0, or
+ *   -ECANCELED  the run ends: interrupted, or move_fatal() has been called
+ *   another     a connection is lost, or a server says "later": what is not finished is done again from its beginning
+ */
+#ifndef BLOOMERY_MOVE_INTERNAL_H
+#define BLOOMERY_MOVE_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "move.h"
+#include "peer.h"
+#include "../tool_clock.h"
+
+#define MOVE_BATCH       64        /* small filters that are moved together: one round trip for each step */
+#define MOVE_BATCH_BYTES (4 << 20) /* their sizes in sum */
+#define MOVE_LARGE_BYTES (1 << 20) /* larger filters go in chunks: DUMP holds up a Redis for as long as it takes */
+#define MOVE_TEMP_PREFIX "bloomery-move:" /* names on the target that are not yet whole */
+
+/* What BF.INFO says. */
+struct move_info {
+    int64_t capacity, size, layers, items, expansion; /* expansion -1: none */
+};
+
+/* A filter on its way. */
+struct move_filter {
+    struct move_filter *next;
+    struct move_info info; /* in the source, when it was scanned */
+    enum { FILTER_NEW, FILTER_WANTED, FILTER_SENT, FILTER_COPIED, FILTER_FINISHED } state;
+    enum move_outcome outcome; /* of COPIED: it counts so unless it differs */
+    bool sent_before;          /* before the connection was lost: if it is there, it has been moved now */
+    bool chunks;               /* in chunks, whatever its size */
+    uint64_t on_the_way;       /* bytes of its chunks */
+    size_t name_len;
+    char name[];
+};
+
+/* Filters between the scanner and the workers. */
+struct move_queue {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct move_filter *first, **last;
+    size_t count;
+    bool ended; /* nothing more comes */
+};
+
+struct move_totals {
+    pthread_mutex_t lock;
+    struct move_summary summary;
+    uint64_t found, found_bytes;
+    uint64_t finished, finished_bytes;
+    uint64_t scanned, keys; /* names that SCAN has been through, and those that there are */
+    bool scan_done;
+    char fatal[ERRBUF_SIZE]; /* why the run ended early */
+    int fatal_status;
+};
+
+struct move {
+    const struct move_options *options;
+    struct move_queue queue;
+    struct move_totals totals;
+    _Atomic uint64_t bytes_on_the_way; /* of chunks, of filters that are not finished */
+    atomic_bool stop;
+    atomic_uint running; /* threads */
+    struct move_probes *probes;
+    int64_t begun_ns;
+    bool shows; /* a progress line is on the terminal */
+};
+
+/* The two connections of a thread. */
+struct move_link {
+    struct move *move;
+    struct peer from, to;
+    bool needs_to;         /* the scanner speaks to the source only */
+    int64_t failing_since; /* ms; 0: it works */
+    unsigned tries;
+    struct errbuf why; /* it fails */
+};
+
+static inline bool move_stopped(struct move *move)
+{
+    return atomic_load_explicit(&move->stop, memory_order_relaxed);
+}
+
+/* ---- move_queue.c ---- */
+
+void move_queue_init(struct move_queue *queue);
+void move_queue_deinit(struct move_queue *queue); /* frees what is left */
+
+/* Takes the filter over; waits while the queue is full. False, with the filter freed, when the run ends. */
+bool move_queue_put(struct move *move, struct move_filter *filter);
+void move_queue_end(struct move_queue *queue); /* no more comes; wakes all who wait */
+
+/* Takes the next filters: one large one, or up to MOVE_BATCH small ones. Their number; 0 when none comes any more. */
+size_t move_queue_take(struct move *move, struct move_filter **filters);
+
+/* ---- move_link.c ---- */
+
+void move_link_init(struct move_link *link, struct move *move, bool needs_to);
+
+/* Connects what is not connected, again and again for as long as the options say. 0 or -ECANCELED. */
+int move_link_open(struct move_link *link);
+
+/* One attempt, for the start of a run. 0 or -errno with the reason. */
+int move_link_try(struct move_link *link, struct errbuf *err);
+void move_link_close(struct move_link *link);
+void move_link_lost(struct move_link *link);  /* closes; move_link_open() will wait a moment */
+void move_link_works(struct move_link *link); /* a filter is finished */
+
+/* Ends the run with this reason; the first one counts. Returns -ECANCELED. */
+int move_fatal(struct move *move, int status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* The next reply of either server. */
+int move_reply(struct move_link *link, struct peer *peer, struct resp_reply *reply_out);
+
+/* What an error reply means for the run. */
+enum move_refusal {
+    REFUSAL_FILTER,  /* this filter only */
+    REFUSAL_COMMAND, /* the server does not have the command, or the user may not use it */
+    REFUSAL_FULL,    /* no memory left */
+    REFUSAL_LATER,   /* loading, busy */
+    REFUSAL_ALL,     /* nothing will go: read-only, no permission, part of a cluster */
+};
+enum move_refusal move_refusal_of(struct slice text);
+
+static inline bool move_is_error(const struct resp_reply *reply)
+{
+    return reply->nodes[0].kind == RESP_REPLY_ERROR;
+}
+
+bool move_text_has(struct slice text, const char *part);
+
+/* Handles a refusal that does not concern one filter: -EAGAIN for REFUSAL_LATER, otherwise move_fatal(). 0 for
+ * REFUSAL_FILTER: the caller decides. */
+int move_refused(struct move_link *link, const struct peer *peer, const char *command, struct slice text);
+
+/* Reads a reply to BF.INFO. 1: filled; 0: there is no such filter; -1: an error reply, or no reply of BF.INFO. */
+int move_read_info(const struct resp_reply *reply, struct move_info *info_out);
+bool move_info_agrees(const struct move_info *a, const struct move_info *b);
+
+/* ---- the threads ---- */
+
+void *move_scan_thread(void *move);
+void *move_worker_thread(void *move);
+
+/* ---- the ways of filters ---- */
+
+static inline struct slice move_name(const struct move_filter *filter)
+{
+    return (struct slice){filter->name, filter->name_len};
+}
+
+/* What the target has under the names of new filters; finishes those that need not or cannot be moved, the others are
+ * WANTED then. */
+int move_look(struct move_link *link, struct move_filter **filters, size_t n);
+
+/* Moves those that are WANTED and small: they are COPIED, FINISHED, or get `chunks`. */
+int move_small(struct move_link *link, struct move_filter **filters, size_t n);
+
+/* Moves one in chunks. */
+int move_large(struct move_link *link, struct move_filter *filter);
+
+/* Compares those that are COPIED, and finishes them. */
+int move_verify(struct move_link *link, struct move_filter **filters, size_t n);
+
+struct move_probes *move_probes_create(void); /* NULL: no memory */
+void move_probes_destroy(struct move_probes *probes);
+
+/* ---- move_report.c ---- */
+
+/* The filter is COPIED: moved, or there already. Without `verify` that finishes it. */
+void move_copied(struct move *move, struct move_filter *filter, enum move_outcome outcome);
+
+/* Ends a filter's way; the text says why it is not moved, NULL: nothing to say. */
+void move_finish(struct move *move, struct move_filter *filter, enum move_outcome outcome, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+void move_forget_bytes(struct move *move, struct move_filter *filter); /* what it has on the way */
+void move_show_progress(struct move *move);
+void move_clear_progress(struct move *move);
+
+#endif

@@ -1,0 +1,163 @@
+/* What people read: a line for each filter that is not moved, the progress, and the counts for the summary. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "move_internal.h"
+#include "name_code.h"
+
+#define BAR_WIDTH 20
+
+/* A filter costs about as much as so many bytes, beside its own. */
+#define FILTER_COST 4096
+
+/* ---- lines ---- */
+
+static void print_name(FILE *out, const struct move_filter *filter)
+{
+    char *text = malloc(name_encoded_len(filter->name, filter->name_len) + 1);
+    if (text) {
+        name_encode(filter->name, filter->name_len, text);
+        fwrite(text, 1, name_encoded_len(filter->name, filter->name_len), out);
+    }
+    free(text);
+}
+
+static void tell(struct move *move, const struct move_filter *filter, const char *what, const char *why)
+{
+    FILE *out = move->options->dry_run ? stdout : stderr;
+    move_clear_progress(move);
+    if (move->options->dry_run) {
+        fprintf(out, "%s\t", what);
+        print_name(out, filter);
+        fprintf(out, "\t%" PRId64 " items, %" PRId64 " bytes%s%s\n", filter->info.items, filter->info.size,
+                why ? "\t" : "", why ? why : "");
+        return;
+    }
+    fprintf(out, "%s ", what);
+    print_name(out, filter);
+    fprintf(out, ": %s\n", why);
+}
+
+static bool is_told(const struct move *move, enum move_outcome outcome)
+{
+    if (outcome == MOVE_GONE)
+        return false;
+    return move->options->dry_run || (outcome != MOVE_MOVED && outcome != MOVE_THERE);
+}
+
+static const char *word_for(enum move_outcome outcome)
+{
+    switch (outcome) {
+    case MOVE_MOVED:
+        return "move";
+    case MOVE_THERE:
+        return "there";
+    case MOVE_DIFFERS:
+        return "differs";
+    default:
+        return "skipped";
+    }
+}
+
+void move_forget_bytes(struct move *move, struct move_filter *filter)
+{
+    atomic_fetch_sub(&move->bytes_on_the_way, filter->on_the_way);
+    filter->on_the_way = 0;
+}
+
+void move_finish(struct move *move, struct move_filter *filter, enum move_outcome outcome, const char *fmt, ...)
+{
+    struct errbuf why = {""}; /* which keeps the terminal safe from what a server says */
+    char text[ERRBUF_SIZE];
+    va_list args;
+    if (fmt) {
+        va_start(args, fmt);
+        vsnprintf(text, sizeof(text), fmt, args);
+        va_end(args);
+        errbuf_set(&why, "%s", text);
+    }
+    filter->state = FILTER_FINISHED;
+    pthread_mutex_lock(&move->totals.lock);
+    move_forget_bytes(move, filter);
+    move->totals.summary.filters[outcome]++;
+    if (outcome == MOVE_MOVED)
+        move->totals.summary.bytes += (uint64_t)filter->info.size;
+    move->totals.finished++;
+    move->totals.finished_bytes += (uint64_t)filter->info.size;
+    if (is_told(move, outcome))
+        tell(move, filter, word_for(outcome), fmt ? why.text : NULL);
+    pthread_mutex_unlock(&move->totals.lock);
+}
+
+void move_copied(struct move *move, struct move_filter *filter, enum move_outcome outcome)
+{
+    filter->state = FILTER_COPIED;
+    filter->outcome = outcome;
+    if (!move->options->verify || move->options->dry_run)
+        move_finish(move, filter, outcome, NULL);
+}
+
+/* ---- the progress ---- */
+
+/* "1.3 GB" */
+static void size_text(double bytes, char out[24])
+{
+    static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
+    unsigned unit = 0;
+    for (; bytes >= 1000 && unit < 4; unit++)
+        bytes /= 1000;
+    snprintf(out, 24, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+}
+
+/* The work in all, as far as it is known: what the scan has found, extrapolated to the names that it has not been
+ * through. */
+static double expected(const struct move_totals *totals, double found)
+{
+    if (totals->scan_done || totals->scanned == 0 || totals->keys <= totals->scanned)
+        return found;
+    return found * (double)totals->keys / (double)totals->scanned;
+}
+
+static void left_text(double seconds, char out[24])
+{
+    uint64_t s = seconds > 0 && seconds < 1e7 ? (uint64_t)(seconds + 0.5) : 0;
+    if (s >= 3600)
+        snprintf(out, 24, "%" PRIu64 ":%02" PRIu64 ":%02" PRIu64, s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(out, 24, "%" PRIu64 ":%02" PRIu64, s / 60, s % 60);
+}
+
+void move_show_progress(struct move *move)
+{
+    struct move_totals *totals = &move->totals;
+    char bar[BAR_WIDTH + 1], rate[24], left[24];
+    double seconds = (double)(tool_clock_ns() - move->begun_ns) / 1e9;
+    pthread_mutex_lock(&totals->lock);
+    double bytes = (double)totals->finished_bytes + (double)atomic_load(&move->bytes_on_the_way);
+    double done = bytes + (double)totals->finished * FILTER_COST;
+    double all = expected(totals, (double)totals->found_bytes + (double)totals->found * FILTER_COST);
+    double share = all > done ? done / all : all > 0 ? 1 : 0;
+    size_t filled = (size_t)(share * BAR_WIDTH);
+    for (size_t i = 0; i < BAR_WIDTH; i++)
+        bar[i] = i < filled ? '#' : '-';
+    bar[BAR_WIDTH] = '\0';
+    size_text(seconds > 0 ? bytes / seconds : 0, rate);
+    left_text(share > 0 ? seconds * (1 - share) / share : 0, left);
+    fprintf(stderr, "\r\033[K[%s] %" PRIu64 " of %s%.0f, %.0f/s, %s/s, %s left", bar, totals->finished,
+            totals->scan_done ? "" : "about ", expected(totals, (double)totals->found),
+            seconds > 0 ? (double)totals->finished / seconds : 0, rate, left);
+    fflush(stderr);
+    move->shows = true;
+    pthread_mutex_unlock(&totals->lock);
+}
+
+/* With the lock of the totals, or when the threads have ended. */
+void move_clear_progress(struct move *move)
+{
+    if (move->shows)
+        fputs("\r\033[K", stderr);
+    move->shows = false;
+}

@@ -1,0 +1,100 @@
+/* The run: threads, signals, and the end. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "move_internal.h"
+
+#define TICK_MS        20
+#define PROGRESS_TICKS 10
+
+struct threads {
+    pthread_t ids[MOVE_MAX_JOBS + 1];
+    size_t n;
+};
+
+/* Both servers are asked once before anything begins, so that a wrong address or password is told at once. */
+static int meet_servers(struct move *move, struct errbuf *err)
+{
+    struct move_link link;
+    move_link_init(&link, move, true);
+    int status = move_link_try(&link, err);
+    move_link_close(&link);
+    return status;
+}
+
+static int start_threads(struct move *move, struct threads *threads)
+{
+    for (unsigned i = 0; i <= move->options->jobs; i++) {
+        atomic_fetch_add(&move->running, 1);
+        int status =
+            pthread_create(&threads->ids[threads->n], NULL, i == 0 ? move_scan_thread : move_worker_thread, move);
+        if (status != 0) {
+            atomic_fetch_sub(&move->running, 1);
+            return move_fatal(move, -status, "cannot start a thread: %s", strerror(status));
+        }
+        threads->n++;
+    }
+    return 0;
+}
+
+/* Until all threads have ended. A second signal ends the process at once. */
+static void wait_for_threads(struct move *move, const sigset_t *signals)
+{
+    struct timespec tick = {.tv_nsec = TICK_MS * 1000000};
+    for (unsigned ticks = 0; atomic_load(&move->running) > 0; ticks++) {
+        int signal_number = sigtimedwait(signals, NULL, &tick);
+        if (signal_number > 0) {
+            move->totals.summary.signal = signal_number;
+            atomic_store(&move->stop, true);
+            move_queue_end(&move->queue);
+            pthread_sigmask(SIG_UNBLOCK, signals, NULL);
+        }
+        if (move->options->progress && ticks % PROGRESS_TICKS == 0)
+            move_show_progress(move);
+    }
+}
+
+static void run_threads(struct move *move)
+{
+    struct threads threads = {.n = 0};
+    sigset_t signals, before;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals, &before);
+    (void)start_threads(move, &threads);
+    wait_for_threads(move, &signals);
+    for (size_t i = 0; i < threads.n; i++)
+        pthread_join(threads.ids[i], NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+int move_run(const struct move_options *options, struct move_summary *summary_out, struct errbuf *err)
+{
+    struct move move = {.options = options, .probes = move_probes_create(), .begun_ns = tool_clock_ns()};
+    *summary_out = (struct move_summary){.signal = 0};
+    if (!move.probes) {
+        errbuf_set(err, "out of memory");
+        return -ENOMEM;
+    }
+    pthread_mutex_init(&move.totals.lock, NULL);
+    move_queue_init(&move.queue);
+    int status = meet_servers(&move, err);
+    if (status == 0) {
+        run_threads(&move);
+        move_clear_progress(&move);
+        status = move.totals.fatal_status;
+        if (status != 0)
+            errbuf_set(err, "%s", move.totals.fatal);
+        else if (move.totals.summary.signal)
+            status = -EINTR;
+    }
+    *summary_out = move.totals.summary;
+    summary_out->seconds = (double)(tool_clock_ns() - move.begun_ns) / 1e9;
+    move_queue_deinit(&move.queue);
+    pthread_mutex_destroy(&move.totals.lock);
+    move_probes_destroy(move.probes);
+    return status;
+}

@@ -1,0 +1,269 @@
+/* The scanner: all names of the source, page by page, with BF.INFO of each. By type where the server can do that: a
+ * Redis may have millions of other keys. Where it cannot, BF.INFO tells what is no filter.
+ *
+ * A lost connection: the scan goes on where it was if the server is still the same process. If it is not, or does not
+ * say, its cursors may mean nothing any more, and the scan begins again; what has been moved meanwhile agrees then. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "move_internal.h"
+
+#define PAGE_KEYS 512 /* SCAN's COUNT */
+
+/* Names of the types of filters: RedisBloom's, which Bloomery answers, too; and that of Bloomery's module. */
+static const char *const types[] = {"MBbloom--", "bloomery1"};
+#define NTYPES (sizeof(types) / sizeof(types[0]))
+
+struct scan {
+    struct move *move;
+    struct move_link link;
+    size_t type;        /* index in `types`; NTYPES: the server cannot scan by type */
+    char cursor[32];    /* of the page */
+    char following[32]; /* of the one behind it */
+    char process[64];   /* identity of the server's process; "": unknown */
+    struct move_filter **page;
+    size_t npage, page_size;
+    size_t asked; /* filters of the page that have been handed on */
+    bool done;
+};
+
+/* What has not been handed on. */
+static void drop_page(struct scan *scan)
+{
+    for (size_t i = scan->asked; i < scan->npage; i++)
+        free(scan->page[i]);
+    scan->npage = scan->asked = 0;
+}
+
+/* ---- the server ---- */
+
+/* Reads "run_id:" out of INFO. */
+static void read_process(const struct resp_reply *reply, char *out, size_t size)
+{
+    static const char field[] = "run_id:";
+    struct slice text = resp_reply_text(reply, 0);
+    const char *at = reply->nodes[0].kind == RESP_REPLY_TEXT ? memmem(text.ptr, text.len, field, strlen(field)) : NULL;
+    out[0] = '\0';
+    if (!at)
+        return;
+    at += strlen(field);
+    size_t left = (size_t)(text.ptr + text.len - at), len = 0;
+    while (len < left && len < size - 1 && at[len] != '\r' && at[len] != '\n')
+        len++;
+    memcpy(out, at, len);
+    out[len] = '\0';
+}
+
+static int meet_server(struct scan *scan)
+{
+    struct resp_reply reply;
+    char process[64];
+    PEER_PUT(&scan->link.from, PEER_WORD("DBSIZE"));
+    PEER_PUT(&scan->link.from, PEER_WORD("INFO"), PEER_WORD("server"));
+    int status = move_reply(&scan->link, &scan->link.from, &reply);
+    if (status != 0)
+        return status;
+    if (reply.nodes[0].kind == RESP_REPLY_INTEGER) {
+        pthread_mutex_lock(&scan->move->totals.lock);
+        scan->move->totals.keys = (uint64_t)reply.nodes[0].number;
+        pthread_mutex_unlock(&scan->move->totals.lock);
+    }
+    status = move_reply(&scan->link, &scan->link.from, &reply);
+    if (status != 0)
+        return status;
+    read_process(&reply, process, sizeof(process));
+    if (!process[0] || strcmp(process, scan->process) != 0) {
+        drop_page(scan);
+        strcpy(scan->cursor, "0");
+    }
+    strcpy(scan->process, process);
+    return 0;
+}
+
+/* ---- a page ---- */
+
+static bool is_temporary(struct slice name)
+{
+    return name.len >= strlen(MOVE_TEMP_PREFIX) && memcmp(name.ptr, MOVE_TEMP_PREFIX, strlen(MOVE_TEMP_PREFIX)) == 0;
+}
+
+static int add_to_page(struct scan *scan, struct slice name)
+{
+    if (is_temporary(name))
+        return 0;
+    if (scan->npage == scan->page_size) {
+        size_t size = scan->page_size ? scan->page_size * 2 : 1024;
+        struct move_filter **page = realloc(scan->page, size * sizeof(struct move_filter *));
+        if (!page)
+            return move_fatal(scan->move, -ENOMEM, "out of memory");
+        scan->page = page;
+        scan->page_size = size;
+    }
+    struct move_filter *filter = calloc(1, sizeof(*filter) + name.len + 1);
+    if (!filter)
+        return move_fatal(scan->move, -ENOMEM, "out of memory");
+    filter->name_len = name.len;
+    if (name.len)
+        memcpy(filter->name, name.ptr, name.len);
+    scan->page[scan->npage++] = filter;
+    return 0;
+}
+
+static void put_scan(struct scan *scan)
+{
+    char count[PEER_NUMBER_SIZE];
+    struct slice words[8] = {PEER_WORD("SCAN"), PEER_WORD(scan->cursor), PEER_WORD("COUNT"),
+                             peer_number(PAGE_KEYS, count)};
+    size_t n = 4;
+    if (scan->move->options->match) {
+        words[n++] = PEER_WORD("MATCH");
+        words[n++] = PEER_WORD(scan->move->options->match);
+    }
+    if (scan->type < NTYPES) {
+        words[n++] = PEER_WORD("TYPE");
+        words[n++] = PEER_WORD(types[scan->type]);
+    }
+    peer_put(&scan->link.from, words, n);
+}
+
+/* Takes the reply to SCAN apart. */
+static int take_names(struct scan *scan, const struct resp_reply *reply)
+{
+    int status = 0;
+    if (reply->count < 3 || reply->nodes[1].kind != RESP_REPLY_TEXT || reply->nodes[1].len >= 32 ||
+        reply->nodes[2].kind != RESP_REPLY_ARRAY)
+        return move_fatal(scan->move, -EPROTO, "the source's reply to SCAN is not understood");
+    struct slice cursor = resp_reply_text(reply, 1);
+    memcpy(scan->following, cursor.ptr, cursor.len);
+    scan->following[cursor.len] = '\0';
+    for (size_t i = 3; i < reply->count && status == 0; i++)
+        status = add_to_page(scan, resp_reply_text(reply, i));
+    return status;
+}
+
+/* Asks for the next names. A server that does not know TYPE, or not this one, is scanned without from now on. */
+static int read_names(struct scan *scan)
+{
+    struct resp_reply reply;
+    put_scan(scan);
+    int status = move_reply(&scan->link, &scan->link.from, &reply);
+    if (status != 0)
+        return status;
+    if (!move_is_error(&reply))
+        return take_names(scan, &reply);
+    struct slice text = resp_reply_text(&reply, 0);
+    status = move_refused(&scan->link, &scan->link.from, "SCAN", text);
+    if (status != 0)
+        return status;
+    if (move_text_has(text, "unknown type")) { /* a server that says so has none of them */
+        strcpy(scan->following, "0");
+        return 0;
+    }
+    if (scan->type >= NTYPES)
+        return move_fatal(scan->move, -EREMOTEIO, "the source refuses SCAN: %.*s", (int)text.len, text.ptr);
+    scan->type = NTYPES;
+    strcpy(scan->cursor, "0");
+    return read_names(scan);
+}
+
+static void count_found(struct move *move, const struct move_filter *filter)
+{
+    pthread_mutex_lock(&move->totals.lock);
+    move->totals.found++;
+    move->totals.found_bytes += (uint64_t)filter->info.size;
+    pthread_mutex_unlock(&move->totals.lock);
+}
+
+/* Takes the reply to BF.INFO of the next filter and hands the filter on, or drops what is none. Unless the connection
+ * is of no use any more; then the filter stays where it is. */
+static int take_info(struct scan *scan, const struct resp_reply *reply)
+{
+    struct move *move = scan->move;
+    struct move_filter *filter = scan->page[scan->asked];
+    int found = move_read_info(reply, &filter->info);
+    if (found < 0) {
+        struct slice text = move_is_error(reply) ? resp_reply_text(reply, 0) : (struct slice){"", 0};
+        int status = move_refused(&scan->link, &scan->link.from, "BF.INFO", text);
+        if (status != 0)
+            return status;
+        if (!move_text_has(text, "WRONGTYPE"))
+            move_finish(move, filter, MOVE_UNREAD, "%.*s", (int)text.len, text.ptr);
+    }
+    scan->asked++;
+    move_link_works(&scan->link);
+    if (found > 0) {
+        count_found(move, filter);
+        return move_queue_put(move, filter) ? 0 : -ECANCELED;
+    }
+    free(filter);
+    return 0;
+}
+
+/* Of the filters of the page that have not been handed on. */
+static int read_infos(struct scan *scan)
+{
+    struct resp_reply reply;
+    int status = 0;
+    for (size_t i = scan->asked; i < scan->npage; i++)
+        PEER_PUT(&scan->link.from, PEER_WORD("BF.INFO"), move_name(scan->page[i]));
+    while (scan->asked < scan->npage && status == 0) {
+        status = move_reply(&scan->link, &scan->link.from, &reply);
+        if (status == 0)
+            status = take_info(scan, &reply);
+    }
+    return status;
+}
+
+/* One page, or what is left of it after a lost connection. After the last page the next type follows. */
+static int scan_page(struct scan *scan)
+{
+    int status = scan->npage == 0 ? read_names(scan) : 0;
+    if (status == 0)
+        status = read_infos(scan);
+    if (status != 0)
+        return status;
+    drop_page(scan);
+    move_link_works(&scan->link);
+    strcpy(scan->cursor, scan->following);
+    if (strcmp(scan->cursor, "0") == 0)
+        scan->done = ++scan->type >= NTYPES;
+    pthread_mutex_lock(&scan->move->totals.lock);
+    scan->move->totals.scanned += PAGE_KEYS;
+    pthread_mutex_unlock(&scan->move->totals.lock);
+    return 0;
+}
+
+static int scan_all(struct scan *scan)
+{
+    while (!scan->done) {
+        int status = move_link_open(&scan->link);
+        if (status == 0)
+            status = meet_server(scan);
+        while (status == 0 && !scan->done)
+            status = scan_page(scan);
+        if (status == -ECANCELED)
+            return status;
+        if (status != 0)
+            move_link_lost(&scan->link);
+    }
+    return 0;
+}
+
+void *move_scan_thread(void *ctx)
+{
+    struct scan scan = {.move = ctx, .cursor = "0"};
+    move_link_init(&scan.link, ctx, false);
+    (void)scan_all(&scan);
+    drop_page(&scan);
+    move_link_close(&scan.link);
+    free(scan.page);
+    pthread_mutex_lock(&scan.move->totals.lock);
+    scan.move->totals.scan_done = true;
+    pthread_mutex_unlock(&scan.move->totals.lock);
+    move_queue_end(&scan.move->queue);
+    atomic_fetch_sub(&scan.move->running, 1);
+    return NULL;
+}

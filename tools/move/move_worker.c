@@ -1,0 +1,154 @@
+/* A worker: takes filters from the queue and sees them through, whatever happens to its connections. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "move_internal.h"
+
+/* ---- what the target has ---- */
+
+static void finish_taken(struct move *move, struct move_filter *filter, const struct move_info *there)
+{
+    const struct move_info *here = &filter->info;
+    move_finish(
+        move, filter, MOVE_TAKEN,
+        "the target has another filter of this name (capacity %lld, %lld items, %lld layers; in the source %lld, "
+        "%lld, %lld); --replace replaces it",
+        (long long)there->capacity, (long long)there->items, (long long)there->layers, (long long)here->capacity,
+        (long long)here->items, (long long)here->layers);
+}
+
+static int take_look(struct move_link *link, const struct resp_reply *reply, struct move_filter *filter)
+{
+    struct move *move = link->move;
+    struct move_info there;
+    int status, found = move_read_info(reply, &there);
+    struct slice text = move_is_error(reply) ? resp_reply_text(reply, 0) : (struct slice){"", 0};
+    if (found > 0 && move_info_agrees(&there, &filter->info)) {
+        move_copied(move, filter, filter->sent_before ? MOVE_MOVED : MOVE_THERE);
+        return 0;
+    }
+    if (found == 0 || (found > 0 && move->options->replace)) {
+        filter->state = FILTER_WANTED;
+        return 0;
+    }
+    if (found > 0) {
+        finish_taken(move, filter, &there);
+        return 0;
+    }
+    status = move_refused(link, &link->to, "BF.INFO", text);
+    if (status != 0)
+        return status;
+    if (move_text_has(text, "WRONGTYPE") && !move->options->replace)
+        move_finish(move, filter, MOVE_TAKEN, "the target has a value of another type under this name");
+    else if (move_text_has(text, "WRONGTYPE"))
+        filter->state = FILTER_WANTED;
+    else
+        move_finish(move, filter, MOVE_REFUSED, "%.*s", (int)text.len, text.ptr);
+    return 0;
+}
+
+int move_look(struct move_link *link, struct move_filter **filters, size_t n)
+{
+    struct resp_reply reply;
+    for (size_t i = 0; i < n; i++) {
+        if (filters[i]->state == FILTER_NEW)
+            PEER_PUT(&link->to, PEER_WORD("BF.INFO"), move_name(filters[i]));
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (filters[i]->state != FILTER_NEW)
+            continue;
+        int status = move_reply(link, &link->to, &reply);
+        if (status == 0)
+            status = take_look(link, &reply, filters[i]);
+        if (status != 0)
+            return status;
+    }
+    return 0;
+}
+
+/* ---- a batch ---- */
+
+/* What the tries before have not finished begins anew. */
+static size_t drop_finished(struct move_filter **filters, size_t n)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (filters[i]->state == FILTER_FINISHED) {
+            free(filters[i]);
+            continue;
+        }
+        if (filters[i]->state == FILTER_SENT)
+            filters[i]->sent_before = true;
+        if (filters[i]->state != FILTER_COPIED) /* which remain to be verified */
+            filters[i]->state = FILTER_NEW;
+        filters[left++] = filters[i];
+    }
+    return left;
+}
+
+static void tell_plan(struct move *move, struct move_filter **filters, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (filters[i]->state == FILTER_WANTED)
+            move_finish(move, filters[i], MOVE_MOVED, NULL);
+    }
+}
+
+static int move_batch(struct move_link *link, struct move_filter **filters, size_t n)
+{
+    int status = move_look(link, filters, n);
+    if (link->move->options->dry_run) {
+        if (status == 0)
+            tell_plan(link->move, filters, n);
+        return status;
+    }
+    if (status == 0)
+        status = move_small(link, filters, n);
+    for (size_t i = 0; i < n && status == 0; i++) {
+        if (filters[i]->state == FILTER_WANTED)
+            status = move_large(link, filters[i]);
+    }
+    if (status == 0 && link->move->options->verify)
+        status = move_verify(link, filters, n);
+    return status;
+}
+
+/* Sees filters through, a part of them at a time. After a lost connection the part is halved, so that there is progress
+ * over connections that do not last, too. */
+static int move_all(struct move_link *link, struct move_filter **filters, size_t n)
+{
+    size_t part = n;
+    int status = 0;
+    while (n > 0 && status != -ECANCELED) {
+        size_t before = n;
+        part = part < n ? part : n;
+        status = move_link_open(link);
+        if (status == 0)
+            status = move_batch(link, filters, part);
+        if (status != 0)
+            move_link_lost(link);
+        part = status == 0 ? part * 2 : part > 1 ? part / 2 : 1;
+        n = drop_finished(filters, n);
+        if (n < before)
+            move_link_works(link);
+    }
+    for (size_t i = 0; i < n; i++)
+        free(filters[i]);
+    return status;
+}
+
+void *move_worker_thread(void *ctx)
+{
+    struct move *move = ctx;
+    struct move_filter *filters[MOVE_BATCH];
+    struct move_link link;
+    size_t n;
+    int status = 0;
+    move_link_init(&link, move, true);
+    while (status != -ECANCELED && (n = move_queue_take(move, filters)) > 0)
+        status = move_all(&link, filters, n);
+    move_link_close(&link);
+    atomic_fetch_sub(&move->running, 1);
+    return NULL;
+}

@@ -1,0 +1,197 @@
+#include "server_url.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../tool.h"
+
+#define MAX_DATABASE 1000000 /* more than any server has */
+
+/* A part of the text. */
+struct part {
+    const char *at;
+    size_t len;
+};
+
+static bool is_empty(struct part part)
+{
+    return part.len == 0;
+}
+
+/* Splits `whole` at the first `c`, or the last one: *before gets what is in front of it. False if there is none. */
+static bool split(struct part *whole, char c, bool last, struct part *before)
+{
+    const char *at = last ? memrchr(whole->at, c, whole->len) : memchr(whole->at, c, whole->len);
+    if (!at)
+        return false;
+    *before = (struct part){whole->at, (size_t)(at - whole->at)};
+    *whole = (struct part){at + 1, whole->len - before->len - 1};
+    return true;
+}
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
+/* Keeps a part with %XX replaced. NULL: not well-formed, or with a NUL byte. */
+static const char *keep(struct server_url *url, struct part part)
+{
+    char *start = url->storage + url->used, *out = start;
+    for (size_t i = 0; i < part.len; i++) {
+        char c = part.at[i];
+        if (c == '%') {
+            int high = i + 2 < part.len ? hex_digit(part.at[i + 1]) : -1;
+            int low = i + 2 < part.len ? hex_digit(part.at[i + 2]) : -1;
+            if (high < 0 || low < 0 || high + low == 0)
+                return NULL;
+            c = (char)(high * 16 + low);
+            i += 2;
+        }
+        *out++ = c;
+    }
+    *out++ = '\0';
+    url->used += (size_t)(out - start);
+    return start;
+}
+
+static int wrong(struct errbuf *err, const char *why)
+{
+    errbuf_set(err, "%s; redis://[user:password@]host[:port][/database] or unix://[user:password@]/path[?db=database]",
+               why);
+    return -EINVAL;
+}
+
+static int read_login(struct server_url *url, struct part login, struct errbuf *err)
+{
+    struct part user = login;
+    bool has_password = split(&login, ':', false, &user);
+    if (!is_empty(user) && !(url->address.user = keep(url, user)))
+        return wrong(err, "the user's name is not understood");
+    if (has_password && !is_empty(login) && !(url->address.password = keep(url, login)))
+        return wrong(err, "the password is not understood: a % is written as %25");
+    return 0;
+}
+
+static int read_database(struct server_url *url, struct part text, struct errbuf *err)
+{
+    char digits[16];
+    uint64_t database;
+    if (text.len >= sizeof(digits))
+        return wrong(err, "the database is no number");
+    memcpy(digits, text.at, text.len);
+    digits[text.len] = '\0';
+    if (!tool_parse_u64(digits, 0, MAX_DATABASE, &database))
+        return wrong(err, "the database is no number");
+    url->address.database = (int64_t)database;
+    return 0;
+}
+
+static int read_host(struct server_url *url, struct part host, struct errbuf *err)
+{
+    struct part port = {"6379", 4};
+    if (host.len > 0 && host.at[0] == '[') { /* an IPv6 address */
+        struct part rest = {host.at + 1, host.len - 1};
+        if (!split(&rest, ']', false, &host) || (!is_empty(rest) && rest.at[0] != ':'))
+            return wrong(err, "the address is not understood");
+        if (!is_empty(rest))
+            port = (struct part){rest.at + 1, rest.len - 1};
+    } else {
+        struct part before;
+        if (split(&host, ':', false, &before)) {
+            port = host;
+            host = before;
+        }
+    }
+    char digits[8] = "";
+    uint64_t number;
+    if (port.len < sizeof(digits))
+        memcpy(digits, port.at, port.len);
+    if (!tool_parse_u64(digits, 1, 65535, &number))
+        return wrong(err, "the port is not understood");
+    url->address.host = is_empty(host) ? "127.0.0.1" : keep(url, host);
+    url->address.port = keep(url, port);
+    return url->address.host ? 0 : wrong(err, "the host is not understood");
+}
+
+static int read_tcp(struct server_url *url, struct part rest, struct errbuf *err)
+{
+    struct part host = rest, database = {"", 0};
+    if (split(&rest, '/', false, &host))
+        database = rest;
+    int status = read_host(url, host, err);
+    if (status == 0 && !is_empty(database))
+        status = read_database(url, database, err);
+    if (status == 0)
+        snprintf(url->shown, sizeof(url->shown), "redis://%.*s%s%.*s", (int)host.len, host.at,
+                 is_empty(database) ? "" : "/", (int)database.len, database.at);
+    return status;
+}
+
+static int read_unix(struct server_url *url, struct part rest, struct errbuf *err)
+{
+    struct part path = rest;
+    bool has_options = split(&rest, '?', false, &path);
+    if (is_empty(path) || !(url->address.unixpath = keep(url, path)))
+        return wrong(err, "the socket's path is missing");
+    if (has_options) {
+        if (rest.len < 4 || memcmp(rest.at, "db=", 3) != 0)
+            return wrong(err, "'?db=' is the only option");
+        int status = read_database(url, (struct part){rest.at + 3, rest.len - 3}, err);
+        if (status != 0)
+            return status;
+    }
+    snprintf(url->shown, sizeof(url->shown), "unix://%.*s%s%.*s", (int)path.len, path.at, has_options ? "?" : "",
+             has_options ? (int)rest.len : 0, rest.at);
+    return 0;
+}
+
+int server_url_read(struct server_url *url, const char *text, struct errbuf *err)
+{
+    static const char *const unix_schemes[] = {"unix", "redis+unix", "redis-socket"};
+    const char *after = strstr(text, "://");
+    *url = (struct server_url){0};
+    if (strlen(text) >= SERVER_URL_MAX)
+        return wrong(err, "the address is too long");
+    if (!after)
+        return wrong(err, "this is no address of a server");
+    size_t scheme_len = (size_t)(after - text);
+    bool is_unix = false;
+    for (size_t i = 0; i < sizeof(unix_schemes) / sizeof(unix_schemes[0]); i++)
+        is_unix |= strlen(unix_schemes[i]) == scheme_len && strncmp(unix_schemes[i], text, scheme_len) == 0;
+    if (strncmp(text, "rediss:", 7) == 0)
+        return wrong(err, "TLS is not supported: a tunnel (stunnel, ssh -L) takes its place");
+    if (!is_unix && strncmp(text, "redis:", 6) != 0 && strncmp(text, "valkey:", 7) != 0)
+        return wrong(err, "the scheme is not understood");
+    struct part rest = {after + 3, strlen(after + 3)}, login;
+    if (split(&rest, '@', true, &login)) {
+        int status = read_login(url, login, err);
+        if (status != 0)
+            return status;
+    }
+    return is_unix ? read_unix(url, rest, err) : read_tcp(url, rest, err);
+}
+
+int server_url_set_password(struct server_url *url, const char *password)
+{
+    size_t len = strlen(password);
+    if (len >= sizeof(url->storage) - url->used)
+        return -EINVAL;
+    url->address.password = memcpy(url->storage + url->used, password, len + 1);
+    url->used += len + 1;
+    return 0;
+}
+
+void server_url_hide(char *text)
+{
+    char *after = strstr(text, "://"), *end = strrchr(text, '@');
+    if (!after || !end || end < after)
+        return;
+    char *colon = memchr(after + 3, ':', (size_t)(end - after - 3));
+    for (char *c = colon ? colon + 1 : end; c < end; c++)
+        *c = '*';
+}

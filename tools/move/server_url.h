@@ -1,0 +1,31 @@
+/* server_url: the address of a server as redis-cli and client libraries write it:
+ *
+ *   redis://[[user]:password@]host[:port][/database]
+ *   unix://[[user]:password@]/path/of/socket[?db=database]      (redis+unix:// and redis-socket:// as well)
+ *
+ * A user, a password and a path may have bytes as %XX. Thread: any. */
+#ifndef BLOOMERY_SERVER_URL_H
+#define BLOOMERY_SERVER_URL_H
+
+#include "errbuf.h"
+#include "peer.h"
+
+#define SERVER_URL_MAX 4096
+
+struct server_url {
+    struct peer_address address;      /* points into `storage` */
+    char shown[SERVER_URL_MAX];       /* for messages: without the user's name and password */
+    char storage[2 * SERVER_URL_MAX]; /* internal */
+    size_t used;
+};
+
+/* 0, or -EINVAL with the reason. The address has no password unless the text has one. */
+int server_url_read(struct server_url *url, const char *text, struct errbuf *err);
+
+/* Gives the address a password of another source; it is copied. -EINVAL: too long. */
+int server_url_set_password(struct server_url *url, const char *password);
+
+/* Replaces the password in the text by stars, so that `ps` does not show it. */
+void server_url_hide(char *text);
+
+#endif

@@ -1,0 +1,22 @@
+/* progress: a line on stderr that says how far long work is; nothing where stderr is no terminal. Thread: one. */
+#ifndef BLOOMERY_TOOL_PROGRESS_H
+#define BLOOMERY_TOOL_PROGRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct progress {
+    const char *what;
+    uint64_t total; /* bytes; 0: unknown */
+    bool shows, shown;
+    int64_t begun_ms, last_ms;
+};
+
+/* `what` is borrowed: "reading". */
+void progress_begin(struct progress *progress, const char *what, uint64_t total);
+
+/* Tells the bytes done since the beginning. May be called often: the line changes ten times a second. */
+void progress_update(struct progress *progress, uint64_t done);
+void progress_end(struct progress *progress); /* takes the line away */
+
+#endif

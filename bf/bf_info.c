@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bloom_state.h"
 #include "redisbloom.h"
 
 /* The filter that a reply describes. */

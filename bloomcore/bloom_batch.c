@@ -3,6 +3,7 @@
 #include "bloom_batch.h"
 
 #include "bloom_layer.h"
+#include "bloom_layer_add.h"
 #include "check.h"
 
 /* Layers larger than this, about the second-level cache, are prefetched. */

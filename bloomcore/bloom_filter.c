@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "bloom_layer.h"
+#include "bloom_layer_add.h"
 #include "bloom_twins.h"
 #include "bloom_words.h"
 #include "check.h"

@@ -23,73 +23,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "bloom_params.h"
 #include "bloom_size.h"
 #include "errbuf.h"
 #include "murmur3.h"
 
-#define BLOOM_MAX_EXPANSION 32768
-
 /* Layers of one filter. A query may read all of them, for some twenty nanoseconds each. A filter that needs more has a
  * wrong first capacity or expansion. */
 #define BLOOM_MAX_LAYERS 1024
-
-/* The layouts. The first three are the live variants of Cassandra's file format (FORMAT.md section 2). The word order
- * concerns files only; the hash, and the order of its halves, decide which bits an item has. In memory the words always
- * are little-endian bytes in NEW order, which RedisBloom's are, too. */
-enum bloom_variant {
-    BLOOM_NA = 0,           /* Cassandra 4.0 and later: little-endian words, base = h2, increment = h1 */
-    BLOOM_ME = 1,           /* Cassandra 3.x, ScyllaDB mc..mt: big-endian words, base = h2, increment = h1 */
-    BLOOM_KA = 2,           /* before 3.0, ScyllaDB ka la: big-endian words, base = h1, increment = h2 */
-    BLOOM_REDISBLOOM = 3,   /* RedisBloom: MurmurHash64A twice, base = h1, increment = h2, unsigned sums */
-    BLOOM_REDISBLOOM32 = 4, /* the same of very old versions: MurmurHash2 twice */
-};
-#define BLOOM_VARIANTS 5
-
-/* "na", "me", "ka", "redisbloom", "redisbloom32"; and back, false if it is none of them. */
-const char *bloom_variant_name(unsigned variant);
-bool bloom_variant_parse(const char *text, size_t len, enum bloom_variant *variant_out);
-
-/* The parameters that a user chooses. */
-struct bloom_params {
-    uint64_t capacity;  /* items of the first layer, >= 1 */
-    double error_rate;  /* 0 < error_rate < 1, of the whole chain */
-    uint32_t expansion; /* capacity of a layer relative to the one before, 1..BLOOM_MAX_EXPANSION; 0: fixed size */
-    uint8_t redisbloom; /* the options of a filter in RedisBloom's layout (redisbloom.h); in Cassandra's 0 */
-};
-
-/* The shape of a layer, as in a file. */
-struct bloom_shape {
-    uint64_t nwords; /* 1..BLOOM_MAX_WORDS */
-    uint8_t k;       /* 1..BLOOM_MAX_K; in RedisBloom's layout 1..BLOOM_MAX_HASHES */
-    uint8_t variant; /* enum bloom_variant */
-
-    /* RedisBloom's layout only, otherwise 0. There a layer says itself for what it was made. */
-    uint8_t n2;          /* items have bits in the first 2^n2 only; 0: in all */
-    uint8_t spare_bytes; /* 0..7 bytes of the last word that the layer does not have */
-    uint64_t capacity;   /* 1..REDISBLOOM_MAX_ENTRIES */
-    double error_rate;   /* in (0, 1) */
-    double bpe;          /* bits per entry that the hash count was computed from, > 0 */
-};
-
-#define BLOOM_MAX_HASHES 255
-
-static inline bool bloom_variant_is_redisbloom(unsigned variant)
-{
-    return variant >= BLOOM_REDISBLOOM;
-}
-
-/* The number of bits among which an item's bits are. */
-static inline uint64_t bloom_shape_bits(const struct bloom_shape *shape)
-{
-    return shape->n2 ? UINT64_C(1) << shape->n2 : shape->nwords * 64 - shape->spare_bytes * 8u;
-}
-
-/* Whether these are numbers of a layer; false: `err` says why not. */
-bool bloom_shape_valid(const struct bloom_shape *shape, struct errbuf *err);
-bool bloom_shape_equal(const struct bloom_shape *a, const struct bloom_shape *b);
-
-/* The same for the parameters of a filter. */
-bool bloom_params_valid(const struct bloom_params *params, struct errbuf *err);
 
 /* ---- pool and classes ---- */
 
@@ -98,7 +39,7 @@ struct bloom_pool;
 
 int bloom_pool_create(struct bloom_pool **pool_out); /* 0 or -ENOMEM */
 
-/* The same, for a host with memory of its own, which counts it and limits it: the words of filters that are not in the
+/* A pool for a host with memory of its own, which counts it and limits it: the words of filters that are not in the
  * caller's memory, and layers added by growth, come from there. Such layers have no room, and stay on the pages that
  * they are given. `memory` must outlive the pool.
  *
@@ -182,7 +123,7 @@ size_t bloom_filter_bytes(const struct bloom_class *class);
  * then). */
 int bloom_filter_init(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err);
 
-/* The same, for a filter that at once replaces one that is no smaller: limits are not checked. */
+/* bloom_filter_init() for a filter that at once replaces one that is no smaller: limits are not checked. */
 int bloom_filter_init_instead(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err);
 void bloom_filter_deinit(struct bloom_filter *filter); /* may take milliseconds for gigabytes: not on a loop */
 
@@ -235,7 +176,7 @@ enum bloom_add bloom_filter_add_journaled(struct bloom_filter *filter, struct bl
 
 uint64_t bloom_filter_items(const struct bloom_filter *filter); /* adds that were answered BLOOM_ADDED */
 
-/* The same, after all counted adds have set their bits: waits for those that are running. */
+/* bloom_filter_items() after all counted adds have set their bits: waits for those that are running. */
 uint64_t bloom_filter_items_settled(const struct bloom_filter *filter);
 
 uint64_t bloom_filter_capacity(const struct bloom_filter *filter); /* sum over the layers */
@@ -282,29 +223,5 @@ struct bloom_replay_item {
 };
 uint64_t bloom_filter_replay(struct bloom_filter *filter, unsigned index, uint64_t counted,
                              const struct bloom_replay_item *items, size_t n);
-
-/* Computed from the bits, not from the parameters. */
-struct bloom_state {
-    uint64_t bits; /* bits of all layers */
-    uint64_t bits_set;
-    double fill_ratio;      /* bits_set / bits, 0..1 */
-    double rate;            /* probability that a query for an item never added says "present" now */
-    double estimated_items; /* distinct items, estimated from the fill */
-};
-
-/* Counts the bits of one layer, or of the whole chain. Takes about 1 ms per 10 MB: not on a loop for large filters. */
-void bloom_layer_state(const struct bloom_layer_view *layer, struct bloom_state *state_out);
-
-/* The state of a layer of this shape of whose bits this many are set. */
-void bloom_shape_state(const struct bloom_shape *shape, uint64_t bits_set, struct bloom_state *state_out);
-void bloom_filter_state(const struct bloom_filter *filter, struct bloom_state *state_out);
-
-/* The same from at most `sample` >= 1 words of each layer, spread over it: microseconds for thousands of words. Layers
- * of up to so many words are counted whole. The share of bits that are set is right to about 1 / sqrt(64 * sample). */
-void bloom_layer_state_sampled(const struct bloom_layer_view *layer, uint64_t sample, struct bloom_state *state_out);
-void bloom_filter_state_sampled(const struct bloom_filter *filter, uint64_t sample, struct bloom_state *state_out);
-
-/* Computes the state of a chain from the states of its layers. */
-void bloom_chain_state(const struct bloom_state *layers, unsigned nlayers, struct bloom_state *state_out);
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bloom_layer.h"
+#include "bloom_layer_add.h"
 
 /* Filters between two steps: about as many cache misses as a core has under way, with two words for each filter. */
 #define AHEAD 16u

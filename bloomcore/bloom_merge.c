@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "bloom_layer.h"
+#include "bloom_state.h"
 #include "check.h"
 
 static int params_differ(const struct bloom_params *a, const struct bloom_params *b, struct errbuf *err)

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "bloom_layer.h"
+#include "bloom_state.h"
 
 #define STRIDE     8
 #define SAMPLE_RUN 64 /* words */

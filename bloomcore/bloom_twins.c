@@ -18,6 +18,7 @@
  * An item that the younger filter has from another source of the union, but the older one lacks, is new to an add on
  * the older side: that add came before the merge. */
 #include "bloom_layer.h"
+#include "bloom_layer_add.h"
 #include "bloom_twins.h"
 #include "check.h"
 

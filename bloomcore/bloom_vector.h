@@ -45,7 +45,7 @@ void bloom_vector_bits(const struct bloom_geometry *geometry, struct bloom_hash 
  * are written, too, with anything. Needs bloom_vector_enabled. */
 void bloom_vector_hash(const struct bloom_item *items, size_t n, uint64_t h1[BLOOM_BATCH], uint64_t h2[BLOOM_BATCH]);
 
-/* The same as murmur2_hash(). */
+/* murmur2_hash() for each of n items; otherwise as bloom_vector_hash(). */
 void bloom_vector_hash_murmur2(const struct bloom_item *items, size_t n, uint64_t h1[BLOOM_BATCH],
                                uint64_t h2[BLOOM_BATCH]);
 

@@ -391,8 +391,8 @@ int cql_read_decimal(const struct cql_text *text, struct cql_bytes *out, struct 
 
 /* ---- floating point ---- */
 
-/* What strtod() takes and CQL does not (hexadecimal, "inf") is kept from it by split_decimal(). Not a number has the
- * bits that Java gives it. */
+/* strtod() would also take hexadecimal numbers and "inf", which CQL has not; split_decimal() refuses them before. NaN
+ * has the bits that Java gives it. */
 static int read_double(const struct cql_text *text, bool single, double *value_out, float *single_out,
                        struct errbuf *err)
 {

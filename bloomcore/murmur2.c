@@ -1,5 +1,5 @@
-/* What a word is turned into before it enters the hash does not depend on the seed. So both hashes of an item could
- * share it; for the short items of filters it costs less to compute it again than to store it. */
+/* The mixing of a word before it enters the hash does not depend on the seed. Both hashes of an item could share its
+ * result; for the short items of filters, computing it again costs less than storing it. */
 #include "murmur2.h"
 
 #include "murmur_load.h"

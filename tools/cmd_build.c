@@ -8,6 +8,7 @@
 
 #include "bloom_batch.h"
 #include "bloom_size.h"
+#include "bloom_state.h"
 #include "filter_load.h"
 #include "filterdb.h"
 #include "item_input.h"

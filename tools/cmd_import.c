@@ -55,10 +55,7 @@ static int open_file(struct import *import, const struct tool_args *args)
 
     if (variant && filterdb_variant_parse(variant, strlen(variant), &known) != FILTERDB_OK)
         return tool_misused(COMMAND, "--variant '%s' is not na, me or ka", variant);
-    if (!variant && filterdb_variant_from_path(import->file, &known, &err) != FILTERDB_OK)
-        return tool_failed(COMMAND, "%s: %s; if you know its layout, give it with --variant na|me|ka", import->file,
-                           err.text);
-    if (filter_file_open(&file, fsops_posix(), import->file, variant, &err) != 0)
+    if (filter_open(&file, import->file, variant, &err) != 0)
         return tool_failed(COMMAND, "%s: %s", import->file, err.text);
     int rc = load_file(import, args, &file);
     import->shape = file.shape;

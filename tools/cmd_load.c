@@ -123,7 +123,7 @@ static int read_file(struct load *load, const struct tool_args *args)
 
     if (variant && filterdb_variant_parse(variant, strlen(variant), &known) != FILTERDB_OK)
         return tool_misused(COMMAND, "--variant '%s' is not na, me or ka", variant);
-    if (filter_file_open(&file, fsops_posix(), load->path, variant, &err) != 0)
+    if (filter_open(&file, load->path, variant, &err) != 0)
         return tool_failed(COMMAND, "%s: %s", load->path, err.text);
     int rc = filter_decide_params(args, load->path, &file, &params, &items);
     if (rc == TOOL_OK && loaded_filter_read(&load->loaded, &file, &params, &err) != 0)

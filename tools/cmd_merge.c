@@ -43,7 +43,7 @@ static int open_files(struct merge *merge, const char *variant)
     struct errbuf err = {{0}};
 
     for (unsigned i = 0; i < merge->nfiles; i++) {
-        if (filter_file_open(&merge->files[i], fsops_posix(), merge->paths[i], variant, &err) != 0)
+        if (filter_open(&merge->files[i], merge->paths[i], variant, &err) != 0)
             return tool_failed(COMMAND, "%s: %s", merge->paths[i], err.text);
         if (!same_bits(&merge->files[0].shape, &merge->files[i].shape))
             return refuse(merge, i);

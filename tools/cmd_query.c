@@ -151,7 +151,7 @@ static int run(const struct tool_args *args)
 
     if (rc != TOOL_OK)
         return rc;
-    if (filter_file_open(&file, fsops_posix(), query.path, tool_option(args, "--variant"), &err) != 0)
+    if (filter_open(&file, query.path, tool_option(args, "--variant"), &err) != 0)
         return tool_failed(COMMAND, "%s: %s", query.path, err.text);
     fputs(query.json ? "[" : "", stdout);
     rc = args->npositional > 1 ? query_arguments(&query, &file, args->positional + 1, args->npositional - 1)

@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "filter_file.h"
+#include "bloom_state.h"
+#include "filter_load.h"
 #include "filterdb.h"
 #include "progress.h"
 #include "tool.h"
@@ -43,7 +44,7 @@ static int show(const char *path, const char *variant, bool json, bool first)
     struct bloom_params params;
     struct progress progress;
 
-    if (filter_file_open(&file, fsops_posix(), path, variant, &err) != 0)
+    if (filter_open(&file, path, variant, &err) != 0)
         return tool_failed(COMMAND, "%s: %s", path, err.text);
     progress_begin(&progress, path, filterdb_bytes(file.shape.nwords));
     int rc = filter_file_state(&file, on_progress, &progress, &state);

@@ -11,6 +11,17 @@
 
 #define PIECE_WORDS 131072u
 
+int filter_open(struct filter_file *file, const char *path, const char *variant, struct errbuf *err)
+{
+    enum bloom_variant known;
+    struct errbuf reason = {{0}};
+
+    if (variant || filterdb_variant_from_path(path, &known, &reason) == FILTERDB_OK)
+        return filter_file_open(file, fsops_posix(), path, variant, err);
+    errbuf_set(err, "%s; if you know its layout, give it with --variant na|me|ka", reason.text);
+    return FILTERDB_MALFORMED;
+}
+
 /* ---- memory ---- */
 
 int loaded_filter_init(struct loaded_filter *loaded, const struct bloom_shape *shape, const struct bloom_params *params,

@@ -15,6 +15,10 @@ struct loaded_filter {
     struct bloom_filter *filter;
 };
 
+/* filter_file_open() of a file that the user names; `variant` is --variant, NULL where it was not given. Where the name
+ * does not say the layout either, the reason says that --variant does. 0; otherwise as filter_file_open(). */
+int filter_open(struct filter_file *file, const char *path, const char *variant, struct errbuf *err);
+
 /* An empty one. `params` NULL: it takes any number of items. 0 or -errno with the reason; nothing to undo then. */
 int loaded_filter_init(struct loaded_filter *loaded, const struct bloom_shape *shape, const struct bloom_params *params,
                        struct errbuf *err);

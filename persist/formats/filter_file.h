@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "bloom_filter.h"
+#include "bloom_state.h"
 #include "errbuf.h"
 #include "fsops.h"
 

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "bloom_state.h"
 #include "clock.h"
 #include "filterdb.h"
 #include "rcu.h"

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "bloom_state.h"
 #include "name_text.h"
 #include "registry.h"
 #include "usage.h"

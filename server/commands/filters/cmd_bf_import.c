@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bf_request.h"
+#include "bloom_state.h"
 #include "content.h"
 #include "filter_file.h"
 #include "filterdb.h"

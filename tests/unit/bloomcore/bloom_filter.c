@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "bloom_batch.h"
-#include "bloom_filter.h"
 #include "bloom_layer.h"
+#include "bloom_state.h"
 #include "filters.h"
 #include "rng.h"
 

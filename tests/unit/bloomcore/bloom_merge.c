@@ -10,6 +10,7 @@
 #include "bloom_merge.h"
 #include "bloom_plan.h"
 #include "bloom_pool.h"
+#include "bloom_state.h"
 #include "filters.h"
 #include "rng.h"
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bloom_batch.h"
+#include "bloom_state.h"
 #include "filters.h"
 #include "golden.h"
 

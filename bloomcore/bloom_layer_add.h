@@ -1,0 +1,95 @@
+/* bloom_layer_add: the steps of an add to a layer, under the filter's lock: a place for the item, then its bits.
+ * Internal to bloomcore. */
+#ifndef BLOOMERY_BLOOM_LAYER_ADD_H
+#define BLOOMERY_BLOOM_LAYER_ADD_H
+
+#include "bloom_layer.h"
+
+/* Sets bits of a layer to which no other thread writes. A reader of a word finds its old or its new value. A reader
+ * that sees the bits also sees all earlier writes of this thread. */
+static inline void bloom_set_bits(_Atomic uint64_t *words, const uint64_t *bit, unsigned n)
+{
+    atomic_thread_fence(memory_order_release);
+    for (unsigned i = 0; i < n; i++) {
+        _Atomic uint64_t *word = &words[bit[i] >> 6];
+        uint64_t set = atomic_load_explicit(word, memory_order_relaxed) | UINT64_C(1) << (bit[i] & 63);
+        atomic_store_explicit(word, set, memory_order_relaxed);
+    }
+}
+
+/* Sets an item's bits where other threads write to the layer without its lock: a filter that is being merged into.
+ * Sequentially consistent, like bloom_lock_give(). */
+static inline void bloom_layer_or_bits(struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS])
+{
+    _Atomic uint64_t *words = bloom_layer_words(layer);
+
+    for (unsigned i = 0, k = layer->geometry->k; i < k; i++)
+        atomic_fetch_or_explicit(&words[bit[i] >> 6], UINT64_C(1) << (bit[i] & 63), memory_order_seq_cst);
+}
+
+/* Reserves a place for one more item and returns its number, from 1; 0 when the layer has taken its capacity. */
+static inline uint64_t bloom_layer_reserve(struct bloom_layer *layer)
+{
+    uint64_t items = atomic_load_explicit(&layer->items, memory_order_relaxed);
+
+    if (items >= layer->geometry->capacity)
+        return 0;
+    atomic_store_explicit(&layer->items, items + 1, memory_order_relaxed);
+    return items + 1;
+}
+
+/* bloom_layer_reserve() where other threads change the count without the lock. */
+static inline uint64_t bloom_layer_reserve_shared(struct bloom_layer *layer)
+{
+    uint64_t items = atomic_load_explicit(&layer->items, memory_order_relaxed);
+
+    do {
+        if (items >= layer->geometry->capacity)
+            return 0;
+    } while (!atomic_compare_exchange_weak_explicit(&layer->items, &items, items + 1, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    return items + 1;
+}
+
+/* Whether the item is in one of the layers below `newest`, if it was in none while `tested` was the newest. Layers
+ * below the newest one do not change any more, because a layer is published when the one before is full and all adds to
+ * that have set their bits. That does not hold for twins, which note items without the filter's lock: with `tested`
+ * NULL all layers are tested. */
+static inline bool bloom_layer_test_since(const struct bloom_layer *newest, const struct bloom_layer *tested,
+                                          struct bloom_hash hash)
+{
+    const struct bloom_layer *layer = newest;
+
+    while (layer != tested && (layer = bloom_layer_older(layer))) {
+        if (bloom_layer_test_first(layer, hash) && bloom_layer_test(layer, hash))
+            return true;
+    }
+    VERIFY(!tested || !bloom_layer_test_since(tested, NULL, hash));
+    return false;
+}
+
+/* Whether the item is in one of the layers below. */
+static inline bool bloom_layer_test_below(const struct bloom_layer *layer, struct bloom_hash hash)
+{
+    return bloom_layer_test_since(layer, NULL, hash);
+}
+
+/* Gives an item a place in the newest layer, under the filter's lock; after BLOOM_ADDED the caller sets its bits.
+ * `tested` as for bloom_layer_test_since(). BLOOM_FULL: the layer is full. */
+static inline enum bloom_add bloom_layer_place(struct bloom_layer *newest, const struct bloom_layer *tested,
+                                               struct bloom_hash hash, const uint64_t bit[BLOOM_PROBE_BITS],
+                                               const struct bloom_journal *journal)
+{
+    uint64_t ordinal;
+
+    if (bloom_layer_test_bits(newest, bit) || bloom_layer_test_since(newest, tested, hash))
+        return BLOOM_PRESENT;
+    ordinal = bloom_layer_reserve(newest);
+    if (ordinal == 0)
+        return BLOOM_FULL;
+    if (journal)
+        journal->ops->add(journal->ctx, journal->id, hash, newest->geometry->index, ordinal);
+    return BLOOM_ADDED;
+}
+
+#endif

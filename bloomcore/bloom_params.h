@@ -1,0 +1,72 @@
+/* bloom_params: the numbers that describe a filter: the parameters that a user chooses, and the shape of each layer.
+ * Plain values without ownership. Thread: any. */
+#ifndef BLOOMERY_BLOOM_PARAMS_H
+#define BLOOMERY_BLOOM_PARAMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "errbuf.h"
+
+#define BLOOM_MAX_EXPANSION 32768
+
+/* The layouts. The first three are the live variants of Cassandra's file format (FORMAT.md section 2). The word order
+ * concerns files only; the hash, and the order of its halves, decide which bits an item has. In memory the words always
+ * are little-endian bytes in NEW order, which RedisBloom's are, too. */
+enum bloom_variant {
+    BLOOM_NA = 0,           /* Cassandra 4.0 and later: little-endian words, base = h2, increment = h1 */
+    BLOOM_ME = 1,           /* Cassandra 3.x, ScyllaDB mc..mt: big-endian words, base = h2, increment = h1 */
+    BLOOM_KA = 2,           /* before 3.0, ScyllaDB ka la: big-endian words, base = h1, increment = h2 */
+    BLOOM_REDISBLOOM = 3,   /* RedisBloom: MurmurHash64A twice, base = h1, increment = h2, unsigned sums */
+    BLOOM_REDISBLOOM32 = 4, /* the same of very old versions: MurmurHash2 twice */
+};
+#define BLOOM_VARIANTS 5
+
+/* "na", "me", "ka", "redisbloom", "redisbloom32"; and back, false if it is none of them. */
+const char *bloom_variant_name(unsigned variant);
+bool bloom_variant_parse(const char *text, size_t len, enum bloom_variant *variant_out);
+
+/* The parameters that a user chooses. */
+struct bloom_params {
+    uint64_t capacity;  /* items of the first layer, >= 1 */
+    double error_rate;  /* 0 < error_rate < 1, of the whole chain */
+    uint32_t expansion; /* capacity of a layer relative to the one before, 1..BLOOM_MAX_EXPANSION; 0: fixed size */
+    uint8_t redisbloom; /* the options of a filter in RedisBloom's layout (redisbloom.h); in Cassandra's 0 */
+};
+
+/* The shape of a layer, as in a file. */
+struct bloom_shape {
+    uint64_t nwords; /* 1..BLOOM_MAX_WORDS */
+    uint8_t k;       /* 1..BLOOM_MAX_K; in RedisBloom's layout 1..BLOOM_MAX_HASHES */
+    uint8_t variant; /* enum bloom_variant */
+
+    /* RedisBloom's layout only, otherwise 0. There a layer says itself for what it was made. */
+    uint8_t n2;          /* items have bits in the first 2^n2 only; 0: in all */
+    uint8_t spare_bytes; /* 0..7 bytes of the last word that the layer does not have */
+    uint64_t capacity;   /* 1..REDISBLOOM_MAX_ENTRIES */
+    double error_rate;   /* in (0, 1) */
+    double bpe;          /* bits per entry that the hash count was computed from, > 0 */
+};
+
+#define BLOOM_MAX_HASHES 255
+
+static inline bool bloom_variant_is_redisbloom(unsigned variant)
+{
+    return variant >= BLOOM_REDISBLOOM;
+}
+
+/* The number of bits among which an item's bits are. */
+static inline uint64_t bloom_shape_bits(const struct bloom_shape *shape)
+{
+    return shape->n2 ? UINT64_C(1) << shape->n2 : shape->nwords * 64 - shape->spare_bytes * 8u;
+}
+
+/* Whether these are numbers of a layer; false: `err` says why not. */
+bool bloom_shape_valid(const struct bloom_shape *shape, struct errbuf *err);
+bool bloom_shape_equal(const struct bloom_shape *a, const struct bloom_shape *b);
+
+/* Whether a filter can have these parameters; false: `err` says why not. */
+bool bloom_params_valid(const struct bloom_params *params, struct errbuf *err);
+
+#endif

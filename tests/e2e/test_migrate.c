@@ -7,42 +7,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "client.h"
-#include "daemon.h"
+#include "daemon_pair.h"
 
-static struct daemon source, target;
-static redisContext *from, *to;
+DAEMON_PAIR(migrate);
 
-static void start(void)
-{
-    daemon_start(&source, NULL);
-    daemon_start(&target, NULL);
-    from = client_open(source.port);
-    to = client_open(target.port);
-}
-
-static void discard(void)
-{
-    daemon_discard(&source);
-    daemon_discard(&target);
-}
-
-TestSuite(migrate, .init = start, .fini = discard, .timeout = 300);
-
-/* Both daemons end as they must, within the test. */
-#define MIGRATE_TEST(name)                   \
-    static void migrate_##name##_body(void); \
-    Test(migrate, name)                      \
-    {                                        \
-        migrate_##name##_body();             \
-        redisFree(from);                     \
-        redisFree(to);                       \
-        daemon_deinit(&source);              \
-        daemon_deinit(&target);              \
-    }                                        \
-    static void migrate_##name##_body(void)
-
-MIGRATE_TEST(moves_a_filter_with_its_time_to_live)
+PAIR_TEST(migrate, moves_a_filter_with_its_time_to_live)
 {
     expect(from, "+OK", "BF.RESERVE f 0.001 1000");
     cr_assert_eq(client_for_items(from, "BF.MADD", "f", "i", 500), 500);
@@ -59,7 +28,7 @@ MIGRATE_TEST(moves_a_filter_with_its_time_to_live)
     expect(from, ":0", "EXISTS f");
 }
 
-MIGRATE_TEST(copy_and_replace)
+PAIR_TEST(migrate, copy_and_replace)
 {
     expect(from, ":1", "BF.ADD f here");
     expect(to, ":1", "BF.ADD f there");
@@ -74,7 +43,7 @@ MIGRATE_TEST(copy_and_replace)
     expect(from, ":0", "EXISTS f");
 }
 
-MIGRATE_TEST(several_keys)
+PAIR_TEST(migrate, several_keys)
 {
     for (int i = 0; i < 20; i++)
         expect(from, ":1", "BF.ADD f%d a", i);
@@ -92,7 +61,7 @@ MIGRATE_TEST(several_keys)
     expect(from, ":2", "EXISTS f4 f5");
 }
 
-MIGRATE_TEST(errors_are_redis_s)
+PAIR_TEST(migrate, errors_are_redis_s)
 {
     expect(from, ":1", "BF.ADD f a");
     expect(from, "-IOERR error or timeout connecting to the client", "MIGRATE 127.0.0.1 1 f 0 500");
@@ -110,7 +79,7 @@ MIGRATE_TEST(errors_are_redis_s)
     expect(to, ":0", "DBSIZE");
 }
 
-MIGRATE_TEST(passwords)
+PAIR_TEST(migrate, passwords)
 {
     expect(from, ":1", "BF.ADD f a");
     expect(to, "+OK", "CONFIG SET requirepass secret");
@@ -163,7 +132,7 @@ static int take_until_restore(int listener)
 
 /* An add that is answered while the filter is on its way is not lost: the filter stays. Transactions do not wait for
  * the target either. */
-MIGRATE_TEST(an_add_behind_the_dump_keeps_the_filter)
+PAIR_TEST(migrate, an_add_behind_the_dump_keeps_the_filter)
 {
     int port, listener = listen_on(&port);
     redisContext *other = client_open(source.port);
@@ -195,7 +164,7 @@ MIGRATE_TEST(an_add_behind_the_dump_keeps_the_filter)
     redisFree(other);
 }
 
-MIGRATE_TEST(a_silent_target_is_given_up)
+PAIR_TEST(migrate, a_silent_target_is_given_up)
 {
     int port, listener = listen_on(&port);
     expect(from, ":1", "BF.ADD f a");
@@ -204,7 +173,7 @@ MIGRATE_TEST(a_silent_target_is_given_up)
     close(listener);
 }
 
-MIGRATE_TEST(a_large_filter_is_refused)
+PAIR_TEST(migrate, a_large_filter_is_refused)
 {
     expect(from, "+OK", "BF.RESERVE f 0.001 10000000");
     const char *reply = client_ask(from, "MIGRATE 127.0.0.1 %d f 0 5000", target.port);

@@ -9,45 +9,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client.h"
-#include "daemon.h"
+#include "daemon_pair.h"
 #include "program.h"
 
 /* So many small filters; under a sanitizer, fewer. */
 #define SMALL(n) (DAEMON_SANITIZED ? (n) / 10 : (n))
 
-static struct daemon source, target;
-static redisContext *from, *to;
 static char output[16384]; /* of the last run */
 
-static void start(void)
-{
-    daemon_start(&source, NULL);
-    daemon_start(&target, NULL);
-    from = client_open(source.port);
-    to = client_open(target.port);
-}
-
-static void discard(void)
-{
-    daemon_discard(&source);
-    daemon_discard(&target);
-}
-
-TestSuite(move, .init = start, .fini = discard, .timeout = 300);
-
-/* Both daemons end as they must, within the test. */
-#define MOVE_TEST(name)                   \
-    static void move_##name##_body(void); \
-    Test(move, name)                      \
-    {                                     \
-        move_##name##_body();             \
-        redisFree(from);                  \
-        redisFree(to);                    \
-        daemon_deinit(&source);           \
-        daemon_deinit(&target);           \
-    }                                     \
-    static void move_##name##_body(void)
+DAEMON_PAIR(move);
 
 static int move(const char *options)
 {
@@ -135,7 +105,7 @@ static void make_large_filter(const char *name)
 
 /* ---- what is moved ---- */
 
-MOVE_TEST(ten_thousand_small_filters_and_a_large_one)
+PAIR_TEST(move, ten_thousand_small_filters_and_a_large_one)
 {
     const int n = SMALL(10000);
     char text[32];
@@ -157,7 +127,7 @@ MOVE_TEST(ten_thousand_small_filters_and_a_large_one)
     expect_move(0, "moved    0 filters", "");
 }
 
-MOVE_TEST(names_are_any_bytes)
+PAIR_TEST(move, names_are_any_bytes)
 {
     static const char name[] = "\0 \r\n%s\xff*[a\\";
     char long_name[60000];
@@ -173,7 +143,7 @@ MOVE_TEST(names_are_any_bytes)
     expect_move(3, "skipped %00%20%0D%0A%25s%FF%2A%5Ba%5C%00: the target has another filter", "");
 }
 
-MOVE_TEST(scaled_and_fixed_filters_keep_their_shape)
+PAIR_TEST(move, scaled_and_fixed_filters_keep_their_shape)
 {
     expect(from, "+OK", "BF.RESERVE scaled 0.01 10 EXPANSION 1");
     expect(from, "+OK", "BF.RESERVE fixed 0.0001 1000 NONSCALING");
@@ -190,7 +160,7 @@ MOVE_TEST(scaled_and_fixed_filters_keep_their_shape)
     expect(to, "-ERR non scaling filter is full", "BF.ADD fixed one-more");
 }
 
-MOVE_TEST(match_chooses_names)
+PAIR_TEST(move, match_chooses_names)
 {
     make_small_filters(30);
     expect(from, ":1", "BF.ADD other x");
@@ -200,7 +170,7 @@ MOVE_TEST(match_chooses_names)
 }
 
 /* On a terminal there is a line of progress; in a pipe only where it is asked for. */
-MOVE_TEST(progress_is_for_terminals)
+PAIR_TEST(move, progress_is_for_terminals)
 {
     make_small_filters(100);
     expect_move(0, "moved    100 filters", "");
@@ -209,7 +179,7 @@ MOVE_TEST(progress_is_for_terminals)
     cr_assert(strstr(output, "\r\033[K["), "%s", output);
 }
 
-MOVE_TEST(dry_run_changes_nothing)
+PAIR_TEST(move, dry_run_changes_nothing)
 {
     make_small_filters(20);
     expect_move(0, "move\tu%3A7\t7 items, ", "--dry-run");
@@ -219,7 +189,7 @@ MOVE_TEST(dry_run_changes_nothing)
 
 /* ---- names that are taken ---- */
 
-MOVE_TEST(a_taken_name_is_skipped_unless_it_is_to_be_replaced)
+PAIR_TEST(move, a_taken_name_is_skipped_unless_it_is_to_be_replaced)
 {
     make_large_filter("large");
     expect(from, ":1", "BF.ADD small a");
@@ -244,7 +214,7 @@ MOVE_TEST(a_taken_name_is_skipped_unless_it_is_to_be_replaced)
 }
 
 /* A filter with the same BF.INFO and other items counts as moved: it is --verify that looks at the bits. */
-MOVE_TEST(verify_finds_a_planted_difference)
+PAIR_TEST(move, verify_finds_a_planted_difference)
 {
     make_small_filters(50);
     expect(from, "+OK", "BF.RESERVE planted 0.01 1000");
@@ -260,7 +230,7 @@ MOVE_TEST(verify_finds_a_planted_difference)
 /* ---- interruptions ---- */
 
 /* SIGKILL at many moments: the target has whole filters only, and the next run goes on. */
-MOVE_TEST(a_killed_run_goes_on)
+PAIR_TEST(move, a_killed_run_goes_on)
 {
     const int n = SMALL(3000);
     make_small_filters(n);
@@ -285,7 +255,7 @@ MOVE_TEST(a_killed_run_goes_on)
     expect_small_filters(n);
 }
 
-MOVE_TEST(sigint_ends_with_a_summary_and_the_next_run_goes_on)
+PAIR_TEST(move, sigint_ends_with_a_summary_and_the_next_run_goes_on)
 {
     make_small_filters(200);
     for (int i = 0; i < 8; i++) {
@@ -305,7 +275,7 @@ MOVE_TEST(sigint_ends_with_a_summary_and_the_next_run_goes_on)
 }
 
 /* The target dies in the middle, comes back, and the same run goes on. */
-MOVE_TEST(a_target_that_dies_and_returns_is_waited_for)
+PAIR_TEST(move, a_target_that_dies_and_returns_is_waited_for)
 {
     const int n = SMALL(4000);
     make_small_filters(n);
@@ -325,7 +295,7 @@ MOVE_TEST(a_target_that_dies_and_returns_is_waited_for)
     expect_move(0, "moved    0 filters", "--verify");
 }
 
-MOVE_TEST(a_target_that_stays_away_ends_the_run)
+PAIR_TEST(move, a_target_that_stays_away_ends_the_run)
 {
     const int n = SMALL(4000);
     make_small_filters(n);
@@ -344,7 +314,7 @@ MOVE_TEST(a_target_that_stays_away_ends_the_run)
 
 /* ---- refusals ---- */
 
-MOVE_TEST(what_cannot_begin_is_told_at_once)
+PAIR_TEST(move, what_cannot_begin_is_told_at_once)
 {
     expect(from, ":1", "BF.ADD f a");
     program_expect(output, sizeof(output), 1, "Connection refused",
@@ -362,7 +332,7 @@ MOVE_TEST(what_cannot_begin_is_told_at_once)
     expect(to, ":0", "DBSIZE");
 }
 
-MOVE_TEST(passwords_come_from_the_address_the_environment_or_a_file)
+PAIR_TEST(move, passwords_come_from_the_address_the_environment_or_a_file)
 {
     const char *tool = BLOOMERY_TOOL_PATH;
     int a = source.port, b = target.port;
@@ -389,7 +359,7 @@ MOVE_TEST(passwords_come_from_the_address_the_environment_or_a_file)
 }
 
 /* The arguments of a running process can be read by everybody. */
-MOVE_TEST(a_password_in_the_address_does_not_stay_in_the_arguments)
+PAIR_TEST(move, a_password_in_the_address_does_not_stay_in_the_arguments)
 {
     char path[64], arguments[1024] = "";
     make_large_filter("large");
@@ -420,7 +390,7 @@ MOVE_TEST(a_password_in_the_address_does_not_stay_in_the_arguments)
     expect(to, "+OK", "CLIENT UNPAUSE");
 }
 
-MOVE_TEST(a_full_target_ends_the_run_and_what_fits_is_there)
+PAIR_TEST(move, a_full_target_ends_the_run_and_what_fits_is_there)
 {
     make_small_filters(2000);
     expect(to, "+OK", "CONFIG SET maxmemory 300000");
@@ -430,7 +400,7 @@ MOVE_TEST(a_full_target_ends_the_run_and_what_fits_is_there)
     expect_small_filters(2000);
 }
 
-MOVE_TEST(a_filter_that_is_too_large_for_the_target_is_skipped)
+PAIR_TEST(move, a_filter_that_is_too_large_for_the_target_is_skipped)
 {
     make_large_filter("large");
     expect(from, ":1", "BF.ADD small a");

@@ -9,9 +9,8 @@
 #include "client.h"
 #include "daemon.h"
 #include "golden.h"
+#include "redisbloom_recordings.h"
 #include "wire.h"
-
-#define GOLDEN BLOOMERY_GOLDEN_DIR "/redisbloom"
 
 DAEMON_SUITE(the_daemon, redisbloom_moves, "--threads", "3");
 
@@ -22,31 +21,7 @@ static void connect_client(void)
     client = client_open(the_daemon.port);
 }
 
-static const char *const filters[] = {
-    "default_by_add",
-    "empty",
-    "expansion1_9_layers",
-    "expansion4",
-    "full_nonscaling",
-    "n1000_p0.001_nonscaling",
-    "n1000_p0.01",
-    "n20000_p0.0001",
-    "one_item",
-    "p0.5",
-    "p1e-9_k30",
-    "scaled_6_layers",
-    "v2.8.20/full_nonscaling",
-    "v2.8.20/n1000_p0.01",
-    "v2.8.20/scaled_6_layers",
-};
-#define NFILTERS (sizeof(filters) / sizeof(*filters))
-
 /* ---- recordings ---- */
-
-static unsigned char *dump_of(const char *filter, size_t *len_out)
-{
-    return golden_file(len_out, "%s/%s/dump.bin", GOLDEN, filter);
-}
 
 struct chunk {
     long long iterator;
@@ -60,7 +35,7 @@ struct chunk {
 static size_t chunks_of(const char *filter, struct chunk *chunks)
 {
     size_t len, n = 0;
-    char *text = (char *)golden_file(&len, "%s/%s/scandump.json", GOLDEN, filter);
+    char *text = (char *)golden_file(&len, "%s/%s/scandump.json", REDISBLOOM_GOLDEN, filter);
     char *at = text;
     while ((at = strstr(at, "\"iterator\": "))) {
         struct chunk *chunk = &chunks[n++];
@@ -89,7 +64,7 @@ static void expect_answers(const char *filter, const char *table, const char *co
 {
     struct golden_lines lines;
     size_t n = 0;
-    golden_lines_open(&lines, "%s/%s/%s", GOLDEN, filter, table);
+    golden_lines_open(&lines, "%s/%s/%s", REDISBLOOM_GOLDEN, filter, table);
     while (golden_lines_next(&lines)) {
         char answer[32];
         snprintf(answer, sizeof(answer), "%.31s", lines.fields[1]);
@@ -112,7 +87,7 @@ static void expect_items(const char *filter, const char *key)
     if (strcmp(filter, "n20000_p0.0001") == 0)
         return;
     long long items = client_number(client, "BF.CARD %s", key);
-    golden_lines_open(&lines, "%s/%s/items.hex", GOLDEN, filter);
+    golden_lines_open(&lines, "%s/%s/items.hex", REDISBLOOM_GOLDEN, filter);
     for (long long i = 0; i < items && golden_lines_next(&lines); i++) {
         size_t len = golden_unhex(lines.fields[0]);
         cr_assert_str_eq(client_ask(client, "BF.EXISTS %s %b", key, lines.fields[0], len), ":1", "%s", filter);
@@ -128,7 +103,7 @@ static void expect_info(const char *filter, const char *section, const char *key
         const char *argument;
     } fields[] = {{"Capacity", "CAPACITY"}, {"Number of filters", "FILTERS"}, {"Number of items inserted", "ITEMS"}};
     size_t len;
-    char *meta = (char *)golden_file(&len, "%s/%s/meta.json", GOLDEN, filter);
+    char *meta = (char *)golden_file(&len, "%s/%s/meta.json", REDISBLOOM_GOLDEN, filter);
     char *at = strstr(meta, section);
     cr_assert(at);
     for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++) {
@@ -155,11 +130,11 @@ static void expect_the_recorded(const char *filter, const char *key)
 DAEMON_TEST(the_daemon, redisbloom_moves, a_restored_filter_answers_as_it_did_in_redisbloom)
 {
     connect_client();
-    for (size_t f = 0; f < NFILTERS; f++) {
+    for (size_t f = 0; f < REDISBLOOM_NFILTERS; f++) {
         size_t len;
-        unsigned char *dump = dump_of(filters[f], &len);
+        unsigned char *dump = redisbloom_dump_file(REDISBLOOM_FILTERS[f], &len);
         expect(client, "+OK", "RESTORE f 0 %b", dump, len);
-        expect_the_recorded(filters[f], "f");
+        expect_the_recorded(REDISBLOOM_FILTERS[f], "f");
         expect(client, "-BUSYKEY Target key name already exists.", "RESTORE f 0 %b", dump, len);
         expect(client, "+OK", "RESTORE f 0 %b REPLACE", dump, len);
         expect(client, ":1", "DEL f");
@@ -173,20 +148,20 @@ DAEMON_TEST(the_daemon, redisbloom_moves, a_restored_filter_answers_as_it_did_in
 DAEMON_TEST(the_daemon, redisbloom_moves, a_dump_is_redisblooms)
 {
     connect_client();
-    for (size_t f = 0; f < NFILTERS; f++) {
+    for (size_t f = 0; f < REDISBLOOM_NFILTERS; f++) {
         size_t len;
-        unsigned char *dump = dump_of(filters[f], &len);
+        unsigned char *dump = redisbloom_dump_file(REDISBLOOM_FILTERS[f], &len);
         expect(client, "+OK", "RESTORE f 0 %b", dump, len);
         redisReply *reply = redisCommand(client, "DUMP f");
         cr_assert(reply && reply->type == REDIS_REPLY_STRING);
-        if (strcmp(filters[f], "empty") != 0) {
-            cr_assert_eq(reply->len, len, "%s: %zu bytes instead of %zu", filters[f], reply->len, len);
-            cr_assert_arr_eq((unsigned char *)reply->str, dump, len - 10, "%s", filters[f]);
+        if (strcmp(REDISBLOOM_FILTERS[f], "empty") != 0) {
+            cr_assert_eq(reply->len, len, "%s: %zu bytes instead of %zu", REDISBLOOM_FILTERS[f], reply->len, len);
+            cr_assert_arr_eq((unsigned char *)reply->str, dump, len - 10, "%s", REDISBLOOM_FILTERS[f]);
         } else {
             cr_assert_leq(reply->len, len + 16, "the empty filter's bits are compressed");
         }
         expect(client, "+OK", "RESTORE g 0 %b", reply->str, reply->len);
-        expect_the_recorded(filters[f], "g");
+        expect_the_recorded(REDISBLOOM_FILTERS[f], "g");
         expect(client, ":2", "DEL f g");
         freeReplyObject(reply);
         free(dump);
@@ -198,7 +173,7 @@ DAEMON_TEST(the_daemon, redisbloom_moves, a_dump_is_redisblooms)
 DAEMON_TEST(the_daemon, redisbloom_moves, options_of_restore_are_those_of_redis)
 {
     size_t len;
-    unsigned char *dump = dump_of("n1000_p0.01", &len);
+    unsigned char *dump = redisbloom_dump_file("n1000_p0.01", &len);
     connect_client();
     redisAppendCommand(client, "SELECT 0");
     redisAppendCommand(client, "RESTORE f 60000 %b REPLACE", dump, len);
@@ -223,7 +198,7 @@ DAEMON_TEST(the_daemon, redisbloom_moves, options_of_restore_are_those_of_redis)
 DAEMON_TEST(the_daemon, redisbloom_moves, a_damaged_dump_changes_nothing)
 {
     size_t len;
-    unsigned char *dump = dump_of("scaled_6_layers", &len);
+    unsigned char *dump = redisbloom_dump_file("scaled_6_layers", &len);
     connect_client();
     for (size_t at = 0; at < len; at += at < 200 || at > len - 50 ? 1 : 53) {
         dump[at] ^= 1;
@@ -239,61 +214,72 @@ DAEMON_TEST(the_daemon, redisbloom_moves, a_damaged_dump_changes_nothing)
 
 /* ---- BF.LOADCHUNK ---- */
 
+/* For each recorded filter: a test with its chunks, after which there is a filter 'f', which is deleted. */
+typedef void chunks_test(const char *filter, const struct chunk *chunks, size_t n);
+
+static void for_each_recording(chunks_test *test)
+{
+    connect_client();
+    for (size_t f = 0; f < REDISBLOOM_NFILTERS; f++) {
+        struct chunk chunks[MAX_CHUNKS];
+        size_t n = chunks_of(REDISBLOOM_FILTERS[f], chunks);
+        test(REDISBLOOM_FILTERS[f], chunks, n);
+        expect(client, ":1", "DEL f");
+        chunks_free(chunks, n);
+    }
+    redisFree(client);
+}
+
 static const char *load(const char *key, const struct chunk *chunk)
 {
     return client_ask(client, "BF.LOADCHUNK %s %lld %b", key, chunk->iterator, chunk->bytes, chunk->len);
 }
 
+static void load_in_order(const char *filter, const struct chunk *chunks, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        expect(client, ":0", "EXISTS f");
+        cr_assert_str_eq(load("f", &chunks[i]), "+OK", "%s, chunk %zu", filter, i);
+    }
+    expect_the_recorded(filter, "f");
+}
+
 DAEMON_TEST(the_daemon, redisbloom_moves, chunks_are_taken_in_order)
 {
-    connect_client();
-    for (size_t f = 0; f < NFILTERS; f++) {
-        struct chunk chunks[MAX_CHUNKS];
-        size_t n = chunks_of(filters[f], chunks);
-        for (size_t i = 0; i < n; i++) {
-            expect(client, ":0", "EXISTS f");
-            cr_assert_str_eq(load("f", &chunks[i]), "+OK", "%s, chunk %zu", filters[f], i);
-        }
-        expect_the_recorded(filters[f], "f");
-        expect(client, ":1", "DEL f");
-        chunks_free(chunks, n);
-    }
-    redisFree(client);
+    for_each_recording(load_in_order);
 }
 
 /* From the last one to the first, each cut into pieces of odd lengths, each twice, the header among them; what is wrong
  * in between changes nothing. The filter is there when the last byte is. */
+static void load_in_any_order(const char *filter, const struct chunk *chunks, size_t n)
+{
+    size_t piece_len = 777;
+    cr_assert_str_eq(load("f", &chunks[0]), "+OK");
+    for (size_t i = n - 1; i >= 1; i--) {
+        size_t at = chunks[i].len;
+        while (at > 0) {
+            size_t len = at < piece_len ? at : piece_len;
+            struct chunk piece = {chunks[i].iterator - (long long)(chunks[i].len - at), chunks[i].bytes + at - len,
+                                  len};
+            expect(client, ":0", "EXISTS f");
+            cr_assert_str_eq(load("f", &chunks[0]), "+OK");
+            cr_assert(strstr(client_ask(client, "BF.LOADCHUNK f 999999999 abc"), "bad data"));
+            cr_assert_str_eq(load("f", &piece), "+OK", "%s, chunk %zu at %zu", filter, i, at);
+            cr_assert_str_eq(load("f", &piece), "+OK", "%s, chunk %zu at %zu, again", filter, i, at);
+            at -= len;
+        }
+    }
+    expect(client, ":1", "EXISTS f");
+    for (size_t i = 1; i < n; i++)
+        cr_assert_str_eq(load("f", &chunks[i]), "+OK", "what the filter has may come again");
+    expect(client, "-ERR received bad data: the key exists", "BF.LOADCHUNK f 9 %b", "\xff\xff\xff\xff\xff\xff\xff\xff",
+           (size_t)8);
+    expect_the_recorded(filter, "f");
+}
+
 DAEMON_TEST(the_daemon, redisbloom_moves, chunks_are_taken_in_any_order_and_repeatedly)
 {
-    connect_client();
-    for (size_t f = 0; f < NFILTERS; f++) {
-        struct chunk chunks[MAX_CHUNKS];
-        size_t n = chunks_of(filters[f], chunks), piece_len = 777;
-        cr_assert_str_eq(load("f", &chunks[0]), "+OK");
-        for (size_t i = n - 1; i >= 1; i--) {
-            size_t at = chunks[i].len;
-            while (at > 0) {
-                size_t len = at < piece_len ? at : piece_len;
-                struct chunk piece = {chunks[i].iterator - (long long)(chunks[i].len - at), chunks[i].bytes + at - len,
-                                      len};
-                expect(client, ":0", "EXISTS f");
-                cr_assert_str_eq(load("f", &chunks[0]), "+OK");
-                cr_assert(strstr(client_ask(client, "BF.LOADCHUNK f 999999999 abc"), "bad data"));
-                cr_assert_str_eq(load("f", &piece), "+OK", "%s, chunk %zu at %zu", filters[f], i, at);
-                cr_assert_str_eq(load("f", &piece), "+OK", "%s, chunk %zu at %zu, again", filters[f], i, at);
-                at -= len;
-            }
-        }
-        expect(client, ":1", "EXISTS f");
-        for (size_t i = 1; i < n; i++)
-            cr_assert_str_eq(load("f", &chunks[i]), "+OK", "what the filter has may come again");
-        expect(client, "-ERR received bad data: the key exists", "BF.LOADCHUNK f 9 %b",
-               "\xff\xff\xff\xff\xff\xff\xff\xff", (size_t)8);
-        expect_the_recorded(filters[f], "f");
-        expect(client, ":1", "DEL f");
-        chunks_free(chunks, n);
-    }
-    redisFree(client);
+    for_each_recording(load_in_any_order);
 }
 
 /* Several clients load the same filter at a time. */
@@ -332,32 +318,30 @@ DAEMON_TEST(the_daemon, redisbloom_moves, chunks_may_come_over_many_connections_
 }
 
 /* BF.SCANDUMP gives the recorded chunks, to the byte. */
+static void scan(const char *filter, const struct chunk *chunks, size_t n)
+{
+    size_t len;
+    unsigned char *dump = redisbloom_dump_file(filter, &len);
+    long long iterator = 0;
+    expect(client, "+OK", "RESTORE f 0 %b", dump, len);
+    for (size_t i = 0; i <= n; i++) {
+        redisReply *reply = redisCommand(client, "BF.SCANDUMP f %lld", iterator);
+        cr_assert(reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2);
+        iterator = reply->element[0]->integer;
+        cr_assert_eq(iterator, i < n ? chunks[i].iterator : 0, "%s, chunk %zu", filter, i);
+        cr_assert_eq(reply->element[1]->len, i < n ? chunks[i].len : 0);
+        if (i < n)
+            cr_assert_arr_eq((unsigned char *)reply->element[1]->str, chunks[i].bytes, chunks[i].len, "%s, %zu", filter,
+                             i);
+        freeReplyObject(reply);
+    }
+    expect(client, "[:0,\"\"]", "BF.SCANDUMP f 999999999");
+    free(dump);
+}
+
 DAEMON_TEST(the_daemon, redisbloom_moves, a_scan_is_redisblooms)
 {
-    connect_client();
-    for (size_t f = 0; f < NFILTERS; f++) {
-        struct chunk chunks[MAX_CHUNKS];
-        size_t n = chunks_of(filters[f], chunks), len;
-        unsigned char *dump = dump_of(filters[f], &len);
-        long long iterator = 0;
-        expect(client, "+OK", "RESTORE f 0 %b", dump, len);
-        for (size_t i = 0; i <= n; i++) {
-            redisReply *reply = redisCommand(client, "BF.SCANDUMP f %lld", iterator);
-            cr_assert(reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2);
-            iterator = reply->element[0]->integer;
-            cr_assert_eq(iterator, i < n ? chunks[i].iterator : 0, "%s, chunk %zu", filters[f], i);
-            cr_assert_eq(reply->element[1]->len, i < n ? chunks[i].len : 0);
-            if (i < n)
-                cr_assert_arr_eq((unsigned char *)reply->element[1]->str, chunks[i].bytes, chunks[i].len, "%s, %zu",
-                                 filters[f], i);
-            freeReplyObject(reply);
-        }
-        expect(client, "[:0,\"\"]", "BF.SCANDUMP f 999999999");
-        expect(client, ":1", "DEL f");
-        chunks_free(chunks, n);
-        free(dump);
-    }
-    redisFree(client);
+    for_each_recording(scan);
 }
 
 /* ---- what is made up ---- */

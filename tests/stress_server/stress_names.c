@@ -3,27 +3,17 @@
  *
  * Claims: a walk yields the names that are there throughout exactly once, in order; it yields no name without its
  * prefix; an entry that it yields can be used until the reader goes offline; in the end nothing is left. */
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "rcu.h"
-#include "registry.h"
-#include "stress.h"
+#include "registry_rig.h"
 
 #define STABLE  200
 #define CHURN   300
 #define ROUNDS  60000
 #define READERS 2
 #define WRITERS 2
-
-static struct bloom_pool *pool;
-static struct reclaimer *reclaimer;
-static struct registry *registry;
-static struct bloom_class *class;
-static _Atomic int running_writers;
 
 /* Names that are mixed in the order of bytes, so that stable ones lose and get neighbours and parents all the time. */
 static struct slice name_in(char *text, const char *kind, unsigned i)
@@ -100,7 +90,7 @@ static void *writer(void *arg)
         switch (rand_r(&state) % 5) {
         case 0:
         case 1:
-            (void)registry_create_filter(registry, one, 0, class, &entry, NULL);
+            (void)create(one, &entry);
             break;
         case 2:
             (void)registry_delete(registry, one);
@@ -125,26 +115,15 @@ static void *writer(void *arg)
 
 int main(void)
 {
-    struct bloom_params params = {.capacity = 100, .error_rate = 0.01, .expansion = 2};
-    pthread_t threads[READERS + WRITERS];
+    void *(*const mixed[READERS + WRITERS])(void *) = {reader, reader, writer, writer};
     struct entry *entry;
     char text[48];
-    size_t removed;
-    EXPECT(bloom_pool_create(&pool) == 0 && reclaimer_create(&reclaimer) == 0, "setup");
-    EXPECT(registry_create(&registry, pool, reclaimer) == 0, "setup");
-    EXPECT(bloom_class_get(pool, &params, NULL, &class, NULL) == 0, "setup");
+
+    registry_rig_init(2);
     for (unsigned i = 0; i < STABLE; i++)
-        EXPECT(registry_create_filter(registry, name_in(text, "stable", i), 0, class, &entry, NULL) == 0, "setup");
+        EXPECT(create(name_in(text, "stable", i), &entry) == 0, "setup");
     atomic_store(&running_writers, WRITERS);
-    for (uintptr_t i = 0; i < READERS + WRITERS; i++)
-        EXPECT(pthread_create(&threads[i], NULL, i < READERS ? reader : writer, (void *)i) == 0, "thread");
-    for (unsigned i = 0; i < READERS + WRITERS; i++)
-        pthread_join(threads[i], NULL);
-    EXPECT(registry_clear(registry, &removed) == 0 && removed >= STABLE, "clear");
-    bloom_class_release(class);
-    registry_destroy(registry);
-    reclaimer_destroy(reclaimer);
-    EXPECT(bloom_pool_bytes(pool) == 0, "bytes left");
-    bloom_pool_destroy(pool);
+    run_threads(mixed, READERS + WRITERS);
+    registry_rig_deinit(STABLE);
     return 0;
 }

@@ -5,15 +5,12 @@
  * Claims: a name that is never deleted is always found, however its neighbours come and go; a name that is only ever
  * replaced is never missing; a creation has exactly one winner; in the end the account of memory is zero. */
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "rcu.h"
-#include "registry.h"
+#include "registry_rig.h"
 #include "registry_walk.h"
-#include "stress.h"
 
 #define STABLE  64
 #define CHURN   512
@@ -21,22 +18,12 @@
 #define READERS 2
 #define WRITERS 2
 
-static struct bloom_pool *pool;
-static struct reclaimer *reclaimer;
-static struct registry *registry;
-static struct bloom_class *class;
-static _Atomic int running_writers;
 static _Atomic int created[CHURN];
 
 static struct slice name_in(char *text, const char *kind, unsigned i)
 {
     int len = sprintf(text, "%s:%u", kind, i);
     return (struct slice){text, (size_t)len};
-}
-
-static int create(struct slice name, struct entry **entry_out)
-{
-    return registry_create_filter(registry, name, 0, class, entry_out, NULL);
 }
 
 static void *reader(void *arg)
@@ -169,12 +156,10 @@ static void *racer(void *arg)
 
 int main(void)
 {
-    struct bloom_params params = {.capacity = 100, .error_rate = 0.01, .expansion = 0};
     struct entry *entry;
     char text[32];
-    if (bloom_pool_create(&pool) || reclaimer_create(&reclaimer) || registry_create(&registry, pool, reclaimer) ||
-        bloom_class_get(pool, &params, NULL, &class, NULL))
-        return 2;
+
+    registry_rig_init(0);
     for (unsigned i = 0; i < STABLE; i++)
         create(name_in(text, "stable", i), &entry);
     create((struct slice){"replaced", 8}, &entry);
@@ -189,12 +174,6 @@ int main(void)
     running_writers = WRITERS;
     run_threads(mixed, 6);
 
-    size_t removed, count = registry_count(registry);
-    EXPECT(registry_clear(registry, &removed) == 0 && removed == count, "clear removed %zu of %zu", removed, count);
-    bloom_class_release(class);
-    registry_destroy(registry);
-    reclaimer_destroy(reclaimer);
-    EXPECT(bloom_pool_bytes(pool) == 0, "%llu bytes were not freed", (unsigned long long)bloom_pool_bytes(pool));
-    bloom_pool_destroy(pool);
+    registry_rig_deinit(STABLE + 1);
     return 0;
 }

@@ -534,3 +534,31 @@ struct corpus_result corpus_play(const struct corpus *corpus, int port, const ch
         wire_close(&player.probes[i]);
     return result;
 }
+
+/* ---- a topic ---- */
+
+void corpus_result_add(struct corpus_result *sum, struct corpus_result result)
+{
+    sum->cases += result.cases;
+    sum->meant += result.meant;
+    sum->differs += result.differs;
+}
+
+void corpus_judge(const char *topic, const struct corpus_result *sum, const struct compat *compat, size_t n,
+                  const char *document)
+{
+    size_t unused = 0;
+
+    for (size_t i = n; i < compat->count; i++) {
+        const struct compat_row *row = &compat->rows[i];
+        if (row->used)
+            continue;
+        fprintf(stderr, "%s:%u: `%s%s` explains no difference in %s\n", document, row->line, row->command,
+                row->prefix ? "*" : "", topic);
+        unused++;
+    }
+    fprintf(stderr, "%s: %zu cases, %zu meant differences, %zu others\n", topic, sum->cases, sum->meant, sum->differs);
+    cr_assert_eq(sum->differs, 0, "%zu replies differ from the recording", sum->differs);
+    cr_assert_eq(unused, 0, "%zu rows of the table are out of date", unused);
+    cr_assert_geq(sum->cases, 20);
+}

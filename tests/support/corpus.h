@@ -48,6 +48,13 @@ struct corpus_result {
 struct corpus_result corpus_play(const struct corpus *corpus, int port, const char *path, int resp,
                                  struct compat *compat);
 
+/* The end of a topic, after all of its plays: `sum` is their results added up. Fails the test unless every reply was as
+ * recorded or as the table allows, and each row of `compat` from the n-th on explains a difference; `document` names
+ * the file of these rows. */
+void corpus_result_add(struct corpus_result *sum, struct corpus_result result);
+void corpus_judge(const char *topic, const struct corpus_result *sum, const struct compat *compat, size_t n,
+                  const char *document);
+
 /* Cuts a line into words as redis-cli does; false for unbalanced quotes. The words' bytes are malloc'ed into
  * *bytes_out. */
 bool corpus_split(const char *line, struct word *words, size_t max, size_t *n_out, char **bytes_out);

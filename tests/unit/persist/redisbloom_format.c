@@ -8,27 +8,7 @@
 #include "crc64.h"
 #include "golden.h"
 #include "redisbloom_format.h"
-
-#define GOLDEN BLOOMERY_GOLDEN_DIR "/redisbloom"
-
-static const char *const filters[] = {
-    "default_by_add",
-    "empty",
-    "expansion1_9_layers",
-    "expansion4",
-    "full_nonscaling",
-    "n1000_p0.001_nonscaling",
-    "n1000_p0.01",
-    "n20000_p0.0001",
-    "one_item",
-    "p0.5",
-    "p1e-9_k30",
-    "scaled_6_layers",
-    "v2.8.20/full_nonscaling",
-    "v2.8.20/n1000_p0.01",
-    "v2.8.20/scaled_6_layers",
-};
-#define NFILTERS (sizeof(filters) / sizeof(*filters))
+#include "redisbloom_recordings.h"
 
 /* ---- what has been recorded ---- */
 
@@ -50,11 +30,6 @@ static int take(void *ctx, unsigned layer, uint64_t offset, const unsigned char 
     memcpy(bits->bytes + bits->len, bytes, len);
     bits->len += len;
     return 0;
-}
-
-static unsigned char *dump_of(const char *filter, size_t *len_out)
-{
-    return golden_file(len_out, "%s/%s/dump.bin", GOLDEN, filter);
 }
 
 static void read_dump(const unsigned char *dump, size_t len, struct redisbloom_filter *value, struct bits *bits)
@@ -92,13 +67,13 @@ static void expect_same(const struct redisbloom_filter *a, const struct redisblo
 
 Test(redisbloom_format, a_recorded_dump_and_the_scan_of_the_same_filter_agree)
 {
-    for (size_t f = 0; f < NFILTERS; f++) {
+    for (size_t f = 0; f < REDISBLOOM_NFILTERS; f++) {
         static struct redisbloom_filter from_dump, from_scan;
         struct errbuf err = {""};
         struct bits bits;
         size_t len, scan_len;
-        unsigned char *dump = dump_of(filters[f], &len);
-        char *scan = (char *)golden_file(&scan_len, "%s/%s/scandump.json", GOLDEN, filters[f]);
+        unsigned char *dump = redisbloom_dump_file(REDISBLOOM_FILTERS[f], &len);
+        char *scan = (char *)golden_file(&scan_len, "%s/%s/scandump.json", REDISBLOOM_GOLDEN, REDISBLOOM_FILTERS[f]);
         unsigned char *chunk = malloc(scan_len), *again = malloc(scan_len);
         const char *at = scan;
         uint64_t iterator, end = 1;
@@ -106,14 +81,15 @@ Test(redisbloom_format, a_recorded_dump_and_the_scan_of_the_same_filter_agree)
 
         size_t n = next_chunk(&at, chunk, &iterator);
         cr_assert_eq(iterator, REDISBLOOM_HEADER_ITERATOR);
-        cr_assert_eq(redisbloom_read_header(chunk, n, &from_scan, &err), RDB_OK, "%s: %s", filters[f], err.text);
-        expect_same(&from_dump, &from_scan, filters[f]);
+        cr_assert_eq(redisbloom_read_header(chunk, n, &from_scan, &err), RDB_OK, "%s: %s", REDISBLOOM_FILTERS[f],
+                     err.text);
+        expect_same(&from_dump, &from_scan, REDISBLOOM_FILTERS[f]);
         cr_assert_eq(redisbloom_header_bytes(from_scan.nlayers), n);
         redisbloom_write_header(&from_scan, again);
-        cr_assert_arr_eq(again, chunk, n, "%s: the header, written again", filters[f]);
+        cr_assert_arr_eq(again, chunk, n, "%s: the header, written again", REDISBLOOM_FILTERS[f]);
 
         while ((n = next_chunk(&at, chunk, &iterator)) > 0) {
-            cr_assert_arr_eq(bits.bytes + end - 1, chunk, n, "%s: bits before %llu", filters[f],
+            cr_assert_arr_eq(bits.bytes + end - 1, chunk, n, "%s: bits before %llu", REDISBLOOM_FILTERS[f],
                              (unsigned long long)iterator);
             end += n;
             cr_assert_eq(iterator, end);
@@ -147,19 +123,20 @@ static size_t write_dump(const struct redisbloom_filter *value, const struct bit
 Test(redisbloom_format, a_recorded_dump_is_written_again)
 {
     size_t equal = 0;
-    for (size_t f = 0; f < NFILTERS; f++) {
+    for (size_t f = 0; f < REDISBLOOM_NFILTERS; f++) {
         static struct redisbloom_filter value, again;
         struct bits bits, bits_again;
         size_t len;
-        unsigned char *dump = dump_of(filters[f], &len);
+        unsigned char *dump = redisbloom_dump_file(REDISBLOOM_FILTERS[f], &len);
         read_dump(dump, len, &value, &bits);
         unsigned char *out = malloc(redisbloom_dump_max(&value));
         for (int compress = 0; compress <= 1; compress++) {
             size_t n = write_dump(&value, &bits, compress, le16_get(dump + len - 10), out);
             equal += !compress && n == len && memcmp(out, dump, n) == 0;
-            cr_assert(!compress || n <= len + len / 4 + 16, "%s: %zu bytes instead of %zu", filters[f], n, len);
+            cr_assert(!compress || n <= len + len / 4 + 16, "%s: %zu bytes instead of %zu", REDISBLOOM_FILTERS[f], n,
+                      len);
             read_dump(out, n, &again, &bits_again);
-            expect_same(&value, &again, filters[f]);
+            expect_same(&value, &again, REDISBLOOM_FILTERS[f]);
             cr_assert_eq(bits.len, bits_again.len);
             cr_assert_arr_eq(bits.bytes, bits_again.bytes, bits.len);
             free(bits_again.bytes);
@@ -168,7 +145,7 @@ Test(redisbloom_format, a_recorded_dump_is_written_again)
         free(bits.bytes);
         free(dump);
     }
-    cr_assert_eq(equal, NFILTERS - 1, "all but the empty filter's, which Redis has compressed: %zu", equal);
+    cr_assert_eq(equal, REDISBLOOM_NFILTERS - 1, "all but the empty filter's, which Redis has compressed: %zu", equal);
 }
 
 /* ---- older encodings ---- */
@@ -346,7 +323,7 @@ Test(redisbloom_format, a_made_up_header_is_refused_by_the_name_of_its_field)
         {36, 1001, 8, "size: 1000 items, but those of the layers add up to 1001"},
     };
     size_t scan_len;
-    char *scan = (char *)golden_file(&scan_len, "%s/n1000_p0.01/scandump.json", GOLDEN);
+    char *scan = (char *)golden_file(&scan_len, "%s/n1000_p0.01/scandump.json", REDISBLOOM_GOLDEN);
     const char *rest = scan;
     unsigned char header[4096], damaged[sizeof(header)];
     uint64_t iterator;

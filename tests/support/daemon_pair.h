@@ -1,0 +1,51 @@
+/* daemon_pair: two daemons, `source` and `target`, with a connection to each, `from` and `to`: for tests of what goes
+ * from one server to another. Include it in one file of a program.
+ *
+ *   DAEMON_PAIR(suite);
+ *   PAIR_TEST(suite, claim) { ... } */
+#ifndef BLOOMERY_TEST_DAEMON_PAIR_H
+#define BLOOMERY_TEST_DAEMON_PAIR_H
+
+#include <criterion/criterion.h>
+
+#include "client.h"
+#include "daemon.h"
+
+static struct daemon source, target;
+static redisContext *from, *to;
+
+static void pair_start(void)
+{
+    daemon_start(&source, NULL);
+    daemon_start(&target, NULL);
+    from = client_open(source.port);
+    to = client_open(target.port);
+}
+
+static void pair_discard(void)
+{
+    daemon_discard(&source);
+    daemon_discard(&target);
+}
+
+static void pair_deinit(void)
+{
+    redisFree(from);
+    redisFree(to);
+    daemon_deinit(&source);
+    daemon_deinit(&target);
+}
+
+#define DAEMON_PAIR(suite) TestSuite(suite, .init = pair_start, .fini = pair_discard, .timeout = 300)
+
+/* Both daemons end as they must, within the test. */
+#define PAIR_TEST(suite, name)               \
+    static void suite##_##name##_body(void); \
+    Test(suite, name)                        \
+    {                                        \
+        suite##_##name##_body();             \
+        pair_deinit();                       \
+    }                                        \
+    static void suite##_##name##_body(void)
+
+#endif

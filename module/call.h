@@ -34,7 +34,7 @@ enum call_mode { CALL_READ, CALL_WRITE };
  * else, or a filter that is only half there. call_close() in any case. */
 bool call_open(struct call *call, enum call_mode mode);
 
-/* The same for a command that deals with half-loaded filters. */
+/* call_open() for a command that deals with half-loaded filters, too. */
 bool call_open_any(struct call *call, enum call_mode mode);
 
 /* call_open(), and an error reply if there is no filter. */

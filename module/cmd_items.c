@@ -128,8 +128,8 @@ static size_t batch_at(size_t done, size_t n)
     return n - done < BLOOM_BATCH ? n - done : BLOOM_BATCH;
 }
 
-/* Adds a batch; false when an item was refused. What must be obeyed is refused by no limit: it is added without them.
- */
+/* Adds a batch; false when an item was refused. Limits do not apply to commands that must be obeyed, as those of a
+ * primary. */
 static bool add_batch(struct adds *adds, struct bloom_batch *batch, size_t n)
 {
     static const struct bloom_journal_ops ops = {note_add, note_grow};

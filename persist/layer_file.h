@@ -21,7 +21,7 @@
 #define LAYER_HELP_MIN    (8u << 20)  /* from this size on they are computed and written (read) by two threads */
 #define LAYER_SHARE_MIN   (64u << 20) /* and read by five */
 
-/* What a layer_io takes at least, in bytes. */
+/* The least bytes that a layer_io takes. */
 #define LAYER_IO_MIN_MEMORY (LAYER_SMALL_BYTES + 2 * LAYER_PIECE_BYTES)
 
 struct layer_io {

@@ -18,7 +18,7 @@ struct rdb_found {
     unsigned encver;
     uint64_t at; /* offset of the value */
 
-    /* What the filter is, unless it cannot be had: then the reason. */
+    /* The filter; or, where it cannot be had, the reason. */
     char *reason; /* NULL: there is none */
     struct bloom_params params;
     unsigned nlayers;

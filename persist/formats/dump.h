@@ -34,7 +34,7 @@ enum dump_status {
     DUMP_FOREIGN = 2, /* no dump of ours */
 };
 
-/* What a filter in a dump is made of. */
+/* The parts of a filter in a dump. */
 struct dump_plan {
     struct bloom_params params;
     unsigned nlayers; /* 1..BLOOM_MAX_LAYERS */

@@ -43,7 +43,7 @@ enum journal_policy { JOURNAL_ALWAYS, JOURNAL_EVERYSEC, JOURNAL_NO }; /* `append
  * number writers wait. */
 #define JOURNAL_RING_LIMIT (256 * 1024)
 
-/* The same for the control records of all threads, in bytes. */
+/* The most control records of all threads that may wait, in bytes. */
 #define JOURNAL_CONTROL_LIMIT (8 * 1024 * 1024)
 
 struct journal_start {

@@ -28,7 +28,7 @@ enum session_flag {
     SESSION_KILLED = 1 << 4,   /* by CLIENT KILL: no longer listed, its worker closes it soon */
 };
 
-/* What makes a session's commands go another way than that of most: none of these, and the window may take them. */
+/* States that keep a session's commands from the window. */
 enum session_mode {
     MODE_IN_MULTI = 1 << 0,        /* commands are queued until EXEC */
     MODE_REPLY_OFF = 1 << 1,       /* CLIENT REPLY OFF */

@@ -117,7 +117,7 @@ int move_fatal(struct move *move, int status, const char *fmt, ...) __attribute_
 /* The next reply of either server. */
 int move_reply(struct move_link *link, struct peer *peer, struct resp_reply *reply_out);
 
-/* What an error reply means for the run. */
+/* The meaning of an error reply for the run. */
 enum move_refusal {
     REFUSAL_FILTER,  /* this filter only */
     REFUSAL_COMMAND, /* the server does not have the command, or the user may not use it */

@@ -145,6 +145,15 @@ async def test_publish_and_subscribe():
     await pubsub.subscribe("news")
     await pubsub.psubscribe("__keyevent@0__:*")
     await client.config_set("notify-keyspace-events", "EA")
+    confirmed = set()
+
+    async def subscribed():  # subscribe() sends the command and does not wait for its reply
+        message = await pubsub.get_message(timeout=0.1)
+        if message:
+            confirmed.add(message["type"])
+        return {"subscribe", "psubscribe"} <= confirmed
+
+    await until(subscribed, "both subscriptions are confirmed")
     equal(await client.publish("news", "hello"), 1)
     await client.bf().add("f", "a")
     await client.delete("f")

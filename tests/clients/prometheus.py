@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """prometheus.py CONF: the alerts and the dashboard of conf/ with a real Prometheus that scrapes the daemon of with_daemon.py.
 
-Every metric that they name exists; promtool accepts the rules; every query of the dashboard has a result; an alert's query
+Every metric that they name exists; promtool accepts the rules, and alert_rules.py makes each of them fire; every query of the dashboard has a result; an alert's query
 has one when what it warns of is the case, and none before. Without prometheus and promtool (Debian: prometheus) only the names are
 checked.
 """
@@ -18,6 +18,8 @@ import urllib.parse
 import urllib.request
 
 import redis
+
+import alert_rules
 
 PATIENCE_S = 60
 PORT, WEB_PORT = int(os.environ["BLOOMERY_PORT"]), int(os.environ["BLOOMERY_WEB_PORT"])
@@ -153,6 +155,7 @@ def main():
         return
     subprocess.run(["promtool", "check", "rules", os.path.join(conf, "bloomery-alerts.yml")], check=True)
     with tempfile.TemporaryDirectory() as directory:
+        alert_rules.check(conf, directory, alert_queries(conf))
         prometheus = Prometheus(conf, directory)
         try:
             prometheus.until("bloomery_ready == 1")

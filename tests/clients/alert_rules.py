@@ -1,0 +1,63 @@
+"""Each alert of conf/bloomery-alerts.yml by promtool's tests of rules: series that make it fire, when, and when not yet.
+
+What no daemon of a test can show in a minute (a save of yesterday, a broken disk) is shown here with made series.
+"""
+import json
+import os
+import subprocess
+
+HOST = '{instance="host:9379",job="bloomery"}'
+FILTER = '{filter="f",instance="host:9379",job="bloomery"}'
+
+# name: (series and their values, one a minute; the first minute at which it fires)
+CASES = {
+    "BloomeryDown": ({"up" + HOST: "1 0 0 0"}, 2),
+    "BloomeryNotReady": ({"bloomery_ready" + HOST: "1 0 0 0", "bloomery_loading" + HOST: "0 0 0 0"}, 2),
+    "BloomeryLoadsForLong": ({"bloomery_loading" + HOST: "1x40"}, 30),
+    "BloomeryLogNotWritable": ({"bloomery_log_writable" + HOST: "1 1 0 0"}, 2),
+    "BloomerySaveFailed": ({"bloomery_save_last_ok" + HOST: "1 0x10"}, 6),
+    "BloomerySaveTooOld": ({"bloomery_save_last_timestamp_seconds" + HOST: "0x200",
+                            "bloomery_save_pending_changes" + HOST: "7x200"}, 186),
+    "BloomeryQuarantined": ({"bloomery_filters_quarantined" + HOST: "0 0 1 1"}, 2),
+    "BloomeryMemory": ({'bloomery_memory_bytes{instance="host:9379",job="bloomery",part="bits"}': "80 91x10",
+                        'bloomery_memory_bytes{instance="host:9379",job="bloomery",part="log"}': "50x11",
+                        "bloomery_memory_max_bytes" + HOST: "100x11"}, 6),
+    "BloomeryClients": ({"bloomery_clients" + HOST: "90 91x10", "bloomery_clients_max" + HOST: "100x11"}, 6),
+    "BloomeryAddsRefused": ({'bloomery_adds_refused_total{instance="host:9379",job="bloomery",reason="full"}': "0 0 5 9"}, 2),
+    "BloomerySlowSync": ({"bloomery_log_last_sync_seconds" + HOST: "0.01 1.5x10"}, 6),
+    "BloomeryFilterFillsUp": ({"bloomery_filter_fixed" + FILTER: "1x11", "bloomery_filter_items" + FILTER: "90 91x10",
+                               "bloomery_filter_capacity_items" + FILTER: "100x11"}, 6),
+    "BloomeryFilterRateAboveRequested": ({"bloomery_filter_error_rate" + FILTER: "0.0109 0.0111x10",
+                                          "bloomery_filter_error_rate_requested" + FILTER: "0.01x11"}, 6),
+    "BloomeryFilterManyLayers": ({"bloomery_filter_layers" + FILTER: "8 9x20"}, 16),
+}
+
+
+def expanded(values):
+    """promtool's "9x3" are four nines and more where they grow; here three, as one would read it."""
+    words = []
+    for word in values.split():
+        value, _, times = word.partition("x")
+        words += [value] * int(times or 1)
+    return " ".join(words)
+
+
+def check(conf, directory, names):
+    """`names`: of the alerts in the file. Each has a case here, and fires at its minute, not before."""
+    assert set(CASES) == set(names), set(CASES) ^ set(names)
+    tests = []
+    for name, (series, minute) in CASES.items():
+        firing = f'count(ALERTS{{alertname="{name}",alertstate="firing"}})'
+        tests.append({
+            "interval": "1m",
+            "input_series": [{"series": key, "values": expanded(values)} for key, values in series.items()],
+            "promql_expr_test": [
+                {"expr": firing, "eval_time": f"{minute - 1}m", "exp_samples": []},
+                {"expr": firing, "eval_time": f"{minute}m", "exp_samples": [{"labels": "{}", "value": 1}]}],
+        })
+    path = os.path.join(directory, "alert_rules.json")  # YAML takes JSON
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"rule_files": [os.path.abspath(conf) + "/bloomery-alerts.yml"], "evaluation_interval": "1m",
+                   "tests": tests}, file)
+    subprocess.run(["promtool", "test", "rules", path], check=True)
+    print(f"ok: each of {len(tests)} alerts fires when it should")

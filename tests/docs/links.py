@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""links.py SOURCE: the links between the pages of the repository lead to files and headings that exist, and docs/README.md leads
+to every page of docs/."""
+import os
+import re
+import subprocess
+import sys
+
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)|(?:src|href|srcset)=\"([^\"]+)\"")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+
+
+def anchors(path):
+    with open(path, encoding="utf-8") as file:
+        text = FENCED.sub("", file.read())
+    plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in HEADING.findall(text))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in plain}
+
+
+def main():
+    os.chdir(sys.argv[1])
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.md"], stdout=subprocess.PIPE, text=True).stdout.split()
+    pages = listed or [os.path.join(folder, name) for folder, _, names in os.walk(".") for name in names if name.endswith(".md")]
+    wrong, led_to = [], set()
+    for page in pages:
+        with open(page, encoding="utf-8") as file:
+            text = FENCED.sub("", file.read())
+        for groups in LINK.findall(text):
+            target = groups[0] or groups[1]
+            if re.match(r"[a-z]+:", target):
+                continue
+            name, _, anchor = target.partition("#")
+            path = os.path.normpath(os.path.join(os.path.dirname(page), name)) if name else page
+            if not os.path.exists(path):
+                wrong.append(f"{page}: there is no {target}")
+            elif anchor and path.endswith(".md") and anchor not in anchors(path):
+                wrong.append(f"{page}: {path} has no heading '{anchor}'")
+            if page == "docs/README.md":
+                led_to.add(path)
+    for page in pages:
+        if page.startswith("docs/") and page.count("/") == 1 and page not in led_to | {"docs/README.md"}:
+            wrong.append(f"docs/README.md does not lead to {page}")
+    print("\n".join(wrong) or f"{len(pages)} pages")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -19,7 +19,8 @@ function(bloomery_e2e_support)
   set(support ${PROJECT_SOURCE_DIR}/tests/support)
   add_library(e2e_support STATIC
     ${support}/client.c ${support}/compat.c ${support}/corpus.c ${support}/corpus_compare.c ${support}/daemon.c
-    ${support}/disk_control.c ${support}/environment.c ${support}/golden.c ${support}/http.c ${support}/metrics_parse.c ${support}/program.c ${support}/rng.c ${support}/tmpdir.c ${support}/wire.c)
+    ${support}/disk_control.c ${support}/environment.c ${support}/golden.c ${support}/http.c ${support}/metrics_parse.c ${support}/program.c ${support}/rng.c ${support}/tmpdir.c ${support}/wire.c
+    ${support}/wire_tls.c)
   add_library(disk_shim MODULE ${support}/disk_shim.c)
   target_link_libraries(disk_shim PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
   target_compile_definitions(disk_shim PRIVATE DAEMON_SANITIZED=${sanitized})
@@ -27,7 +28,9 @@ function(bloomery_e2e_support)
   target_include_directories(e2e_support PUBLIC ${support})
   target_compile_definitions(e2e_support PUBLIC DAEMON_SANITIZED=${sanitized} BLOOMERYD_PATH="$<TARGET_FILE:bloomeryd>"
     MODULE_PATH="$<TARGET_FILE:bloomery_module>" ENGINE_PATH="${BLOOMERY_REDIS_SERVER}")
-  target_compile_definitions(e2e_support PRIVATE DISK_SHIM_PATH="$<TARGET_FILE:disk_shim>")
+  target_compile_definitions(e2e_support PRIVATE DISK_SHIM_PATH="$<TARGET_FILE:disk_shim>"
+    CERTIFICATES_PATH="${support}/certificates")
+  target_link_libraries(e2e_support PRIVATE PkgConfig::OPENSSL)
   target_link_libraries(e2e_support PUBLIC PkgConfig::CRITERION PkgConfig::HIREDIS Threads::Threads)
   bloomery_target(e2e_support)
   add_dependencies(e2e_support bloomeryd bloomery_module disk_shim)

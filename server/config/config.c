@@ -19,6 +19,7 @@
 static const char *const log_levels[] = {"debug", "verbose", "notice", "warning", "nothing", NULL};
 static const char *const quarantine_policies[] = {"error", "maybe", NULL};
 static const char *const enable_policies[] = {"no", "local", "yes", NULL};
+static const char *const tls_auths[] = {"no", "yes", "optional", NULL};               /* enum tls_auth */
 static const char *const appendfsync_policies[] = {"always", "everysec", "no", NULL}; /* enum journal_policy */
 static const char *const bf_layouts[] = {"na", "redisbloom", NULL};
 static const char *const missing_filter_replies[] = {"absent", "null", "error", NULL};
@@ -51,6 +52,7 @@ static const struct config_row table[] = {
 };
 
 #define NROWS (sizeof(table) / sizeof(table[0]))
+_Static_assert(NROWS <= CONFIG_MAX_SETTINGS, "CONFIG_MAX_SETTINGS");
 
 const struct config_row *config_table(size_t *n_out)
 {
@@ -291,6 +293,23 @@ int config_patterns(const char *text, struct slice patterns_out[CONFIG_MAX_PATTE
     return n;
 }
 
+static int check_ports(const struct config *cfg, struct errbuf *err)
+{
+    const char *text = NULL;
+
+    if (cfg->metrics_port != 0 && cfg->metrics_port == cfg->port)
+        text = "'metrics-port' is the same as 'port'";
+    else if (cfg->metrics_port != 0 && cfg->metrics_port == cfg->tls_port)
+        text = "'metrics-port' is the same as 'tls-port'";
+    else if (cfg->tls_port != 0 && cfg->tls_port == cfg->port)
+        text = "'tls-port' is the same as 'port'";
+    else if (((cfg->port == 0 && cfg->tls_port == 0) || cfg->bind.count == 0) && cfg->unixsocket[0] == '\0')
+        text = "nothing to listen on: 'port' or 'bind' says none, and there is no 'tls-port' or 'unixsocket'";
+    if (text)
+        errbuf_set(err, "%s", text);
+    return text ? CONFIG_REFUSED : CONFIG_OK;
+}
+
 int config_check(const struct config *cfg, enum config_source source, struct errbuf *err)
 {
     double percentiles[CONFIG_MAX_PERCENTILES];
@@ -317,15 +336,7 @@ int config_check(const struct config *cfg, enum config_source source, struct err
     if (config_patterns(cfg->metrics_filters, patterns) < 0)
         return refuse_together("metrics-filters", source, "metrics-filters must be at most 16 patterns of 256 bytes",
                                "must be at most 16 patterns of 256 bytes", err);
-    if (cfg->metrics_port != 0 && cfg->metrics_port == cfg->port) {
-        errbuf_set(err, "'metrics-port' is the same as 'port'");
-        return CONFIG_REFUSED;
-    }
-    if ((cfg->port == 0 || cfg->bind.count == 0) && cfg->unixsocket[0] == '\0') {
-        errbuf_set(err, "nothing to listen on: 'port' or 'bind' says none, and 'unixsocket' is empty");
-        return CONFIG_REFUSED;
-    }
-    return CONFIG_OK;
+    return check_ports(cfg, err);
 }
 
 void config_get(const struct config *cfg, const struct config_row *row, struct buf *out)

@@ -98,6 +98,7 @@ enum {
     CONFIG_SECRET = 1 << 1,     /* no message repeats its value; at most CONFIG_MAX_SECRET bytes */
     CONFIG_OCTAL = 1 << 2,      /* an integer written in base 8 */
     CONFIG_OR_MINUS_1 = 1 << 3, /* an integer that may also be -1, below its range: "none" */
+    CONFIG_TLS = 1 << 4,        /* certificates and rules of TLS are made from it: a change reads files */
 };
 
 struct config_row {
@@ -112,6 +113,8 @@ struct config_row {
     const char *unit;         /* unit of the number, or "" */
     const char *doc;          /* whole sentences */
 };
+
+#define CONFIG_MAX_SETTINGS 256 /* more than there are */
 
 /* All rows, in the order of the file; their number. */
 const struct config_row *config_table(size_t *n_out);

@@ -11,7 +11,7 @@
 #include "main_loop.h"
 #include "tcp_bind.h"
 
-static int add_listener(struct main_loop *ml, int fd, const char *name, struct errbuf *err)
+static int add_listener(struct main_loop *ml, int fd, const char *name, bool with_tls, struct errbuf *err)
 {
     if (ml->nlisteners == LISTENERS_MAX) {
         errbuf_set(err, "more than %d addresses to listen on", LISTENERS_MAX);
@@ -26,7 +26,8 @@ static int add_listener(struct main_loop *ml, int fd, const char *name, struct e
     }
     listener->fd = fd;
     listener->main_loop = ml;
-    snprintf(listener->name, sizeof(listener->name), "%s", name);
+    listener->with_tls = with_tls;
+    snprintf(listener->name, sizeof(listener->name), "%s%s", name, with_tls ? " (TLS)" : "");
     int status = uv_poll_init(&ml->loop, &listener->poll, fd);
     if (status) {
         errbuf_set(err, "cannot listen on %s: %s", name, uv_strerror(status));
@@ -39,11 +40,11 @@ static int add_listener(struct main_loop *ml, int fd, const char *name, struct e
 }
 
 /* One address. 0, -1 with the reason, or 1 when the machine does not have an optional address. */
-static int listen_tcp(struct main_loop *ml, const char *address, const char *port, struct errbuf *err)
+static int listen_tcp(struct main_loop *ml, const char *address, const char *port, bool with_tls, struct errbuf *err)
 {
     struct tcp_socket tcp;
     int status = tcp_bind(address, port, &tcp, err);
-    return status ? status : add_listener(ml, tcp.fd, tcp.name, err);
+    return status ? status : add_listener(ml, tcp.fd, tcp.name, with_tls, err);
 }
 
 /* Removes a socket file that a crash has left behind; keeps one with a listener, and any other file. */
@@ -91,27 +92,36 @@ static int listen_unix(struct main_loop *ml, const char *path, mode_t mode, stru
         close(fd);
         return -1;
     }
-    return add_listener(ml, fd, path, err);
+    return add_listener(ml, fd, path, false, err);
+}
+
+/* All addresses of `bind`. *port_out: the port, if there is any of them. */
+static int listen_port(struct main_loop *ml, int number, bool with_tls, int *port_out, struct errbuf *err)
+{
+    const struct config *config = server_config(ml->server);
+    char port[16];
+    snprintf(port, sizeof(port), "%d", number);
+    for (size_t i = 0; number && i < config->bind.count; i++) {
+        int status = listen_tcp(ml, config->bind.items[i], port, with_tls, err);
+        if (status < 0)
+            return -1;
+        if (status == 0)
+            *port_out = number;
+    }
+    return 0;
 }
 
 int main_loop_listen(struct main_loop *ml, struct errbuf *err)
 {
     const struct config *config = server_config(ml->server);
-    if (config->port) {
-        char port[8];
-        snprintf(port, sizeof(port), "%d", (int)config->port);
-        for (size_t i = 0; i < config->bind.count; i++) {
-            int status = listen_tcp(ml, config->bind.items[i], port, err);
-            if (status < 0)
-                return -1;
-            if (status == 0)
-                ml->server->process.port = (int)config->port;
-        }
-    }
+    struct process_facts *process = &ml->server->process;
+    if (listen_port(ml, (int)config->port, false, &process->port, err) != 0 ||
+        listen_port(ml, (int)config->tls_port, true, &process->tls_port, err) != 0)
+        return -1;
     if (config->unixsocket[0] && listen_unix(ml, config->unixsocket, (mode_t)config->unixsocketperm, err) != 0)
         return -1;
     if (ml->nlisteners == 0) {
-        errbuf_set(err, "there is nothing to listen on: set 'port' and 'bind', or 'unixsocket'");
+        errbuf_set(err, "there is nothing to listen on: set 'port' or 'tls-port', and 'bind', or 'unixsocket'");
         return -1;
     }
     return 0;

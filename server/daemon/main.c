@@ -22,6 +22,7 @@
 #include "processors.h"
 #include "saver.h"
 #include "server_create.h"
+#include "server_tls.h"
 #include "store.h"
 #include "thread.h"
 #include "version.h"
@@ -189,6 +190,20 @@ static int start_pool(struct errbuf *err)
     return status;
 }
 
+/* Reads the certificates, for as long as the sockets are not there yet. */
+static int start_tls(struct server *server, struct errbuf *err)
+{
+    struct tls_context *context;
+    int status = server_tls_load(server_config(server), &context, err);
+    if (status == 0 && context) {
+        server_tls_report(server, context);
+        server_tls_lock(server);
+        server_tls_replace(server, context);
+        server_tls_unlock(server);
+    }
+    return status;
+}
+
 static int run(struct server *server)
 {
     struct errbuf err = {""};
@@ -216,6 +231,8 @@ static int run(struct server *server)
     if (status == 0)
         status = open_store(server, &options, &err);
     if (status)
+        status = complain("cannot start", err.text);
+    else if (start_tls(server, &err) != 0)
         status = complain("cannot start", err.text);
     else
         status = serve(server, &ml);

@@ -17,6 +17,7 @@
 #include "load.h"
 #include "log_text.h"
 #include "saver.h"
+#include "server_tls.h"
 #include "worker.h"
 
 #define TICK_MS 100
@@ -71,8 +72,9 @@ static void on_connection(uv_poll_t *poll, int status, int events)
             accept_all(ml, false);
             return;
         }
-        if (worker_post_connection(least_loaded(server), fd) != 0 &&
-            (!memory_reserve_spend(server) || worker_post_connection(least_loaded(server), fd) != 0))
+        if (worker_post_connection(least_loaded(server), fd, listener->with_tls) != 0 &&
+            (!memory_reserve_spend(server) ||
+             worker_post_connection(least_loaded(server), fd, listener->with_tls) != 0))
             close(fd);
     }
 }
@@ -394,6 +396,33 @@ static bool shut_down(struct server *server, const struct shutdown_request *requ
     return waiter.ends;
 }
 
+/* Certificates are read in a thread of the pool: their files may be on a disk that hangs. */
+static void reload_tls(uv_work_t *work)
+{
+    server_tls_reload(work->data);
+}
+
+static void tls_reloaded(uv_work_t *work, int status);
+
+static void start_tls_reload(struct main_loop *ml)
+{
+    ml->tls_again = ml->tls_reloading;
+    if (ml->tls_reloading)
+        return;
+    ml->tls_reloading = true;
+    ml->tls_reload.data = ml->server;
+    uv_queue_work(&ml->loop, &ml->tls_reload, reload_tls, tls_reloaded);
+}
+
+static void tls_reloaded(uv_work_t *work, int status)
+{
+    struct server *server = work->data;
+    (void)status;
+    server->main_loop->tls_reloading = false;
+    if (server->main_loop->tls_again && !server->main_loop->ended)
+        start_tls_reload(server->main_loop);
+}
+
 static void on_signal(uv_signal_t *handle, int signum)
 {
     struct main_loop *ml = handle->data;
@@ -401,6 +430,7 @@ static void on_signal(uv_signal_t *handle, int signum)
     if (signum == SIGHUP) {
         if (log_reopen(&ml->server->log, &err) != 0)
             log_warning(&ml->server->log, "cannot reopen the log: %s", err.text);
+        start_tls_reload(ml);
         return;
     }
     log_notice(&ml->server->log, "%s received", signum == SIGTERM ? "SIGTERM" : "SIGINT");

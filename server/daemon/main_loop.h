@@ -13,13 +13,14 @@
 #include "settler.h"
 #include "supervisor.h"
 
-#define LISTENERS_MAX 16
+#define LISTENERS_MAX 32
 
 struct listener {
     uv_poll_t poll;
     struct main_loop *main_loop;
     int fd;
-    char name[128]; /* "127.0.0.1:6379" or the path of a Unix socket */
+    bool with_tls;
+    char name[144]; /* "127.0.0.1:6379", "[::1]:6380 (TLS)" or the path of a Unix socket */
 };
 
 struct shutdown_waiter; /* a thread that has requested the end and waits for the decision */
@@ -32,7 +33,9 @@ struct main_loop {
     bool accepting; /* false for a moment after descriptors ran out */
     uv_signal_t sigterm, sigint, sighup;
     uv_timer_t tick;
-    int64_t loading_reported_ms; /* time of the last progress line of the start */
+    uv_work_t tls_reload;          /* on SIGHUP */
+    bool tls_reloading, tls_again; /* it runs; another SIGHUP has come meanwhile */
+    int64_t loading_reported_ms;   /* time of the last progress line of the start */
     struct settler settler;
     struct supervisor supervisor;
     uv_async_t wake;
@@ -58,7 +61,8 @@ int main_loop_listen(struct main_loop *ml, struct errbuf *err);
 int main_loop_init(struct main_loop *ml, struct server *server);
 void main_loop_deinit(struct main_loop *ml);
 
-/* From here on the loop handles signals: SIGTERM and SIGINT, which end it, and SIGHUP, which reopens the log. SIGHUP
+/* From here on the loop handles signals: SIGTERM and SIGINT, which end it, and SIGHUP, which reopens the log and reads
+ * certificates again. SIGHUP
  * was blocked until now, and is again after main_loop_run(); other threads block it (thread.h). */
 void main_loop_watch_signals(struct main_loop *ml);
 

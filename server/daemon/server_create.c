@@ -16,6 +16,7 @@
 #include "notify.h"
 #include "push.h"
 #include "persistence.h"
+#include "server_tls.h"
 #include "sstables.h"
 #include "worker.h"
 
@@ -47,6 +48,7 @@ static void init_values(struct server *server, struct config *config)
         {.lines = 1, .seconds = 3600}, {.lines = 5, .seconds = 1}, {.lines = 1, .seconds = 1}};
     pthread_mutex_init(&server->settings.lock, NULL);
     pthread_mutex_init(&server->settings.rewrite_lock, NULL);
+    pthread_mutex_init(&server->tls.lock, NULL);
     atomic_store(&server->settings.now, config);
     atomic_store(&server->clients_max, config->maxclients);
     server->process.started_ms = clock_ms();
@@ -105,10 +107,11 @@ static int start_reclaimer(struct server *server)
     return reclaimer_create(&server->reclaimer);
 }
 
-/* Frees the objects that are still queued, among them the settings in force. */
+/* Frees the objects that are still queued, and the settings and certificates in force. */
 static void stop_reclaimer(struct server *server)
 {
     server_config_free(server);
+    server_tls_free(server);
     reclaimer_destroy(server->reclaimer);
 }
 

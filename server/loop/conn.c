@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "command.h"
+#include "conn_tls.h"
 #include "dispatch_errors.h"
 #include "log.h"
 #include "tracking.h"
@@ -72,10 +73,16 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     }
     if (!(events & UV_READABLE))
         return;
-    if (!conn->input.held && conn->life == CONN_OPEN && conn_may_run(conn))
+    if (!conn->input.held && conn->life == CONN_OPEN && conn_may_run(conn)) {
         conn_read(conn);
-    else
+        return;
+    }
+    if (conn->waits & CONN_WAITS_HANDSHAKE) {
+        handshakes_give(conn->worker, conn);
+        conn_update(conn);
+    } else {
         poll_for(conn, (conn->events & ~UV_READABLE) | wants_end(conn));
+    }
 }
 
 static void poll_for(struct conn *conn, int events)
@@ -88,6 +95,9 @@ static void poll_for(struct conn *conn, int events)
     else
         uv_poll_stop(&conn->poll);
 }
+
+/* Reasons of replies to wait, too. */
+#define WAITS_TO_SEND (CONN_WAITS_DURABLE | CONN_WAITS_HANDSHAKE)
 
 static bool over_high_water(const struct conn *conn)
 {
@@ -105,6 +115,8 @@ bool conn_may_run(const struct conn *conn)
  * than the reply: it stays polled, and on_poll() ends that if input comes. */
 static int wants_to_read(const struct conn *conn, bool may_run)
 {
+    if (conn->waits & CONN_WAITS_HANDSHAKE) /* and while it waits for its step, its input waits, too */
+        return conn_link_used(&conn->waiter) ? 0 : UV_READABLE;
     if (conn->waits)
         return conn->events & UV_READABLE ? UV_READABLE : wants_end(conn);
     if (conn->input.held || conn->life != CONN_OPEN)
@@ -119,7 +131,11 @@ void conn_update(struct conn *conn)
     bool may_run = conn_may_run(conn);
     if (may_run && conn->input.held)
         turns_give(conn->worker, conn);
-    bool may_send = buf_len(&conn->output.buf) && !(conn->waits & CONN_WAITS_DURABLE);
+    bool may_send = buf_len(&conn->output.buf) && !(conn->waits & WAITS_TO_SEND);
+    if (conn->tls) {
+        may_send |= conn_tls_unsent(conn) != 0;
+        conn_tls_look(conn, may_run);
+    }
     poll_for(conn, wants_to_read(conn, may_run) | (may_send ? UV_WRITABLE : 0));
 }
 
@@ -205,6 +221,7 @@ static size_t memory_of(const struct conn *conn)
 {
     const struct session *session = &conn->session;
     return sizeof(*conn) + conn->input.size + conn->output.buf.size + conn->running.reply.size + session->text_bytes +
+           (conn->tls ? conn_tls_memory(conn) : 0) +
            (conn->input.pending.spans ? conn->input.pending.argc * sizeof(*conn->input.pending.spans) : 0) +
            (size_t)atomic_load_explicit(&session->multi_bytes, memory_order_relaxed) +
            (size_t)atomic_load_explicit(&session->tracking_bytes, memory_order_relaxed);
@@ -237,6 +254,8 @@ void conn_close(struct conn *conn)
     transaction_end(&conn->session);
     buf_deinit(&conn->running.reply);
     buf_deinit(&conn->output.buf);
+    if (conn->tls)
+        conn_tls_end(conn);
     count_memory(conn, 0);
     uv_close((uv_handle_t *)&conn->poll, on_closed);
 }
@@ -255,6 +274,10 @@ void conn_drain(struct conn *conn)
 
 void conn_close_after_reply(struct conn *conn)
 {
+    if (conn->waits & CONN_WAITS_HANDSHAKE) { /* there is no reply, and perhaps never an end of the handshake */
+        conn_close(conn);
+        return;
+    }
     conn_drain(conn);
     atomic_fetch_or_explicit(&conn->session.flags, SESSION_CLOSING, memory_order_relaxed);
     conn_drop_input(conn);
@@ -302,6 +325,8 @@ static void give_back_buf(struct conn *conn)
 /* Sends until the kernel accepts no more. False: the connection is broken. */
 static bool send_some(struct conn *conn)
 {
+    if (conn->tls)
+        return conn_tls_send(conn);
     while (buf_len(&conn->output.buf)) {
         ssize_t n = send(conn->fd, buf_head(&conn->output.buf), buf_len(&conn->output.buf), MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
@@ -320,7 +345,7 @@ static bool send_some(struct conn *conn)
  * become writable again in the iteration in which it has run a write, before the write has its ticket. */
 static bool may_send(const struct conn *conn)
 {
-    return !(conn->waits & CONN_WAITS_DURABLE) && !conn->output.wrote;
+    return !(conn->waits & WAITS_TO_SEND) && !conn->output.wrote;
 }
 
 void conn_flush(struct conn *conn)
@@ -335,13 +360,16 @@ void conn_flush(struct conn *conn)
         conn_close(conn);
         return;
     }
-    if (may_send(conn) && !send_some(conn)) {
+    bool sends = may_send(conn) || conn->waits & CONN_WAITS_HANDSHAKE;
+    if (sends && !send_some(conn)) {
         conn_close(conn);
         return;
     }
-    atomic_store_explicit(&conn->session.output_bytes, buf_len(&conn->output.buf), memory_order_relaxed);
-    if (buf_len(&conn->output.buf) == 0) {
+    size_t left = buf_len(&conn->output.buf), records = conn->tls ? conn_tls_unsent(conn) : 0;
+    atomic_store_explicit(&conn->session.output_bytes, left + records, memory_order_relaxed);
+    if (left == 0)
         give_back_buf(conn);
+    if (left + records == 0) {
         if ((conn->life == CONN_DRAINING || (conn->life == CONN_HALF_CLOSED && !conn->input.len)) && !conn->waits) {
             conn_close(conn);
             return;

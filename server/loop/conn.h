@@ -23,6 +23,7 @@
 #include "session.h"
 
 struct command;
+struct conn_tls;
 struct worker;
 
 /* The reasons of a connection to wait; several at a time are possible, each at most once. */
@@ -34,6 +35,7 @@ enum conn_wait {
     CONN_WAITS_EXCLUSIVE = 1 << 4, /* its EXEC waits for all workers to stand still */
     CONN_WAITS_PUBLISH = 1 << 5,   /* it publishes faster than subscribers' loops deliver */
     CONN_WAITS_LEAVE = 1 << 6,     /* it is closed and ends its subscriptions in turns */
+    CONN_WAITS_HANDSHAKE = 1 << 7, /* its TLS handshake is not done: nothing is sent either (conn_tls.h) */
 };
 
 #define CONN_HALF_CLOSED_MS 1000
@@ -92,7 +94,7 @@ struct conn {
     struct conn_link turn;         /* in worker->turns.waiting: has input that could not be run, and may run it now */
     struct conn_link durable;      /* in worker->log.for_ticket: CONN_WAITS_DURABLE */
     struct conn_link tracker;      /* in worker->trackers.conns: MODE_TRACKING */
-    struct conn_link waiter;       /* in the wait queue of CONN_WAITS_ROOM, _PAUSE or _EXCLUSIVE */
+    struct conn_link waiter;       /* in the wait queue of CONN_WAITS_ROOM, _PAUSE, _EXCLUSIVE or _HANDSHAKE */
     int fd;
     int events;          /* the events polled for now */
     enum conn_life life; /* changed by move() in conn.c only */
@@ -100,13 +102,14 @@ struct conn {
     struct conn_input input;
     struct conn_output output;
     struct conn_running running;
+    struct conn_tls *tls;      /* NULL without TLS */
     struct tracking *tracking; /* NULL without CLIENT TRACKING ON (tracking.h) */
     size_t counted;            /* bytes of it in server->memory.of_clients */
     struct session session;
 };
 
-/* Takes over a connected socket. 0 or -errno (the socket is closed then). */
-int conn_open(struct worker *worker, int fd);
+/* Takes over a connected socket. 0 or -errno (the socket is closed then). `with_tls`: that of a TLS port. */
+int conn_open(struct worker *worker, int fd, bool with_tls);
 
 /* Ends the connection. Idempotent. Not from within a command of it: conn_drain() is for that. */
 void conn_close(struct conn *conn);

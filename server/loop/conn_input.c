@@ -11,8 +11,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "conn_tls.h"
 #include "dispatch.h"
 #include "monitor.h"
+#include "tls_stream.h"
 #include "worker.h"
 
 #define INPUT_MIN_SIZE (4 * 1024)
@@ -210,11 +212,12 @@ static char *read_space(struct conn *conn, size_t *size_out, bool *own_out)
     if (want < conn->input.len + INPUT_READ_SIZE)
         want = conn->input.len + INPUT_READ_SIZE;
     size_t limit = (size_t)server_config(worker->server)->client_query_buffer_limit;
+    size_t record = conn->tls ? TLS_RECORD_MAX : 0; /* room for one that has come in part before */
     if (want > limit)
         want = limit;
-    if (want <= conn->input.len || !grow_input(conn, want))
+    if (want <= conn->input.len || !grow_input(conn, want + record))
         return NULL;
-    *size_out = want - conn->input.len < READ_MAX ? want - conn->input.len : READ_MAX;
+    *size_out = record + (want - conn->input.len < READ_MAX ? want - conn->input.len : READ_MAX);
     return conn->input.kept + conn->input.len;
 }
 
@@ -244,6 +247,13 @@ static bool is_killed(struct conn *conn)
     return true;
 }
 
+/* Whether nothing has come from a client without TLS before. */
+static bool is_first(const struct conn *conn)
+{
+    return !conn->tls && conn->input.len == 0 &&
+           atomic_load_explicit(&conn->session.commands, memory_order_relaxed) == 0;
+}
+
 void conn_read(struct conn *conn)
 {
     size_t size;
@@ -255,7 +265,7 @@ void conn_read(struct conn *conn)
         over_input_limit(conn);
         return;
     }
-    ssize_t n = recv(conn->fd, space, size, 0);
+    ssize_t n = conn->tls ? conn_tls_receive(conn, space, size) : recv(conn->fd, space, size, 0);
     if (n < 0) {
         if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
             conn_close(conn);
@@ -263,6 +273,10 @@ void conn_read(struct conn *conn)
     }
     if (n == 0) {
         conn_end_of_input(conn);
+        return;
+    }
+    if (__builtin_expect(space[0] == 0x16, 0) && conn_tls_is_hello(space, (size_t)n) && is_first(conn)) {
+        conn_tls_unexpected(conn);
         return;
     }
     stats_add(&conn->worker->stats.net_input_bytes, (uint64_t)n);

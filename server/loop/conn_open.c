@@ -12,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "conn_tls.h"
 #include "memory_reserve.h"
 #include "worker.h"
 
@@ -73,6 +74,8 @@ static const char protected_mode_text[] =
     "or, if "
     "the network itself is trusted, set 'protected-mode no'.";
 
+static const char too_many_text[] = "ERR max number of clients reached";
+
 /* A refused client gets a reason before it is closed. */
 static const char *refusal(const struct conn *conn, const struct config *config)
 {
@@ -80,7 +83,7 @@ static const char *refusal(const struct conn *conn, const struct config *config)
         return protected_mode_text;
     const struct server *server = conn->worker->server;
     if (sessions_count(server->sessions) > (uint64_t)atomic_load_explicit(&server->clients_max, memory_order_relaxed))
-        return "ERR max number of clients reached";
+        return too_many_text;
     return NULL;
 }
 
@@ -95,7 +98,14 @@ static int allocate(struct worker *worker, int fd, struct conn **conn_out)
     return err;
 }
 
-int conn_open(struct worker *worker, int fd)
+/* A client that is refused before its handshake costs none, and cannot be told why. */
+static void begin_tls(struct conn *conn, bool refused)
+{
+    if (refused || conn_tls_begin(conn) != 0)
+        conn_close(conn);
+}
+
+int conn_open(struct worker *worker, int fd, bool with_tls)
 {
     const struct config *config = server_config(worker->server);
     struct conn *conn = NULL;
@@ -136,6 +146,10 @@ int conn_open(struct worker *worker, int fd)
     } else {
         stats_add(&worker->stats.connections_received, 1);
     }
+    if (with_tls)
+        begin_tls(conn, why_not == too_many_text);
+    if (conn_is_closing(conn))
+        return 0;
     conn_count_memory(conn);
     conn_update(conn);
     return 0;

@@ -9,6 +9,7 @@
 #include "clock.h"
 #include "command.h"
 #include "conn.h"
+#include "conn_tls.h"
 #include "job.h"
 #include "journal.h"
 #include "log.h"
@@ -55,12 +56,13 @@ int worker_post(struct worker *worker, void (*run)(struct worker *worker, void *
 
 static void open_connection(struct worker *worker, void *arg)
 {
-    int fd = (int)(intptr_t)arg;
+    bool with_tls = (intptr_t)arg & 1;
+    int fd = (int)((intptr_t)arg >> 1);
     int err = UV_ECANCELED;
     if (worker->stopping)
         close(fd);
     else
-        err = conn_open(worker, fd);
+        err = conn_open(worker, fd, with_tls);
     if (err)
         atomic_fetch_sub_explicit(&worker->nconns, 1, memory_order_relaxed);
     if (err && !worker->stopping)
@@ -68,11 +70,11 @@ static void open_connection(struct worker *worker, void *arg)
                     "cannot take a connection: %s", uv_strerror(err));
 }
 
-int worker_post_connection(struct worker *worker, int fd)
+int worker_post_connection(struct worker *worker, int fd, bool with_tls)
 {
     /* Counted from here on, so that a burst of connections is spread evenly, too. */
     atomic_fetch_add_explicit(&worker->nconns, 1, memory_order_relaxed);
-    int err = worker_post(worker, open_connection, (void *)(intptr_t)fd);
+    int err = worker_post(worker, open_connection, (void *)((intptr_t)fd << 1 | with_tls));
     if (err)
         atomic_fetch_sub_explicit(&worker->nconns, 1, memory_order_relaxed);
     return err;
@@ -97,6 +99,7 @@ static void close_everything(struct worker *worker)
     job_start_held(worker); /* they end the loop when they come back */
     mailbox_close(&worker->mailbox);
     turns_close(worker);
+    handshakes_close(worker);
     uv_close((uv_handle_t *)&worker->before_poll, NULL);
     uv_close((uv_handle_t *)&worker->after_poll, NULL);
     uv_close((uv_handle_t *)&worker->tick, NULL);
@@ -215,7 +218,7 @@ static void on_tick(uv_timer_t *timer)
         bool listens = conn->session.subscribed || session_monitors(&conn->session);
         if (timeout_ms > 0 && !conn->waits && !listens && worker->now_ms - conn->session.last_ms > timeout_ms)
             conn_close(conn);
-        else if (!conn_over_half_closed(conn) && !conn_over_soft_limit(conn) &&
+        else if (!conn_tls_over_time(conn) && !conn_over_half_closed(conn) && !conn_over_soft_limit(conn) &&
                  (buf_len(&conn->output.buf) || conn->output.pause))
             conn_unstick(conn);
     }
@@ -253,6 +256,7 @@ static void worker_free(struct worker *worker)
     buf_deinit(&worker->monitor.lines);
     timing_deinit(&worker->timing);
     input_deinit(&worker->input);
+    handshakes_deinit(worker);
     window_deinit(&worker->window);
     usage_destroy(worker->stats.usage);
     mailbox_deinit(&worker->mailbox);
@@ -264,6 +268,7 @@ static void init_handles(struct worker *worker)
     uv_prepare_init(&worker->loop, &worker->before_poll);
     uv_check_init(&worker->loop, &worker->after_poll);
     turns_open(worker);
+    handshakes_open(worker);
     uv_timer_init(&worker->loop, &worker->tick);
     tracking_init(worker);
     worker->before_poll.data = worker->after_poll.data = worker->tick.data = worker;
@@ -283,6 +288,7 @@ static int init_parts(struct worker *worker)
     push_init(worker);
     delivery_init(&worker->delivery);
     turns_init(worker);
+    handshakes_init(worker);
     log_waits_init(worker);
     section_init(&worker->section);
     held_jobs_init(&worker->jobs_held);

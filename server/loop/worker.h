@@ -21,6 +21,7 @@
 #include "conn_list.h"
 #include "delivery.h"
 #include "exclusive.h"
+#include "handshakes.h"
 #include "host.h"
 #include "input.h"
 #include "job.h"
@@ -70,6 +71,7 @@ struct worker {
     struct admission admission;
     struct window window;
     struct turns turns;
+    struct handshakes handshakes;
     struct log_waits log;
     struct delivery delivery;
     struct push_queue push;
@@ -91,8 +93,8 @@ int worker_start(struct worker **worker_out, struct server *server, unsigned ind
 void worker_stop(struct worker *worker);
 void worker_destroy(struct worker *worker);
 
-/* Gives the worker a connected socket. 0 or -ENOMEM (the caller still owns the socket). */
-int worker_post_connection(struct worker *worker, int fd);
+/* Gives the worker a connected socket, of a port with TLS or without. 0 or -ENOMEM (the caller still owns it). */
+int worker_post_connection(struct worker *worker, int fd, bool with_tls);
 
 /* Posts a message in the caller's memory, which must stay valid until it has run. Never fails. */
 void worker_post_message(struct worker *worker, struct worker_message *message);

@@ -35,6 +35,7 @@ struct slowlog;
 struct sstables;
 struct store;
 struct server;
+struct tls_context;
 struct web;
 struct worker;
 
@@ -87,6 +88,13 @@ struct settings {
     pthread_mutex_t rewrite_lock; /* one CONFIG REWRITE at a time; held while it writes */
 };
 
+/* What new TLS connections are made from; state of server_tls.h. */
+struct server_tls {
+    _Atomic(struct tls_context *) now; /* NULL: no tls-port. Valid until the reader goes offline */
+    _Atomic int64_t expires;           /* of the certificate, in seconds since 1970; 0: no tls-port */
+    pthread_mutex_t lock;
+};
+
 /* CLIENT PAUSE. Changed while all workers stand still, or to PAUSE_NOTHING. */
 struct pause_state {
     _Atomic int what;         /* enum pause */
@@ -110,6 +118,7 @@ struct process_facts {
     char *data_dir;     /* as it was given at the start */
     bool has_pidfile;   /* it was written, and is removed at the end */
     int port;           /* TCP port of the listening sockets, 0 if none */
+    int tls_port;       /* likewise of those with TLS */
     int64_t started_ms; /* monotonic */
     int64_t started_unix_ms;
     _Atomic int64_t main_user_usec; /* CPU time of the main thread */
@@ -128,6 +137,7 @@ struct server {
     struct server_log_limits limits;
     struct process_facts process;
     struct settings settings;
+    struct server_tls tls;
     struct memory_account memory;
 
     struct counters *counters; /* of all threads */

@@ -13,6 +13,9 @@
 #define STATS_COUNTERS(X)                                                                   \
     X(connections_received, "connections accepted")                                         \
     X(connections_rejected, "connections refused: maxclients, protected mode")              \
+    X(tls_handshakes, "TLS handshakes completed")                                           \
+    X(tls_resumed, "those that went on with an earlier session")                            \
+    X(tls_failed, "TLS connections that failed: refused, malformed or too slow handshakes") \
     X(commands_processed, "commands executed, errors included")                             \
     X(net_input_bytes, "bytes read from clients")                                           \
     X(net_output_bytes, "bytes written to clients")                                         \

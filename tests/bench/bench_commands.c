@@ -112,7 +112,7 @@ static void open_lane(struct worker *worker, void *arg)
 {
     struct lane *lane = arg;
     int pair[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0 && conn_open(worker, pair[0]) == 0)
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0 && conn_open(worker, pair[0], false) == 0)
         lane->conn = worker->conns;
     pthread_barrier_wait(&finish_line);
 }

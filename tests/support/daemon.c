@@ -208,9 +208,29 @@ static void free_args(struct daemon *daemon)
     }
 }
 
+struct tls_args {
+    char port[16], cert[300], key[300], ca[300];
+};
+
+/* Returns the number of arguments. */
+static size_t add_tls(const struct daemon *daemon, struct tls_args *tls, char **argv)
+{
+    static const char *const names[] = {"--tls-port", "--tls-cert-file", "--tls-key-file", "--tls-ca-cert-file"};
+    char *values[] = {tls->port, tls->cert, tls->key, tls->ca};
+    snprintf(tls->port, sizeof(tls->port), "%d", daemon->tls_port);
+    snprintf(tls->cert, sizeof(tls->cert), "%s/server.crt", daemon->dir);
+    snprintf(tls->key, sizeof(tls->key), "%s/server.key", daemon->dir);
+    snprintf(tls->ca, sizeof(tls->ca), "%s/ca.crt", daemon->dir);
+    for (size_t i = 0; i < 4; i++) {
+        argv[2 * i] = (char *)(uintptr_t)names[i];
+        argv[2 * i + 1] = values[i];
+    }
+    return 8;
+}
+
 static void run(struct daemon *daemon)
 {
-    char port[16], web_port[16], *argv[84] = {NULL};
+    char port[16], web_port[16], *argv[92] = {NULL};
     const char *program = daemon->engine ? ENGINE_PATH : BLOOMERYD_PATH;
     const char *fixed[] = {program, "--port", port, "--bind", "127.0.0.1", "--dir", daemon->data, "--save", ""};
     size_t n = sizeof(fixed) / sizeof(fixed[0]);
@@ -219,8 +239,11 @@ static void run(struct daemon *daemon)
 
     cr_assert(null >= 0 && errors >= 0);
     daemon->log_start = file_size(daemon->log);
-    snprintf(port, sizeof(port), "%d", daemon->port);
+    snprintf(port, sizeof(port), "%d", daemon->tls_only ? 0 : daemon->port);
     memcpy(argv, fixed, sizeof(fixed));
+    struct tls_args tls;
+    if (daemon->with_tls)
+        n += add_tls(daemon, &tls, argv + n);
     if (daemon->with_web) {
         snprintf(web_port, sizeof(web_port), "%d", daemon->web_port);
         argv[n++] = (char *)(uintptr_t) "--metrics-port";
@@ -267,9 +290,12 @@ static bool start_or_end(struct daemon *daemon, int *status_out)
     for (int attempt = 0; attempt < START_ATTEMPTS; attempt++) {
         daemon->port = free_port();
         daemon->web_port = free_port();
+        daemon->tls_port = free_port();
         enum outcome outcome = try_start(daemon, status_out);
         if (outcome == ENDED)
             return false;
+        if (outcome == READY && daemon->tls_only)
+            return true;
         if (outcome == READY) {
             wire_open(&wire, daemon->port);
             cr_assert(wire_send_text(&wire, "PING\r\n"));
@@ -332,6 +358,7 @@ void daemon_launch(struct daemon *daemon)
     cr_assert_eq(daemon->pid, 0, "the daemon runs already");
     daemon->port = free_port();
     daemon->web_port = free_port();
+    daemon->tls_port = free_port();
     run(daemon);
 }
 

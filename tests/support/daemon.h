@@ -32,6 +32,9 @@ struct daemon {
                         */
     bool with_web;     /* set before the start: with a metrics-port */
     int web_port;
+    bool with_tls; /* set before the start: with a tls-port and the files of tls_make_files() in `dir` (wire_tls.h) */
+    bool tls_only; /* and without a port */
+    int tls_port;
     size_t log_start; /* where the log of the current start begins */
     char *args[64];   /* internal */
 };

@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "wire_internal.h"
+
 /* What is sent at a time goes byte by byte at its two ends; the rest is the inside of an argument. */
 #define DRIPS_FIRST 512
 #define DRIPS_LAST  64
@@ -88,6 +90,8 @@ void wire_open(struct wire *wire, int port)
 
 void wire_close(struct wire *wire)
 {
+    if (wire->tls)
+        wire_tls_close(wire);
     if (wire->fd >= 0)
         close(wire->fd);
     free(wire->data);
@@ -128,7 +132,7 @@ bool wire_send(struct wire *wire, const void *data, size_t len)
     for (size_t sent = 0; len > 0;) {
         bool drips = wire->drips && (sent < DRIPS_FIRST || len <= DRIPS_LAST);
         size_t piece = drips ? 1 : wire->drips ? len - DRIPS_LAST : len;
-        ssize_t n = send(wire->fd, bytes, piece, MSG_NOSIGNAL);
+        ssize_t n = wire->tls ? wire_tls_send(wire, bytes, piece) : send(wire->fd, bytes, piece, MSG_NOSIGNAL);
 
         if (n < 0 && errno == EINTR)
             continue;
@@ -177,13 +181,14 @@ static enum wire_status fill(struct wire *wire, int timeout_ms)
 {
     struct pollfd pollfd = {.fd = wire->fd, .events = POLLIN};
     long deadline = now_ms() + timeout_ms;
+    bool has_more = wire->tls && wire_tls_has_more(wire);
     ssize_t n;
     int ready;
 
     do {
         long left = deadline - now_ms();
 
-        ready = poll(&pollfd, 1, left > 0 ? (int)left : 0);
+        ready = has_more ? 1 : poll(&pollfd, 1, left > 0 ? (int)left : 0);
     } while (ready < 0 && errno == EINTR);
     if (ready == 0)
         return WIRE_SILENCE;
@@ -198,8 +203,11 @@ static enum wire_status fill(struct wire *wire, int timeout_ms)
         }
     }
     do
-        n = recv(wire->fd, wire->data + wire->end, wire->size - wire->end, 0);
+        n = wire->tls ? wire_tls_recv(wire, wire->data + wire->end, wire->size - wire->end)
+                      : recv(wire->fd, wire->data + wire->end, wire->size - wire->end, 0);
     while (n < 0 && errno == EINTR);
+    if (n < 0 && wire->tls) /* a record without data for us */
+        return fill(wire, timeout_ms);
     if (n <= 0)
         return WIRE_CLOSED;
     wire->end += (size_t)n;

@@ -23,6 +23,7 @@ void lines_deinit(struct lines *lines); /* idempotent */
 struct wire {
     int fd; /* -1: not connected */
     bool drips;
+    struct wire_tls *tls; /* wire_tls.h; NULL: none */
     /* internal: bytes received and not yet taken */
     char *data;
     size_t start, end, size;

@@ -6,7 +6,10 @@
 #include "descriptors.h"
 #include "glob.h"
 #include "handlers.h"
+#include "rcu.h"
 #include "server.h"
+#include "server_tls.h"
+#include "tls_context.h"
 
 /* ---- CONFIG GET ---- */
 
@@ -60,6 +63,14 @@ void cmd_config_get(struct command_ctx *ctx)
 
 /* ---- CONFIG SET ---- */
 
+/* Names and values in turn, `n` words in all; where the reply goes. */
+struct change {
+    struct server *server;
+    struct reply *reply;
+    const struct slice *words;
+    size_t n;
+};
+
 /* Whether every name is known and comes once; otherwise replies. Looked at before any value, as Redis does. Ends at the
  * latest when there are more names than settings, however many arguments there are. */
 static bool names_are_good(struct command_ctx *ctx)
@@ -86,19 +97,19 @@ static bool names_are_good(struct command_ctx *ctx)
 }
 
 /* Creates the settings that the command asks for. NULL after an error reply. */
-static struct config *changed_config(struct command_ctx *ctx)
+static struct config *changed_config(const struct change *change)
 {
     struct config *cfg = malloc(sizeof(*cfg));
     struct errbuf err = {""};
     int status;
 
-    if (cfg == NULL || config_clone(server_config(ctx->server), cfg) != 0) {
-        reply_error(ctx->reply, "ERR out of memory");
+    if (cfg == NULL || config_clone(server_config(change->server), cfg) != 0) {
+        reply_error(change->reply, "ERR out of memory");
         free(cfg);
         return NULL;
     }
-    for (size_t i = 2; i < command_argc(ctx); i += 2) {
-        status = config_set(cfg, command_arg(ctx, i), command_arg(ctx, i + 1), CONFIG_RUNTIME, &err);
+    for (size_t i = 0; i < change->n; i += 2) {
+        status = config_set(cfg, change->words[i], change->words[i + 1], CONFIG_RUNTIME, &err);
         if (status != CONFIG_OK)
             goto refused;
     }
@@ -107,23 +118,30 @@ static struct config *changed_config(struct command_ctx *ctx)
         return cfg;
 
 refused:
-    reply_errorf(ctx->reply, "ERR %s", err.text);
+    reply_errorf(change->reply, "ERR %s", err.text);
     config_deinit(cfg);
     free(cfg);
     return NULL;
 }
 
-/* Whether there can be as many clients as that; an error has been replied if not. */
-static bool allow_clients(struct command_ctx *ctx, const struct config *cfg)
+static void drop_config(struct config *cfg)
 {
-    struct server *server = ctx->server;
+    if (cfg)
+        config_deinit(cfg);
+    free(cfg);
+}
+
+/* Whether there can be as many clients as that; an error has been replied if not. */
+static bool allow_clients(const struct change *change, const struct config *cfg)
+{
+    struct server *server = change->server;
     int64_t clients;
 
     if (cfg->maxclients == server_config(server)->maxclients)
         return true;
     clients = descriptors_for_clients(cfg->maxclients, server->nworkers);
     if (clients < cfg->maxclients) {
-        reply_errorf(ctx->reply,
+        reply_errorf(change->reply,
                      "ERR CONFIG SET failed (possibly related to argument 'maxclients') - The operating system is not "
                      "able to handle the specified number of clients, try with %lld",
                      (long long)clients);
@@ -133,29 +151,121 @@ static bool allow_clients(struct command_ctx *ctx, const struct config *cfg)
     return true;
 }
 
+/* Puts the change into force and replies. One change at a time, so that of two concurrent ones none is lost. */
+static bool change_settings(const struct change *change)
+{
+    server_config_lock(change->server);
+    struct config *cfg = changed_config(change);
+    bool changed = cfg != NULL && allow_clients(change, cfg);
+    if (changed)
+        server_config_replace(change->server, cfg);
+    else
+        drop_config(cfg);
+    server_config_unlock(change->server);
+    if (changed)
+        reply_status(change->reply, "OK");
+    return changed;
+}
+
+/* ---- settings of TLS: a thread of the pool reads the files, and only then anything changes ---- */
+
+struct tls_change {
+    size_t n;
+    struct slice words[]; /* and behind them their bytes */
+};
+
+static const struct config_row *first_of_tls(struct slice const *words, size_t n)
+{
+    for (size_t i = 0; i < n; i += 2) {
+        const struct config_row *row = config_find(words[i]);
+        if (row && row->flags & CONFIG_TLS)
+            return row;
+    }
+    return NULL;
+}
+
+/* The certificates under the settings that are asked for. False after an error reply. */
+static bool load_certificates(const struct change *change, struct tls_context **context_out)
+{
+    struct errbuf err = {""};
+
+    server_config_lock(change->server);
+    struct config *cfg = changed_config(change);
+    server_config_unlock(change->server);
+    if (cfg == NULL)
+        return false;
+    rcu_reader_offline();
+    int status = server_tls_load(cfg, context_out, &err);
+    rcu_reader_online();
+    drop_config(cfg);
+    if (status != 0)
+        reply_errorf(change->reply, "ERR CONFIG SET failed (possibly related to argument '%s') - %s",
+                     first_of_tls(change->words, change->n)->name, err.text);
+    return status == 0;
+}
+
+static void run_tls_change(struct command_job *job)
+{
+    struct tls_change *data = job->data;
+    struct change change = {job->server, &job->reply, data->words, data->n};
+    struct tls_context *context = NULL;
+
+    rcu_reader_offline();
+    server_tls_lock(job->server);
+    rcu_reader_online();
+    if (load_certificates(&change, &context)) {
+        if (!change_settings(&change)) {
+            tls_context_destroy(context);
+        } else if (context) {
+            server_tls_report(job->server, context);
+            server_tls_replace(job->server, context);
+        }
+    }
+    server_tls_unlock(job->server);
+}
+
+/* Hands a copy of the words to the pool. */
+static void defer_tls_change(struct command_ctx *ctx, const struct slice *words, size_t n)
+{
+    struct tls_change *data;
+    size_t size = sizeof(*data) + n * sizeof(data->words[0]);
+
+    for (size_t i = 0; i < n; i++)
+        size += words[i].len;
+    data = malloc(size);
+    if (data == NULL) {
+        reply_error(ctx->reply, "ERR out of memory");
+        return;
+    }
+    char *bytes = (char *)&data->words[n];
+    data->n = n;
+    for (size_t i = 0; i < n; i++) {
+        if (words[i].len)
+            memcpy(bytes, words[i].ptr, words[i].len);
+        data->words[i] = (struct slice){bytes, words[i].len};
+        bytes += words[i].len;
+    }
+    command_defer(ctx, run_tls_change, data);
+}
+
 void cmd_config_set(struct command_ctx *ctx)
 {
-    struct config *cfg;
+    struct slice words[2 * CONFIG_MAX_SETTINGS] = {{NULL, 0}};
+    size_t n = command_argc(ctx) - 2;
 
     if (command_argc(ctx) % 2 != 0) {
         reply_error(ctx->reply, "ERR syntax error");
         return;
     }
-    if (!names_are_good(ctx))
+    if (!names_are_good(ctx)) /* so there are no more than there are settings */
         return;
-    /* One change at a time, so that of two concurrent ones none is lost. */
-    server_config_lock(ctx->server);
-    cfg = changed_config(ctx);
-    if (cfg != NULL && !allow_clients(ctx, cfg)) {
-        config_deinit(cfg);
-        free(cfg);
-        cfg = NULL;
-    }
-    if (cfg != NULL)
-        server_config_replace(ctx->server, cfg);
-    server_config_unlock(ctx->server);
-    if (cfg != NULL)
-        reply_status(ctx->reply, "OK");
+    for (size_t i = 0; i < n; i++)
+        words[i] = command_arg(ctx, i + 2);
+    struct change change = {ctx->server, ctx->reply, words, n};
+    if (first_of_tls(words, n))
+        defer_tls_change(ctx, words, n);
+    else
+        change_settings(&change);
 }
 
 /* ---- CONFIG REWRITE and RESETSTAT ---- */

@@ -64,6 +64,8 @@ static void listeners(struct info *info)
         used += (size_t)snprintf(text + used, sizeof(text) - used, "bind=%s,", cfg->bind.items[i]);
     if (info->server->process.port != 0)
         info_line(info, "listener%zu:name=tcp,%sport=%d", n++, text, info->server->process.port);
+    if (info->server->process.tls_port != 0)
+        info_line(info, "listener%zu:name=tls,%sport=%d", n++, text, info->server->process.tls_port);
     if (cfg->unixsocket[0] != '\0')
         info_line(info, "listener%zu:name=unix,bind=%s", n, cfg->unixsocket);
 }
@@ -92,7 +94,7 @@ void info_server(struct info *info)
     info_line(info, "process_id:%ld", (long)getpid());
     info_line(info, "process_supervised:no");
     info_line(info, "run_id:%s", server->process.run_id);
-    info_line(info, "tcp_port:%d", server->process.port);
+    info_line(info, "tcp_port:%d", server->process.port ? server->process.port : server->process.tls_port);
     info_line(info, "server_time_usec:%" PRId64, clock_unix_ms() * 1000);
     info_line(info, "uptime_in_seconds:%" PRId64, uptime_sec);
     info_line(info, "uptime_in_days:%" PRId64, uptime_sec / 86400);
@@ -102,6 +104,8 @@ void info_server(struct info *info)
     info_line(info, "config_file:%s", server->process.config_file);
     info_line(info, "io_threads_active:%d", server->nworkers > 1);
     listeners(info);
+    if (server->tls.expires)
+        info_line(info, "tls_certificate_expires:%" PRId64, atomic_load(&server->tls.expires));
     info_line(info, "worker_threads:%u", server->nworkers);
 }
 

@@ -38,6 +38,9 @@ static void traffic(struct info *info)
     info_line(info, "instantaneous_input_repl_kbps:0.00");
     info_line(info, "instantaneous_output_repl_kbps:0.00");
     info_line(info, "rejected_connections:%" PRIu64, stats_get(&stats->connections_rejected));
+    info_line(info, "tls_handshakes:%" PRIu64, stats_get(&stats->tls_handshakes));
+    info_line(info, "tls_resumed_handshakes:%" PRIu64, stats_get(&stats->tls_resumed));
+    info_line(info, "tls_failed_connections:%" PRIu64, stats_get(&stats->tls_failed));
 }
 
 void info_stats(struct info *info)

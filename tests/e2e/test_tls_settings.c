@@ -1,0 +1,246 @@
+/* The settings of TLS: who is let in, what is refused at the start and at run time, and new certificates while clients
+ * are connected. */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "program.h"
+#include "tmpdir.h"
+#include "wire.h"
+#include "wire_tls.h"
+
+static struct daemon the_daemon;
+
+static void prepare(void)
+{
+    daemon_prepare(&the_daemon);
+    tls_make_files(the_daemon.dir);
+    the_daemon.with_tls = true;
+}
+
+static void discard(void)
+{
+    daemon_discard(&the_daemon);
+}
+
+TestSuite(tls_settings, .init = prepare, .fini = discard, .timeout = 300);
+
+#define START(...)    daemon_start(&the_daemon, (const char *const[]){__VA_ARGS__, NULL})
+#define FILE_OF(name) (tmp_path(the_daemon.dir, "%s", name).text)
+#define REFUSED(...)  (!daemon_try(&the_daemon, (const char *const[]){__VA_ARGS__, NULL}))
+#define SAYS(text)    cr_assert(strstr(daemon_output(&the_daemon), text), "%s", daemon_output(&the_daemon))
+#define IN            true
+#define OUT           false
+
+/* Whether a client with these options is served; the server is known to it. */
+static bool is_served(const char *cert, const char *protocol)
+{
+    char ca[300], mine[300] = "";
+    struct wire_tls_options options = {.ca = ca, .protocol = protocol};
+    struct wire wire;
+    const char *why = NULL;
+    snprintf(ca, sizeof(ca), "%s/ca.crt", the_daemon.dir);
+    snprintf(mine, sizeof(mine), "%s/%s", the_daemon.dir, cert ? cert : "");
+    options.cert = cert ? mine : NULL;
+    if (!wire_open_tls(&wire, the_daemon.tls_port, &options, &why))
+        return false;
+    bool sent = wire_send_text(&wire, "PING\r\n"); /* by TLS 1.3 a client hears of its certificate only now */
+    bool served = sent && strcmp(wire_text(&wire), "+PONG") == 0;
+    wire_close(&wire);
+    return served;
+}
+
+/* tls-auth-clients decides about clients without a certificate; a wrong one is never taken where one is asked for. */
+DAEMON_TEST(the_daemon, tls_settings, certificates_of_clients)
+{
+    static const struct {
+        const char *setting;
+        bool none, good, stranger, expired;
+    } cases[] = {{"yes", OUT, IN, OUT, OUT}, {"optional", IN, IN, OUT, OUT}, {"no", IN, IN, IN, IN}};
+    START("--threads", "1");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        redisContext *client = client_open(the_daemon.port);
+        expect(client, "+OK", "CONFIG SET tls-auth-clients %s", cases[i].setting);
+        redisFree(client);
+        cr_assert_eq(is_served(NULL, NULL), cases[i].none, "%s", cases[i].setting);
+        cr_assert_eq(is_served("client.crt", NULL), cases[i].good, "%s", cases[i].setting);
+        cr_assert_eq(is_served("client.crt", "TLSv1.2"), cases[i].good, "%s", cases[i].setting);
+        cr_assert_eq(is_served("stranger.crt", NULL), cases[i].stranger, "%s", cases[i].setting);
+        cr_assert_eq(is_served("expired.crt", NULL), cases[i].expired, "%s", cases[i].setting);
+    }
+    SAYS("the client has shown no certificate, and one is required");
+    SAYS("the certificate is not accepted: certificate has expired");
+    SAYS("the certificate is not accepted: unable to get local issuer certificate");
+    redisContext *client = client_open(the_daemon.port);
+    expect(client, "+OK", "CONFIG SET tls-auth-clients yes tls-ca-cert-file %s tls-ca-cert-dir %s", "", FILE_OF("ca"));
+    cr_assert(is_served("client.crt", NULL));
+    cr_assert(!is_served("stranger.crt", NULL));
+    redisFree(client);
+}
+
+/* Versions and ciphers are those of the settings. */
+DAEMON_TEST(the_daemon, tls_settings, versions_and_ciphers)
+{
+    char output[65536];
+    START("--tls-auth-clients", "no");
+    redisContext *client = client_open(the_daemon.port);
+    cr_assert(is_served(NULL, "TLSv1.2") && is_served(NULL, "TLSv1.3") && !is_served(NULL, "TLSv1.1"));
+    expect(client, "+OK", "CONFIG SET tls-protocols %s", "tlsv1.3");
+    cr_assert(!is_served(NULL, "TLSv1.2") && is_served(NULL, "TLSv1.3"));
+    expect(client, "+OK", "CONFIG SET tls-protocols %s tls-ciphers %s tls-prefer-server-ciphers yes", "TLSv1.2",
+           "ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-ECDSA-AES256-GCM-SHA384");
+    cr_assert(is_served(NULL, "TLSv1.2") && !is_served(NULL, "TLSv1.3"));
+    program_expect(output, sizeof(output), 0, "Cipher is ECDHE-ECDSA-CHACHA20-POLY1305",
+                   "openssl s_client -connect 127.0.0.1:%d </dev/null 2>&1", the_daemon.tls_port);
+    expect(client, "+OK", "CONFIG SET tls-protocols %s tls-ciphersuites %s", "TLSv1.2 TLSv1.3",
+           "TLS_CHACHA20_POLY1305_SHA256");
+    program_expect(output, sizeof(output), 0, "Cipher is TLS_CHACHA20_POLY1305_SHA256",
+                   "openssl s_client -connect 127.0.0.1:%d </dev/null 2>&1", the_daemon.tls_port);
+    /* A renegotiation is refused; the connection may end by that, and does nothing else. */
+    program_expect(output, sizeof(output), 0, "+PONG",
+                   "(echo PING; sleep 0.3; echo R; sleep 0.3) | openssl s_client -tls1_2 -crlf -connect 127.0.0.1:%d "
+                   "2>&1 || true",
+                   the_daemon.tls_port);
+    expect(client, "+OK", "CONFIG SET tls-session-caching no");
+    cr_assert(is_served(NULL, NULL));
+    redisFree(client);
+}
+
+/* New certificates by CONFIG SET and by SIGHUP: for new connections, while present ones go on. */
+DAEMON_TEST(the_daemon, tls_settings, certificates_change_under_clients)
+{
+    struct wire old, wire;
+    const char *why = NULL;
+    START("--tls-auth-clients", "no");
+    redisContext *client = client_open(the_daemon.port);
+    cr_assert(wire_open_tls(&old, the_daemon.tls_port, NULL, &why));
+    cr_assert_str_eq(wire_tls_server(&old), "server");
+    expect(client, "+OK", "CONFIG SET tls-cert-file %s tls-key-file %s", FILE_OF("new.crt"), FILE_OF("new.key"));
+    cr_assert(wire_open_tls(&wire, the_daemon.tls_port, NULL, &why));
+    cr_assert_str_eq(wire_tls_server(&wire), "new");
+    expect_ask(&wire, "PING", "+PONG");
+    wire_close(&wire);
+    expect_ask(&old, "PING", "+PONG");
+
+    /* The same names, other contents. */
+    file_copy(FILE_OF("client.crt"), FILE_OF("new.crt"));
+    file_copy(FILE_OF("client.key"), FILE_OF("new.key"));
+    kill(the_daemon.pid, SIGHUP);
+    for (bool changed = false; !changed; wire_close(&wire)) {
+        cr_assert(wire_open_tls(&wire, the_daemon.tls_port, NULL, &why));
+        changed = strcmp(wire_tls_server(&wire), "client") == 0;
+    }
+    expect_ask(&old, "PING", "+PONG");
+    file_copy(FILE_OF("server.crt"), FILE_OF("new.crt"));
+    kill(the_daemon.pid, SIGHUP); /* without the key: refused */
+    daemon_wait_output(&the_daemon, "TLS: the certificates stay what they were: tls-key-file ");
+    SAYS("new.key: is not the key of the certificate in ");
+    cr_assert(wire_open_tls(&wire, the_daemon.tls_port, NULL, &why));
+    cr_assert_str_eq(wire_tls_server(&wire), "client");
+    wire_close(&wire);
+    file_copy(FILE_OF("server.key"), FILE_OF("new.key"));
+    expect(client, "+OK", "CONFIG SET tls-cert-file %s", FILE_OF("new.crt")); /* the same value reads the file again */
+    cr_assert(wire_open_tls(&wire, the_daemon.tls_port, NULL, &why));
+    cr_assert_str_eq(wire_tls_server(&wire), "server");
+    wire_close(&wire);
+    expect_ask(&old, "PING", "+PONG");
+    wire_close(&old);
+    redisFree(client);
+}
+
+/* What CONFIG SET refuses changes nothing, of none of the settings that it names. */
+DAEMON_TEST(the_daemon, tls_settings, refusals_at_run_time)
+{
+#define REFUSAL(setting) "-ERR CONFIG SET failed (possibly related to argument '" setting "') - "
+    char expected[3000];
+    START("--tls-auth-clients", "no");
+    redisContext *client = client_open(the_daemon.port);
+    const char *now = strdup(client_ask(client, "CONFIG GET tls-*"));
+    expect(client, REFUSAL("tls-cert-file") "tls-cert-file /nonexistent: No such file or directory",
+           "CONFIG SET timeout 7 tls-cert-file /nonexistent");
+    snprintf(expected, sizeof(expected), REFUSAL("tls-cert-file") "tls-cert-file %s: is not a file", the_daemon.dir);
+    expect(client, expected, "CONFIG SET tls-cert-file %s", the_daemon.dir);
+    expect(client, REFUSAL("tls-protocols") "tls-protocols: 'SSLv3' is none of TLSv1, TLSv1.1, TLSv1.2 and TLSv1.3",
+           "CONFIG SET tls-protocols SSLv3");
+    expect(client, REFUSAL("tls-ciphers") "tls-ciphers: no cipher match", "CONFIG SET tls-ciphers nonsense");
+    expect(client,
+           REFUSAL("tls-ca-cert-file") "to check certificates of clients, tls-ca-cert-file or tls-ca-cert-dir is "
+                                       "needed; 'tls-auth-clients no' does "
+                                       "not ask for any",
+           "CONFIG SET tls-ca-cert-file %s tls-auth-clients yes", "");
+    snprintf(expected, sizeof(expected),
+             REFUSAL("tls-key-file") "tls-key-file %s: is not the key of the certificate in %s", FILE_OF("new.key"),
+             FILE_OF("server.crt"));
+    expect(client, expected, "CONFIG SET tls-key-file %s", FILE_OF("new.key"));
+    cr_assert_null(strstr(client_ask(client, "CONFIG SET tls-key-file %s", FILE_OF("secret.key")), "+OK"));
+    expect(client, REFUSAL("tls-port") "can't set immutable config", "CONFIG SET tls-port 1");
+    expect(client, "+OK", "MULTI");
+    expect(client, "+QUEUED", "CONFIG SET tls-ciphers %s", "");
+    expect(client, "[-ERR this call of 'config|set' may take long: it is not run in a transaction]", "EXEC");
+    cr_assert_str_eq(client_ask(client, "CONFIG GET tls-*"), now);
+    expect(client, "[\"timeout\",\"0\"]", "CONFIG GET timeout");
+    cr_assert(is_served(NULL, NULL));
+    expect(client, "+OK", "CONFIG SET tls-key-file %s tls-key-file-pass %s", FILE_OF("secret.key"), "correct horse");
+    cr_assert(is_served(NULL, NULL));
+    redisFree(client);
+}
+
+/* A start with wrong files ends with a reason; one with an expired certificate warns. */
+DAEMON_TEST(the_daemon, tls_settings, refusals_at_the_start)
+{
+    cr_assert(REFUSED("--tls-cert-file", ""));
+    SAYS("cannot start: tls-cert-file is not set: TLS needs a certificate");
+    cr_assert(REFUSED("--tls-key-file", FILE_OF("new.key")));
+    SAYS("new.key: is not the key of the certificate in ");
+    file_write(FILE_OF("empty"), "", 0);
+    cr_assert(REFUSED("--tls-cert-file", FILE_OF("empty")));
+    SAYS("empty: no start line");
+    cr_assert(REFUSED("--tls-key-file", FILE_OF("secret.key")));
+    SAYS("secret.key: ");
+    cr_assert(REFUSED("--tls-ca-cert-file", ""));
+    SAYS("to check certificates of clients, tls-ca-cert-file or tls-ca-cert-dir is needed");
+    START("--tls-cert-file", FILE_OF("expired.crt"), "--tls-key-file", FILE_OF("expired.key"));
+    SAYS("warning TLS: the certificate has expired: it was valid until 2020-01-01T00:00:00Z");
+}
+
+/* Without a port but that of TLS everything works, and the port is named as Redis does. */
+DAEMON_TEST(the_daemon, tls_settings, a_port_of_tls_alone)
+{
+    struct wire wire;
+    const char *why = NULL;
+    char text[64];
+    the_daemon.tls_only = true;
+    START("--tls-auth-clients", "no", "--requirepass", "secret");
+    snprintf(text, sizeof(text), "127.0.0.1:%d (TLS)", the_daemon.tls_port);
+    SAYS(text);
+    cr_assert(wire_open_tls(&wire, the_daemon.tls_port, NULL, &why), "%s", why);
+    expect_ask(&wire, "PING", "-NOAUTH Authentication required.");
+    expect_ask(&wire, "AUTH secret", "+OK");
+    snprintf(text, sizeof(text), "tcp_port:%d\\x0d", the_daemon.tls_port);
+    cr_assert(strstr(wire_ask(&wire, "INFO server"), text));
+    cr_assert(strstr(wire_ask(&wire, "INFO server"), "listener0:name=tls,bind=127.0.0.1,port="));
+    expect_ask(&wire, "CONFIG GET tls-key-file-pass", "[\"tls-key-file-pass\",\"\"]");
+    wire_close(&wire);
+}
+
+/* redis-cli speaks to it. */
+DAEMON_TEST(the_daemon, tls_settings, redis_cli_speaks_to_it)
+{
+    char output[4096];
+    START("--threads", "2");
+    program_expect(output, sizeof(output), 0, "1\n1\n0",
+                   "cd %s; printf 'BF.ADD f a\\nBF.EXISTS f a\\nBF.EXISTS f b\\n' | redis-cli --tls --cacert ca.crt "
+                   "--cert client.crt --key client.key -h localhost -p %d",
+                   the_daemon.dir, the_daemon.tls_port);
+    program_expect(
+        output, sizeof(output), 1, "certificate",
+        "cd %s; redis-cli --tls --cacert other.crt --cert client.crt --key client.key -h localhost -p %d PING "
+        "2>&1",
+        the_daemon.dir, the_daemon.tls_port);
+}

@@ -1,0 +1,326 @@
+#include "tls_context.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tls_internal.h"
+#include "tls_stream.h"
+
+#define FILE_MAX (4 << 20) /* of a file with certificates: the whole list of a system has 0.25 MB */
+
+/* The names by which messages call the files. */
+struct names {
+    const char *cert, *key, *ca_file, *ca_dir;
+};
+static const struct names server_names = {"tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-ca-cert-dir"};
+static const struct names client_names = {"certificate", "key", "CA certificates", "directory of CA certificates"};
+
+static bool is_set(const char *text)
+{
+    return text && text[0];
+}
+
+static int refuse(struct errbuf *err, const char *what, const char *path)
+{
+    char text[256];
+    tls_error_take(text, sizeof(text));
+    errbuf_set(err, "%s %s: %s", what, path, text);
+    return -EINVAL;
+}
+
+/* ---- files ---- */
+
+/* Whether it is a readable file of a bounded size, before OpenSSL reads it: a FIFO would keep it waiting. */
+static int look_at(const char *what, const char *path, bool directory, struct errbuf *err)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), status = fd < 0 || fstat(fd, &st) != 0 ? -errno : 0;
+    if (fd >= 0)
+        close(fd);
+    if (status)
+        errbuf_set(err, "%s %s: %s", what, path, strerror(-status));
+    else if (directory ? !S_ISDIR(st.st_mode) : !S_ISREG(st.st_mode))
+        errbuf_set(err, "%s %s: is not a %s", what, path, directory ? "directory" : "file");
+    else if (!directory && st.st_size > FILE_MAX)
+        errbuf_set(err, "%s %s: has more than %d MB", what, path, FILE_MAX >> 20);
+    else
+        return 0;
+    return status ? status : -EINVAL;
+}
+
+/* OpenSSL would ask the terminal for a password if there were no such function. */
+static int give_password(char *password_out, int size, int writes, void *password)
+{
+    size_t len = password ? strlen(password) : 0;
+    (void)writes;
+    if (len == 0 || len > (size_t)size)
+        return -1;
+    memcpy(password_out, password, len);
+    return (int)len;
+}
+
+static int64_t seconds_of(const ASN1_TIME *time)
+{
+    struct tm tm;
+    return time && ASN1_TIME_to_tm(time, &tm) == 1 ? (int64_t)timegm(&tm) : 0;
+}
+
+/* Loads the certificate and its key, and checks that they belong together. */
+static int load_identity(struct tls_context *context, const struct names *names, const char *cert, const char *key,
+                         const char *password, struct errbuf *err)
+{
+    const char *key_name = is_set(key) ? names->key : names->cert, *key_path = is_set(key) ? key : cert;
+    int status = look_at(names->cert, cert, false, err);
+    if (status == 0)
+        status = look_at(key_name, key_path, false, err);
+    if (status)
+        return status;
+    SSL_CTX_set_default_passwd_cb(context->ssl, give_password);
+    SSL_CTX_set_default_passwd_cb_userdata(context->ssl, (void *)(uintptr_t)password);
+    if (SSL_CTX_use_certificate_chain_file(context->ssl, cert) != 1)
+        return refuse(err, names->cert, cert);
+    bool loaded = SSL_CTX_use_PrivateKey_file(context->ssl, key_path, SSL_FILETYPE_PEM) == 1;
+    SSL_CTX_set_default_passwd_cb_userdata(context->ssl, NULL);
+    unsigned long code = ERR_peek_error();
+    bool fits = loaded ? SSL_CTX_check_private_key(context->ssl) == 1
+                       : ERR_GET_LIB(code) != ERR_LIB_X509 || ERR_GET_REASON(code) != X509_R_KEY_VALUES_MISMATCH;
+    if (!fits) {
+        ERR_clear_error();
+        errbuf_set(err, "%s %s: is not the key of the certificate in %s", key_name, key_path, cert);
+        return -EINVAL;
+    }
+    if (!loaded)
+        return refuse(err, key_name, key_path);
+    context->expires = seconds_of(X509_get0_notAfter(SSL_CTX_get0_certificate(context->ssl)));
+    return 0;
+}
+
+/* Loads the certificates by which others are checked. `shows`: tells clients whose certificates are wanted. */
+static int load_authorities(struct tls_context *context, const struct names *names, const char *file, const char *dir,
+                            bool shows, struct errbuf *err)
+{
+    int status = is_set(file) ? look_at(names->ca_file, file, false, err) : 0;
+    if (status == 0 && is_set(dir))
+        status = look_at(names->ca_dir, dir, true, err);
+    if (status)
+        return status;
+    if (is_set(file) && SSL_CTX_load_verify_file(context->ssl, file) != 1)
+        return refuse(err, names->ca_file, file);
+    if (is_set(dir) && SSL_CTX_load_verify_dir(context->ssl, dir) != 1)
+        return refuse(err, names->ca_dir, dir);
+    if (shows && is_set(file)) {
+        STACK_OF(X509_NAME) *list = SSL_load_client_CA_file(file);
+        if (!list)
+            return refuse(err, names->ca_file, file);
+        SSL_CTX_set_client_CA_list(context->ssl, list);
+    }
+    return 0;
+}
+
+/* ---- rules ---- */
+
+static const struct protocol {
+    const char *name;
+    int version;
+    uint64_t off;
+} protocols[] = {
+    {"TLSv1", TLS1_VERSION, SSL_OP_NO_TLSv1},
+    {"TLSv1.1", TLS1_1_VERSION, SSL_OP_NO_TLSv1_1},
+    {"TLSv1.2", TLS1_2_VERSION, SSL_OP_NO_TLSv1_2},
+    {"TLSv1.3", TLS1_3_VERSION, SSL_OP_NO_TLSv1_3},
+};
+#define NPROTOCOLS (sizeof(protocols) / sizeof(protocols[0]))
+
+static int allow_protocols(struct tls_context *context, const char *names, struct errbuf *err)
+{
+    uint64_t off = 0;
+    bool allowed[NPROTOCOLS] = {false}, any = false;
+    for (const char *at = names + strspn(names, " "); *at; at += strspn(at, " ")) {
+        size_t len = strcspn(at, " "), i = 0;
+        while (i < NPROTOCOLS && (strlen(protocols[i].name) != len || strncasecmp(protocols[i].name, at, len) != 0))
+            i++;
+        if (i == NPROTOCOLS) {
+            errbuf_set(err, "tls-protocols: '%.*s' is none of TLSv1, TLSv1.1, TLSv1.2 and TLSv1.3", (int)len, at);
+            return -EINVAL;
+        }
+        allowed[i] = any = true;
+        at += len;
+    }
+    for (size_t i = 0; i < NPROTOCOLS; i++) {
+        bool on = any ? allowed[i] : protocols[i].version >= TLS1_2_VERSION;
+        off |= on ? 0 : protocols[i].off;
+        if (on && protocols[i].version < TLS1_2_VERSION)
+            SSL_CTX_set_security_level(context->ssl, 0); /* OpenSSL's usual level has no digest that they could use */
+    }
+    SSL_CTX_set_min_proto_version(context->ssl, TLS1_VERSION);
+    SSL_CTX_set_options(context->ssl, off);
+    return 0;
+}
+
+static int allow_ciphers(struct tls_context *context, const char *ciphers, const char *suites, struct errbuf *err)
+{
+    if (is_set(ciphers) && SSL_CTX_set_cipher_list(context->ssl, ciphers) != 1) {
+        tls_error(err, "tls-ciphers");
+        return -EINVAL;
+    }
+    if (is_set(suites) && SSL_CTX_set_ciphersuites(context->ssl, suites) != 1) {
+        tls_error(err, "tls-ciphersuites");
+        return -EINVAL;
+    }
+    return 0;
+}
+
+static void set_sessions(struct tls_context *context, const struct tls_server_settings *settings)
+{
+    static const unsigned char id[] = "bloomery";
+    SSL_CTX_set_session_id_context(context->ssl, id, sizeof(id) - 1);
+    SSL_CTX_set_session_cache_mode(context->ssl,
+                                   settings->session_caching ? SSL_SESS_CACHE_SERVER : SSL_SESS_CACHE_OFF);
+    if (!settings->session_caching) {
+        SSL_CTX_set_options(context->ssl, SSL_OP_NO_TICKET);
+        SSL_CTX_set_num_tickets(context->ssl, 0);
+        return;
+    }
+    SSL_CTX_sess_set_cache_size(context->ssl, (long)settings->session_cache_size);
+    SSL_CTX_set_timeout(context->ssl, (long)settings->session_cache_seconds);
+    SSL_CTX_set_num_tickets(context->ssl,
+                            1); /* a client that wants to come back needs one; each costs bytes and time */
+}
+
+/* ---- contexts ---- */
+
+static struct tls_context *create(const SSL_METHOD *method)
+{
+    struct tls_context *context = calloc(1, sizeof(*context));
+    if (!context)
+        return NULL;
+    ERR_clear_error();
+    context->ssl = SSL_CTX_new(method);
+    if (!context->ssl) {
+        free(context);
+        return NULL;
+    }
+    /* An idle connection gives its buffers of 34 KB back. Without SSL_MODE_AUTO_RETRY a read returns after a message
+     * that has no data, so that such messages can be counted. */
+    SSL_CTX_set_mode(context->ssl, SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_clear_mode(context->ssl, SSL_MODE_AUTO_RETRY);
+    SSL_CTX_set_options(context->ssl, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+    SSL_CTX_set_max_cert_list(context->ssl, TLS_HANDSHAKE_MAX / 2);
+    return context;
+}
+
+void tls_context_destroy(struct tls_context *context)
+{
+    if (!context)
+        return;
+    SSL_CTX_free(context->ssl);
+    free(context);
+}
+
+static int no_memory(struct errbuf *err)
+{
+    ERR_clear_error();
+    errbuf_set(err, "%s", strerror(ENOMEM));
+    return -ENOMEM;
+}
+
+static int set_up_server(struct tls_context *context, const struct tls_server_settings *settings, struct errbuf *err)
+{
+    static const int modes[] = {[TLS_AUTH_NO] = SSL_VERIFY_NONE,
+                                [TLS_AUTH_YES] = SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
+                                [TLS_AUTH_OPTIONAL] = SSL_VERIFY_PEER};
+    if (!is_set(settings->cert_file)) {
+        errbuf_set(err, "tls-cert-file is not set: TLS needs a certificate");
+        return -EINVAL;
+    }
+    if (settings->auth_clients != TLS_AUTH_NO && !is_set(settings->ca_cert_file) && !is_set(settings->ca_cert_dir)) {
+        errbuf_set(err, "to check certificates of clients, tls-ca-cert-file or tls-ca-cert-dir is needed; "
+                        "'tls-auth-clients no' does not ask for any");
+        return -EINVAL;
+    }
+    int status = allow_protocols(context, settings->protocols, err);
+    if (status == 0)
+        status = allow_ciphers(context, settings->ciphers, settings->ciphersuites, err);
+    if (status == 0)
+        status = load_identity(context, &server_names, settings->cert_file, settings->key_file, settings->key_file_pass,
+                               err);
+    if (status == 0)
+        status = load_authorities(context, &server_names, settings->ca_cert_file, settings->ca_cert_dir,
+                                  settings->auth_clients != TLS_AUTH_NO, err);
+    if (status)
+        return status;
+    SSL_CTX_set_verify(context->ssl, modes[settings->auth_clients], NULL);
+    if (settings->prefer_server_ciphers)
+        SSL_CTX_set_options(context->ssl, SSL_OP_CIPHER_SERVER_PREFERENCE);
+    SSL_CTX_set_dh_auto(context->ssl, 1);
+    set_sessions(context, settings);
+    return 0;
+}
+
+int tls_context_server(const struct tls_server_settings *settings, struct tls_context **context_out, struct errbuf *err)
+{
+    struct tls_context *context = create(TLS_server_method());
+    if (!context)
+        return no_memory(err);
+    int status = set_up_server(context, settings, err);
+    if (status)
+        tls_context_destroy(context);
+    else
+        *context_out = context;
+    return status;
+}
+
+static int set_up_client(struct tls_context *context, const struct tls_client_settings *settings, struct errbuf *err)
+{
+    int status = 0;
+    if (is_set(settings->server_name)) {
+        if (strlen(settings->server_name) >= sizeof(context->server_name)) {
+            errbuf_set(err, "the server's name is too long");
+            return -EINVAL;
+        }
+        strcpy(context->server_name, settings->server_name);
+    }
+    if (!is_set(settings->cert_file) && is_set(settings->key_file)) {
+        errbuf_set(err, "there is a key without a certificate");
+        return -EINVAL;
+    }
+    SSL_CTX_set_min_proto_version(context->ssl, TLS1_2_VERSION);
+    SSL_CTX_set_session_cache_mode(context->ssl, SSL_SESS_CACHE_OFF);
+    if (is_set(settings->cert_file))
+        status = load_identity(context, &client_names, settings->cert_file, settings->key_file, NULL, err);
+    if (status == 0)
+        status = load_authorities(context, &client_names, settings->ca_cert_file, settings->ca_cert_dir, false, err);
+    if (status == 0 && !is_set(settings->ca_cert_file) && !is_set(settings->ca_cert_dir))
+        SSL_CTX_set_default_verify_paths(context->ssl);
+    context->insecure = settings->insecure;
+    SSL_CTX_set_verify(context->ssl, settings->insecure ? SSL_VERIFY_NONE : SSL_VERIFY_PEER, NULL);
+    return status;
+}
+
+int tls_context_client(const struct tls_client_settings *settings, struct tls_context **context_out, struct errbuf *err)
+{
+    struct tls_context *context = create(TLS_client_method());
+    if (!context)
+        return no_memory(err);
+    context->is_client = true;
+    int status = set_up_client(context, settings, err);
+    if (status)
+        tls_context_destroy(context);
+    else
+        *context_out = context;
+    return status;
+}
+
+int64_t tls_context_expires(const struct tls_context *context)
+{
+    return context->expires;
+}

@@ -1,0 +1,78 @@
+/* tls_stream: one TLS connection apart from its socket. Bytes of the network go in and bytes for the network come out;
+ * plain bytes likewise. It never waits, reads no socket and keeps at most one incomplete record.
+ *
+ * What strangers can make it keep or do is bounded: a first message of at most TLS_HELLO_MAX bytes, which is looked at
+ * before anything is allocated for it; a handshake of at most TLS_HANDSHAKE_MAX bytes; no renegotiation; and in a
+ * connection few messages that carry no data. How long a handshake may take is for the caller to bound.
+ *
+ * `out` receives bytes for the network. They are sent whatever the status is: after a failure they tell the other side
+ * why. An `out` without room is a failure. Errors are final: after TLS_FAILED only tls_stream_destroy() is called.
+ *
+ * Lifetime: tls_stream_create() to tls_stream_destroy(). Thread: one at a time. */
+#ifndef BLOOMERY_TLS_STREAM_H
+#define BLOOMERY_TLS_STREAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "buf.h"
+#include "errbuf.h"
+#include "tls_context.h"
+
+struct tls_stream;
+
+#define TLS_RECORD_MAX (17 * 1024) /* bytes of a record, more than any has */
+#define TLS_HELLO_MAX  (16 * 1024) /* a client's first message; usual ones have 300 to 2,000 bytes */
+#define TLS_HANDSHAKE_MAX                                                                       \
+    (128 * 1024) /* all that a side sends before the handshake is done; a chain of certificates \
+                  */
+
+/* Memory of a connection: while its handshake goes on, and afterwards between two records. Measured; a test compares.
+ */
+#define TLS_HANDSHAKE_MEMORY (64 * 1024)
+#define TLS_STREAM_MEMORY    (20 * 1024)
+
+enum tls_status {
+    TLS_OK,      /* all bytes are taken; of a handshake: it is done */
+    TLS_MORE,    /* handshake: it needs bytes from the other side */
+    TLS_END,     /* the other side has said that it sends nothing more */
+    TLS_FAILED,  /* `err` has the reason */
+    TLS_NOT_TLS, /* handshake of a server: the client's first byte is not that of TLS */
+};
+
+/* A connection whose handshake has not begun. NULL without memory. Takes next to none before the other side's first
+ * bytes. */
+struct tls_stream *tls_stream_create(void);
+void tls_stream_destroy(struct tls_stream *stream); /* NULL is fine */
+
+/* One step of the handshake, as server or client by the context: takes bytes from in[0..len), and as many as the
+ * handshake needs; *consumed_out says how many. What is left after TLS_OK is for tls_stream_read(). `context` is needed
+ * during the call only; the first step that has enough bytes binds the connection to it. `host`: of a client, the
+ * server's name or address; else NULL. A client's first step takes no bytes. */
+enum tls_status tls_stream_handshake(struct tls_stream *stream, const struct tls_context *context, const char *host,
+                                     const void *in, size_t len, size_t *consumed_out, struct buf *out,
+                                     struct errbuf *err);
+
+/* Decrypts in[0..len) to plain[0..size). `size` is at least len + TLS_RECORD_MAX, so that all bytes are taken; *n_out
+ * plain bytes have come, also with TLS_END and TLS_FAILED. */
+enum tls_status tls_stream_read(struct tls_stream *stream, const void *in, size_t len, void *plain, size_t size,
+                                size_t *n_out, struct buf *out, struct errbuf *err);
+
+/* Encrypts len > 0 bytes, into as few records as possible. TLS_OK or TLS_FAILED. */
+enum tls_status tls_stream_write(struct tls_stream *stream, const void *plain, size_t len, struct buf *out,
+                                 struct errbuf *err);
+
+/* Says that nothing more is sent. Does nothing before the handshake is done and after a failure. */
+void tls_stream_end(struct tls_stream *stream, struct buf *out);
+
+/* Whether the handshake is done. */
+bool tls_stream_is_up(const struct tls_stream *stream);
+
+/* "TLSv1.3", and the name of the cipher; "" before the handshake is done. Constant strings. */
+const char *tls_stream_protocol(const struct tls_stream *stream);
+const char *tls_stream_cipher(const struct tls_stream *stream);
+
+/* Whether this connection goes on with an earlier one's session. */
+bool tls_stream_resumed(const struct tls_stream *stream);
+
+#endif

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "bf_texts.h"
+#include "redisbloom_half.h"
+#include "redisbloom_type.h"
 #include "reply.h"
 #include "settings.h"
 
@@ -128,7 +130,8 @@ bool call_open_any(struct call *call, enum call_mode mode)
     call->key = engine.OpenKey(call->ctx, call->argv[1], mode == CALL_READ ? ENGINE_READ : ENGINE_READ | ENGINE_WRITE);
     if (!call->key)
         return true;
-    if (engine.ModuleTypeGetType(call->key) == value_type) { /* the usual case first: each question is a call */
+    const struct engine_type *type = engine.ModuleTypeGetType(call->key);
+    if (type && (type == value_type || type == redisbloom_type)) { /* the usual case first: each question is a call */
         call->value = engine.ModuleTypeGetValue(call->key);
         return true;
     }
@@ -142,10 +145,15 @@ bool call_open(struct call *call, enum call_mode mode)
 {
     if (!call_open_any(call, mode))
         return false;
-    if (!call->value || !call->value->load)
+    if (!call->value || !value_is_half(call->value))
         return true;
-    call_error(call, "ERR the filter is being loaded: chunk %u of %u has not come", call->value->load->place.next,
-               dump_chunks(&call->value->load->plan));
+    if (call->value->half)
+        call_error(call, "ERR the filter is being loaded: %llu of %llu bytes have not come",
+                   (unsigned long long)call->value->half->load.missing,
+                   (unsigned long long)call->value->half->load.bytes);
+    else
+        call_error(call, "ERR the filter is being loaded: chunk %u of %u has not come", call->value->load->place.next,
+                   dump_chunks(&call->value->load->plan));
     return false;
 }
 
@@ -170,16 +178,36 @@ bool call_must_obey(const struct call *call)
            engine.GetContextFlags(call->ctx) & (ENGINE_CTX_REPLICATED | ENGINE_CTX_LOADING);
 }
 
+/* A value of another type needs another object under the key, which has no time to live at first. */
+static void put_anew(struct call *call, struct value *value)
+{
+    long long at = engine.GetAbsExpire ? engine.GetAbsExpire(call->key) : -1, after = engine.GetExpire(call->key);
+    engine.ModuleTypeSetValue(call->key, value_type_of(value), value);
+    if (at >= 0 && engine.SetAbsExpire)
+        engine.SetAbsExpire(call->key, at);
+    else if (after >= 0)
+        engine.SetExpire(call->key, after > 0 ? after : 1);
+}
+
 void call_put(struct call *call, struct value *value)
 {
+    struct engine_type *type = value_type_of(value), *before = call->value ? engine.ModuleTypeGetType(call->key) : NULL;
     void *old = NULL;
-    if (call->value)
-        engine.ModuleTypeReplaceValue(call->key, value_type, value, &old);
-    else
-        engine.ModuleTypeSetValue(call->key, value_type, value);
-    if (old)
+    if (before)
+        engine.ModuleTypeReplaceValue(call->key, before, before == type ? value : NULL, &old);
+    if (before != type)
+        put_anew(call, value);
+    if (old && old != value)
         value_free(old);
     call->value = value;
+}
+
+struct bf_defaults call_defaults(const struct call *call)
+{
+    struct bf_defaults defaults = settings_defaults();
+    if (settings.take_over && settings.layout != LAYOUT_REDISBLOOM && call_must_obey(call))
+        bf_set_layout(&defaults.params, true);
+    return defaults;
 }
 
 void call_not_made(struct call *call, int status, const struct errbuf *err)

@@ -46,9 +46,12 @@ void call_close(struct call *call);
  * it is not refused here. */
 bool call_must_obey(const struct call *call);
 
-/* Puts a value under argument 1, which is open for writing; the old value, NULL for none, is freed. The time to live
- * stays.
- */
+/* The defaults of a filter that the command creates. Where RedisBloom's place is taken, what need not be said to us has
+ * been said by it: an AOF, or a primary, means its layout. */
+struct bf_defaults call_defaults(const struct call *call);
+
+/* Puts a value under argument 1, which is open for writing; the old value, NULL for none, is freed, unless it is the
+ * same: then its type may have changed, because it is complete now. The time to live stays. */
 void call_put(struct call *call, struct value *value);
 
 /* Replies to a creation that failed, with the status of value_create() or value_create_shaped(). */

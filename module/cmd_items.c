@@ -45,7 +45,7 @@ HANDLER(cmd_bf_reserve)
 {
     struct call call = {ctx, argv, argc, "bf.reserve", NULL, NULL};
     struct bf_args args = call_args(&call);
-    struct bf_defaults defaults = settings_defaults();
+    struct bf_defaults defaults = call_defaults(&call);
     struct bf_reserve reserve;
     struct errbuf error;
     if (!bf_read_reserve(&args, &defaults, &reserve, &error)) {
@@ -176,9 +176,22 @@ static void reply_refused(struct adds *adds)
         call_error(adds->call, BF_NO_ROOM, adds->err.text);
 }
 
+/* RedisBloom tells its log and its replicas a batch as it came, with what a full filter has refused: no error there. */
+static void reply_obeyed(struct adds *adds, bool array)
+{
+    if (array)
+        engine.ReplyWithArray(adds->call->ctx, (long)adds->n);
+    for (size_t i = 0; i < adds->n; i++)
+        call_bool(adds->call, i < adds->answered && adds->answers[i / 32] >> (i % 32) & 1);
+}
+
 static void reply_adds(struct adds *adds, bool array)
 {
     bool refused = adds->answered < adds->n;
+    if (refused && adds->refused == BLOOM_FULL && call_must_obey(adds->call)) {
+        reply_obeyed(adds, array);
+        return;
+    }
     if (array)
         engine.ReplyWithArray(adds->call->ctx, (long)(adds->answered + refused));
     for (size_t i = 0; i < adds->answered; i++)
@@ -260,7 +273,7 @@ static bool open_for_add(struct call *call)
         engine.ReplyWithError(call->ctx, BF_NOT_FOUND);
         return false;
     }
-    struct bloom_params params = settings_defaults().params;
+    struct bloom_params params = call_defaults(call).params;
     return create_filter(call, &params, 0);
 }
 
@@ -316,7 +329,7 @@ HANDLER(cmd_bf_insert)
 {
     struct call call = {ctx, argv, argc, "bf.insert", NULL, NULL};
     struct bf_args args = call_args(&call);
-    struct bf_defaults defaults = settings_defaults();
+    struct bf_defaults defaults = call_defaults(&call);
     struct bf_insert insert;
     struct errbuf error;
     if (argc < 4)

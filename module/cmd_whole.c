@@ -359,17 +359,26 @@ static bool apply(struct call *call, struct errbuf *err)
 {
     struct slice what = call_arg(call, 2);
     bloom_pool_set_limits(values_pool(), 0, 0);
-    if (slice_is(what, "MAKE"))
-        return apply_make(call, err);
-    if (!call->value || call->value->load) {
+    if (slice_is(what, "MAKE")) {
+        if (!apply_make(call, err))
+            return false;
+        effect_applied(call, true);
+        return true;
+    }
+    if (!call->value || value_is_half(call->value)) {
         errbuf_set(err, "there is no such filter");
         return false;
     }
-    if (slice_is(what, "LAYER"))
-        return apply_layer(call, err);
-    if (slice_is(what, "ITEMS"))
-        return apply_items(call, err);
-    errbuf_set(err, "'%.*s' is not known here", printable(what), what.ptr);
+    if (slice_is(what, "LAYER") && apply_layer(call, err)) {
+        effect_applied(call, false);
+        return true;
+    }
+    if (slice_is(what, "ITEMS") && apply_items(call, err)) {
+        effect_verbatim(call);
+        return true;
+    }
+    if (!err->text[0])
+        errbuf_set(err, "'%.*s' is not known here", printable(what), what.ptr);
     return false;
 }
 
@@ -385,7 +394,6 @@ HANDLER(cmd_bf_apply)
     }
     if (call_open_any(&call, CALL_WRITE)) {
         if (apply(&call, &err)) {
-            effect_verbatim(&call);
             engine.ReplyWithSimpleString(ctx, "OK");
         } else {
             engine.Log(ctx, "warning", "bloomery: %s cannot be applied: %s", call.name, err.text);

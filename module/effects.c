@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "redisbloom_type.h"
 #include "settings.h"
 
 #define HEADER_MAX 256 /* of one layer */
@@ -11,6 +12,7 @@ struct names names;
 
 void names_init(const char *prefix)
 {
+    snprintf(names.reserve, sizeof(names.reserve), "%s.reserve", prefix);
     snprintf(names.add, sizeof(names.add), "%s.add", prefix);
     snprintf(names.madd, sizeof(names.madd), "%s.madd", prefix);
     snprintf(names.merge, sizeof(names.merge), "%s.merge", prefix);
@@ -41,6 +43,37 @@ static size_t write_header(const struct bloom_filter *filter, const struct bloom
     return dump_chunk_bytes(&plan, 0);
 }
 
+static bool is_theirs(const struct call *call)
+{
+    return redisbloom_type && value_type_of(call->value) == redisbloom_type;
+}
+
+/* For the log only: the filter of the call, as RedisBloom makes it. */
+static void log_reserve(struct call *call)
+{
+    const struct bloom_params *params = bloom_filter_params(value_filter(call->value));
+    char rate[32], capacity[24], expansion[24];
+    snprintf(rate, sizeof(rate), "%.17g", params->error_rate);
+    snprintf(capacity, sizeof(capacity), "%llu", (unsigned long long)params->capacity);
+    snprintf(expansion, sizeof(expansion), "%u", (unsigned)params->expansion);
+    if (params->expansion)
+        engine.Replicate(call->ctx, names.reserve, "scccc" ENGINE_LOG_ONLY, call->argv[1], rate, capacity, "EXPANSION",
+                         expansion);
+    else
+        engine.Replicate(call->ctx, names.reserve, "sccc" ENGINE_LOG_ONLY, call->argv[1], rate, capacity, "NONSCALING");
+}
+
+void effect_applied(struct call *call, bool made)
+{
+    if (!is_theirs(call)) {
+        effect_verbatim(call);
+        return;
+    }
+    engine.Replicate(call->ctx, names.apply, "v" ENGINE_REPLICAS_ONLY, call->argv + 1, (size_t)call->argc - 1);
+    if (made)
+        log_reserve(call);
+}
+
 void effect_made(struct call *call, int64_t expires_ms)
 {
     const struct bloom_filter *filter = value_filter(call->value);
@@ -48,7 +81,10 @@ void effect_made(struct call *call, int64_t expires_ms)
     unsigned char header[HEADER_MAX];
     bloom_filter_layer(filter, 0, &view);
     size_t len = write_header(filter, &view.shape, header);
-    engine.Replicate(call->ctx, names.apply, "scb", call->argv[1], "MAKE", (const char *)header, len);
+    engine.Replicate(call->ctx, names.apply, is_theirs(call) ? "scb" ENGINE_REPLICAS_ONLY : "scb", call->argv[1],
+                     "MAKE", (const char *)header, len);
+    if (is_theirs(call))
+        log_reserve(call);
     if (expires_ms)
         expire(call, expires_ms);
 }
@@ -57,8 +93,8 @@ void effect_grown(struct call *call, unsigned layer, const struct bloom_shape *s
 {
     unsigned char header[HEADER_MAX];
     size_t len = write_header(value_filter(call->value), shape, header);
-    engine.Replicate(call->ctx, names.apply, "sclb", call->argv[1], "LAYER", (long long)layer, (const char *)header,
-                     len);
+    engine.Replicate(call->ctx, names.apply, is_theirs(call) ? "sclb" ENGINE_REPLICAS_ONLY : "sclb", call->argv[1],
+                     "LAYER", (long long)layer, (const char *)header, len);
 }
 
 /* Pointers to the words of one command; kept for the next. */

@@ -10,6 +10,9 @@
  *
  * A header is the first chunk of a dump (dump.h) of a filter with this one layer: all parameters and the shape.
  *
+ * Where RedisBloom's place is taken, the engine's log is told of filters of its type in its commands instead, so that
+ * it can read the log: BF.RESERVE in the place of MAKE, and nothing of layers, which the same adds make once more.
+ *
  * Thread: the engine's main thread. */
 #ifndef BLOOMERY_MODULE_EFFECTS_H
 #define BLOOMERY_MODULE_EFFECTS_H
@@ -18,7 +21,7 @@
 
 /* Full names of commands, in lower case. */
 struct names {
-    char add[48], madd[48], merge[48], clear[48], loadchunk[48], apply[48];
+    char reserve[48], add[48], madd[48], merge[48], clear[48], loadchunk[48], apply[48];
 };
 
 extern struct names names;
@@ -36,6 +39,9 @@ void effect_added(struct call *call, size_t first, const uint32_t *added, size_t
 
 /* The command as it came. */
 void effect_verbatim(struct call *call);
+
+/* BF.APPLY, after it has made a filter, or a layer. */
+void effect_applied(struct call *call, bool made);
 
 /* The counts of all layers of the filter of the call. */
 void effect_counts(struct call *call);

@@ -53,6 +53,10 @@ enum { ENGINE_NOTIFY_MODULE = 1 << 13 };
 
 enum { ENGINE_CONFIG_MEMORY = 1 << 7 };
 
+/* In the format of Replicate(): for the engine's log alone, or for replicas alone. */
+#define ENGINE_LOG_ONLY      "R"
+#define ENGINE_REPLICAS_ONLY "A"
+
 #define ENGINE_WRONGTYPE "WRONGTYPE Operation against a key holding the wrong kind of value"
 
 /* ---- callbacks ---- */

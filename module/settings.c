@@ -9,6 +9,7 @@
 
 struct settings settings;
 
+static const char *layouts[] = {"na", "redisbloom"};
 static const char *missing_filter_replies[] = {"absent", "null", "error"};
 static const int word_values[] = {0, 1, 2};
 #define MAX_WORDS ((int)(sizeof(word_values) / sizeof(word_values[0])))
@@ -146,9 +147,15 @@ static bool read_prefix(struct slice text, struct errbuf *err)
     return true;
 }
 
+static const struct row take_over = {.name = "take-over", .kind = KIND_BOOL, .value = &settings.take_over};
+
 static bool read_pair(struct slice name, struct slice value, struct errbuf *err)
 {
     bool known = slice_is(name, "prefix"), valid = known && read_prefix(value, err);
+    if (slice_is(name, take_over.name)) {
+        known = true;
+        valid = read_value(&take_over, value, err);
+    }
     for (size_t i = 0; i < ROWS && !known; i++) {
         known = slice_is(name, rows[i].name);
         valid = known && read_value(&rows[i], value, err);
@@ -163,6 +170,9 @@ static bool read_pair(struct slice name, struct slice value, struct errbuf *err)
 bool settings_read(struct engine_ctx *ctx, struct engine_string **argv, int argc, struct errbuf *err)
 {
     set_initial(ctx);
+    for (int i = 0; i + 1 < argc; i += 2) /* what it says of another setting's initial value */
+        if (slice_is(text_of(argv[i]), take_over.name) && slice_is(text_of(argv[i + 1]), "yes"))
+            settings.layout = LAYOUT_REDISBLOOM;
     for (int i = 0; i + 1 < argc; i += 2)
         if (!read_pair(text_of(argv[i]), text_of(argv[i + 1]), err))
             return false;
@@ -268,12 +278,14 @@ struct bf_defaults settings_defaults(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    return (struct bf_defaults){
+    struct bf_defaults defaults = {
         .params = {.capacity = (uint64_t)settings.initial_size,
                    .error_rate = settings.error_rate,
                    .expansion = (uint32_t)settings.expansion_factor},
         .now_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000,
     };
+    bf_set_layout(&defaults.params, settings.layout == LAYOUT_REDISBLOOM);
+    return defaults;
 }
 
 enum bf_missing settings_missing(void)

@@ -19,6 +19,7 @@
 
 struct settings {
     char prefix[SETTINGS_PREFIX_MAX + 1]; /* of the commands' names, in lower case: "bf" */
+    int take_over;                        /* RedisBloom's type is the module's */
 #define SETTING_RATE(field, ...)   double field;
 #define SETTING_NUMBER(field, ...) long long field;
 #define SETTING_BOOL(field, ...)   int field;
@@ -32,12 +33,14 @@ struct settings {
 
 extern struct settings settings;
 
-/* Initial values, then the words behind `loadmodule bloomery.so`: pairs of a name and a value, "prefix" among the
- * names. False with a text. */
+/* Initial values, then the words behind `loadmodule bloomery.so`: pairs of a name and a value, "prefix" and "take-over"
+ * among the names: these hold until the end. False with a text. */
 bool settings_read(struct engine_ctx *ctx, struct engine_string **argv, int argc, struct errbuf *err);
 
 /* Makes them known to CONFIG, where the engine has that, and takes their values from its file. False with a text. */
 bool settings_register(struct engine_ctx *ctx, struct errbuf *err);
+
+enum { LAYOUT_NA, LAYOUT_REDISBLOOM }; /* settings.layout */
 
 /* Those of filters that a command creates, and the time. */
 struct bf_defaults settings_defaults(void);

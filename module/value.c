@@ -8,6 +8,9 @@
 #include "bloom_merge.h"
 #include "effects.h"
 #include "memory.h"
+#include "redisbloom_half.h"
+#include "redisbloom_type.h"
+#include "settings.h"
 
 _Static_assert(sizeof(struct value) % 8 == 0, "the filter lies behind it, aligned to 8");
 
@@ -100,10 +103,24 @@ struct value *value_begin_load(const struct dump_load *load, int *status_out, st
     return value;
 }
 
+struct value *value_begin_redisbloom(struct redisbloom_half *half, int *status_out, struct errbuf *err)
+{
+    const struct dump_plan *plan = &half->load.plan;
+    struct value *value = value_create_shaped(&plan->params, plan->shapes, plan->nlayers, status_out, err);
+    if (value)
+        value->half = half;
+    else
+        half_release(half);
+    return value;
+}
+
 void value_free(void *at)
 {
     struct value *value = at;
+    if (!value)
+        return;
     bloom_filter_deinit(value_filter(value));
+    half_release(value->half);
     memory_release(value->load);
     memory_release(value);
 }
@@ -123,15 +140,14 @@ struct value *value_copy(const struct value *value)
     bloom_filter_or(value_filter(copy), filter, plan.nlayers, &counts);
     for (unsigned i = 0; i < plan.nlayers; i++)
         bloom_filter_set_items(value_filter(copy), i, counts.most[i]);
-    if (!value->load)
+    if (value->load && (copy->load = memory_zeroed(sizeof(*copy->load))))
+        *copy->load = *value->load;
+    if (value->half)
+        copy->half = half_copy(value->half);
+    if (value_is_half(copy) == value_is_half(value))
         return copy;
-    copy->load = memory_zeroed(sizeof(*copy->load));
-    if (!copy->load) {
-        value_free(copy);
-        return NULL;
-    }
-    *copy->load = *value->load;
-    return copy;
+    value_free(copy);
+    return NULL;
 }
 
 /* ---- the engine's callbacks ---- */
@@ -169,18 +185,25 @@ static size_t next_chunk(const struct value *value, struct chunks *chunks)
     return len;
 }
 
+/* In the place of the number of chunks: what has come of RedisBloom's chunks. */
+#define REDISBLOOM_HALF 0
+
 static void save(struct engine_io *io, void *at)
 {
     const struct value *value = at;
     struct chunks chunks;
+    if (value->half) {
+        engine.SaveUnsigned(io, REDISBLOOM_HALF);
+        half_save(io, value);
+        return;
+    }
     chunks_of(value, &chunks);
     engine.SaveUnsigned(io, chunks.n);
     while (chunks.place.next < chunks.n)
         engine.SaveStringBuffer(io, (const char *)scratch, next_chunk(value, &chunks));
 }
 
-/* The next chunk, malloc'ed by the engine; NULL when there is none. */
-static char *load_chunk(struct engine_io *io, size_t *len_out)
+char *value_load_string(struct engine_io *io, size_t *len_out)
 {
     char *chunk = engine.LoadStringBuffer(io, len_out);
     if (chunk && engine.IsIOError(io)) {
@@ -196,7 +219,7 @@ static bool load_rest(struct engine_io *io, struct value *value, uint64_t n, str
     bool complete = false;
     for (uint64_t i = 1; i < n; i++) {
         size_t len;
-        char *chunk = load_chunk(io, &len);
+        char *chunk = value_load_string(io, &len);
         if (!chunk) {
             errbuf_set(err, "chunk %llu of %llu is missing", (unsigned long long)i, (unsigned long long)n);
             return false;
@@ -219,7 +242,7 @@ static struct value *load_header(struct engine_io *io, uint64_t n, struct errbuf
     struct dump_load load;
     int status;
     size_t len;
-    char *chunk = load_chunk(io, &len);
+    char *chunk = value_load_string(io, &len);
     if (!chunk) {
         errbuf_set(err, "the header is missing");
         return NULL;
@@ -244,9 +267,11 @@ static void *load(struct engine_io *io, int version)
         errbuf_set(&err, "version %d of the encoding is not known here", version);
     } else {
         uint64_t n = engine.LoadUnsigned(io);
-        if (!engine.IsIOError(io))
-            value = load_header(io, n, &err);
-        if (value && !load_rest(io, value, n, &err)) {
+        if (engine.IsIOError(io))
+            errbuf_set(&err, "its first field is missing");
+        else
+            value = n == REDISBLOOM_HALF ? half_load(io, &err) : load_header(io, n, &err);
+        if (value && value->load && !load_rest(io, value, n, &err)) {
             value_free(value);
             value = NULL;
         }
@@ -260,6 +285,10 @@ static void rewrite(struct engine_io *io, struct engine_string *key, void *at)
 {
     const struct value *value = at;
     struct chunks chunks;
+    if (value->half) {
+        half_rewrite(io, key, value);
+        return;
+    }
     chunks_of(value, &chunks);
     while (chunks.place.next < chunks.n) {
         size_t len = next_chunk(value, &chunks);
@@ -270,7 +299,10 @@ static void rewrite(struct engine_io *io, struct engine_string *key, void *at)
 
 static size_t memory_of(const struct value *value)
 {
-    return sizeof(*value) + bloom_filter_memory(value_filter(value)) + (value->load ? sizeof(*value->load) : 0);
+    if (!value)
+        return 0;
+    return sizeof(*value) + bloom_filter_memory(value_filter(value)) + (value->load ? sizeof(*value->load) : 0) +
+           (value->half ? half_memory(value->half) : 0);
 }
 
 static size_t mem_usage(const void *value)
@@ -297,6 +329,10 @@ static void digest(struct engine_digest *digest_out, void *at)
 {
     const struct value *value = at;
     struct chunks chunks;
+    if (value->half) {
+        half_digest(digest_out, value);
+        return;
+    }
     chunks_of(value, &chunks);
     engine.DigestAddLongLong(digest_out, chunks.n);
     while (chunks.place.next < chunks.n)
@@ -331,7 +367,7 @@ bool values_init(struct engine_ctx *ctx, struct errbuf *err)
     process_seed = value_random();
     value_type = engine.CreateDataType(ctx, DUMP_TYPE_NAME, DUMP_TYPE_VERSION, &methods);
     if (value_type)
-        return true;
+        return !settings.take_over || redisbloom_type_init(ctx, &methods, err);
     errbuf_set(err, "the type %s cannot be registered: is the module loaded already?", DUMP_TYPE_NAME);
     return false;
 }

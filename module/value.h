@@ -16,15 +16,24 @@
 #include "dump.h"
 #include "engine.h"
 
+struct redisbloom_half;
+
 struct value {
-    uint64_t id;            /* unique in this process */
-    struct bf_usage usage;  /* counts of this process */
-    struct dump_load *load; /* NULL: complete */
+    uint64_t id;           /* unique in this process */
+    struct bf_usage usage; /* counts of this process */
+    /* What is loading it, at the most one of these: a dump of ours, or RedisBloom's chunks. Both NULL: complete. */
+    struct dump_load *load;
+    struct redisbloom_half *half;
 };
 
-extern struct engine_type *value_type;
+static inline bool value_is_half(const struct value *value)
+{
+    return value->load || value->half;
+}
 
-/* The pool of all filters, and the numbers that make dumps of this process different from all others. */
+extern struct engine_type *value_type; /* the module's own; redisbloom_type.h has the other one */
+
+/* The pool of all filters, the types, and the numbers that make dumps of this process different from all others. */
 bool values_init(struct engine_ctx *ctx, struct errbuf *err);
 
 struct bloom_pool *values_pool(void);
@@ -48,9 +57,15 @@ struct value *value_create_shaped(const struct bloom_params *params, const struc
 
 struct value *value_copy(const struct value *value); /* NULL without memory */
 
-void value_free(void *value); /* any thread */
+void value_free(void *value); /* any thread; NULL is fine */
 
 /* Begins to load a filter from the header in `load`. As value_create_shaped(). */
 struct value *value_begin_load(const struct dump_load *load, int *status_out, struct errbuf *err);
+
+/* The same from RedisBloom's header, which passes to the value, or is released. */
+struct value *value_begin_redisbloom(struct redisbloom_half *half, int *status_out, struct errbuf *err);
+
+/* The next string of a value that the engine reads, for Free(); NULL when there is none. */
+char *value_load_string(struct engine_io *io, size_t *len_out);
 
 #endif

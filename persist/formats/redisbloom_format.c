@@ -10,11 +10,6 @@
 #define OPCODE_DOUBLE   4
 #define OPCODE_STRING   5
 
-/* The encoding versions with which fields came in. */
-#define WITH_BITS    1 /* bits and n2 */
-#define WITH_OPTIONS 2
-#define WITH_GROWTH  4
-
 #define CRC_BYTES    8
 #define FOOTER_BYTES (2 + CRC_BYTES) /* of a dump: RDB version, checksum */
 
@@ -96,9 +91,9 @@ static int read_head(struct rdb_reader *reader, unsigned encver, struct redisblo
         rc = read_unsigned(reader, &value->nlayers, "nfilters");
     if (rc == RDB_OK)
         rc = check_nlayers(value->nlayers, reader->err);
-    if (rc == RDB_OK && encver >= WITH_OPTIONS)
+    if (rc == RDB_OK && encver >= REDISBLOOM_ENCVER_OPTIONS)
         rc = read_unsigned(reader, &value->options, "options");
-    if (rc == RDB_OK && encver >= WITH_GROWTH)
+    if (rc == RDB_OK && encver >= REDISBLOOM_ENCVER_GROWTH)
         rc = read_unsigned(reader, &value->growth, "growth");
     return rc;
 }
@@ -130,15 +125,12 @@ static int read_fields(struct rdb_reader *reader, unsigned encver, struct redisb
         rc = read_unsigned(reader, &layer->hashes, "hashes");
     if (rc == RDB_OK)
         rc = read_double(reader, &layer->bpe, "bpe");
-    if (rc == RDB_OK && encver >= WITH_BITS)
+    if (rc == RDB_OK && encver >= REDISBLOOM_ENCVER_BITS)
         rc = read_unsigned(reader, &layer->bits, "bits");
-    if (rc == RDB_OK && encver >= WITH_BITS)
+    if (rc == RDB_OK && encver >= REDISBLOOM_ENCVER_BITS)
         rc = read_unsigned(reader, &layer->n2, "n2");
-    if (rc == RDB_OK && encver < WITH_BITS) {
-        double bits = (double)layer->entries * layer->bpe;
-
-        layer->bits = bits >= 1 && bits < 0x1p63 ? (uint64_t)bits : 0;
-    }
+    if (rc == RDB_OK && encver < REDISBLOOM_ENCVER_BITS)
+        layer->bits = redisbloom_old_bits(layer);
     return rc == RDB_OK ? check_bits(layer, reader->err) : rc;
 }
 

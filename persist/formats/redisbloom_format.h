@@ -25,6 +25,18 @@
 #define RDB_MODULE_VERSION(id) ((unsigned)((id)&0x3ff))
 #define RDB_MODULE_TYPE(id)    ((id) & ~UINT64_C(0x3ff))
 
+/* The encoding versions with which fields came in: bits and n2; options; growth. Without options and growth they are 0
+ * and REDISBLOOM_DEFAULT_GROWTH; without bits and n2 there are as many as the entries need. */
+#define REDISBLOOM_ENCVER_BITS    1
+#define REDISBLOOM_ENCVER_OPTIONS 2
+#define REDISBLOOM_ENCVER_GROWTH  4
+
+static inline uint64_t redisbloom_old_bits(const struct redisbloom_layer *layer)
+{
+    double bits = (double)layer->entries * layer->bpe;
+    return bits >= 1 && bits < 0x1p63 ? (uint64_t)bits : 0;
+}
+
 /* Bytes of the bits of a layer, of which struct redisbloom_layer says the number. */
 static inline uint64_t redisbloom_bytes(const struct redisbloom_layer *layer)
 {

@@ -109,12 +109,14 @@ class Connection:
 
 
 class Engine:
-    def __init__(self, *arguments, module=(), sentinel=None):
+    def __init__(self, *arguments, module=(), sentinel=None, before=None):
         self.directory = tempfile.mkdtemp(prefix="bloomery-module-")
         self.log = os.path.join(self.directory, "log")
         self.arguments, self.module, self.sentinel = list(map(str, arguments)), list(map(str, module)), sentinel
         self.port, self.process, self.connection = free_port(), None, None
         running.append(self)
+        if before:
+            before(self)
         self.start()
 
     def command(self):

@@ -34,14 +34,15 @@ struct entry *find_entry(const char *name)
     return NULL;
 }
 
-void put_entry(const char *name, void *value)
+void put_entry(const char *name, struct engine_type *type, void *value)
 {
     struct entry *entry = find_entry(name);
     for (size_t i = 0; !entry && i < KEYS_MAX; i++)
         if (!host.entries[i].value)
             entry = &host.entries[i];
     if (entry->value)
-        host.methods.free(entry->value);
+        entry->type->methods.free(entry->value);
+    entry->type = type;
     snprintf(entry->name, sizeof(entry->name), "%s", name);
     entry->value = value;
 }
@@ -156,17 +157,19 @@ bool stand_in_save(const char *name)
     struct entry *entry = find_entry(name);
     struct engine_io io = {0};
     drop_fields();
-    if (entry)
-        host.methods.rdb_save(&io, entry->value);
+    if (entry) {
+        host.saved = entry->type;
+        entry->type->methods.rdb_save(&io, entry->value);
+    }
     return entry != NULL;
 }
 
 bool stand_in_restore(const char *name, size_t reads)
 {
     struct engine_io io = {.limit = reads};
-    void *value = host.methods.rdb_load(&io, 1);
+    void *value = host.saved->methods.rdb_load(&io, host.saved->version);
     if (value)
-        put_entry(name, value);
+        put_entry(name, host.saved, value);
     return value != NULL;
 }
 
@@ -189,13 +192,14 @@ void stand_in_rewrite(const char *name, const char *to)
     struct engine_io io = {.rewrite_to = to};
     struct engine_digest *digest = NULL;
     struct entry *entry = find_entry(name);
-    host.methods.aof_rewrite(&io, NULL, entry->value);
-    host.methods.digest(digest, entry->value);
-    void *copy = host.methods.copy2(NULL, entry->value);
-    if (!copy || host.methods.mem_usage2(NULL, copy, 5) != host.methods.mem_usage(entry->value) ||
-        host.methods.free_effort2(NULL, copy) > 1)
+    const struct engine_type_methods *methods = &entry->type->methods;
+    methods->aof_rewrite(&io, NULL, entry->value);
+    methods->digest(digest, entry->value);
+    void *copy = methods->copy2(NULL, entry->value);
+    if (!copy || methods->mem_usage2(NULL, copy, 5) != methods->mem_usage(entry->value) ||
+        methods->free_effort2(NULL, copy) > 1)
         abort();
-    host.methods.free(copy);
+    methods->free(copy);
 }
 
 void stand_in_fail_allocation(size_t n)
@@ -218,7 +222,7 @@ void stand_in_end(void)
 {
     for (size_t i = 0; i < KEYS_MAX; i++) {
         if (host.entries[i].value)
-            host.methods.free(host.entries[i].value);
+            host.entries[i].type->methods.free(host.entries[i].value);
         host.entries[i].value = NULL;
     }
     drop_fields();

@@ -89,9 +89,11 @@ static int fake_SetCommandACLCategories(struct engine_command *command, const ch
 static struct engine_type *fake_CreateDataType(struct engine_ctx *ctx, const char *name, int encoding_version,
                                                struct engine_type_methods *methods)
 {
-    (void)ctx, (void)encoding_version;
-    host.methods = *methods;
-    return strlen(name) == 9 ? (struct engine_type *)(void *)&host.methods : NULL;
+    (void)ctx;
+    if (strlen(name) != 9)
+        return NULL;
+    host.types[host.ntypes] = (struct engine_type){*methods, encoding_version};
+    return &host.types[host.ntypes++];
 }
 
 static void fake_Log(struct engine_ctx *ctx, const char *level, const char *format, ...)
@@ -234,7 +236,7 @@ static int fake_KeyType(struct engine_key *key)
 
 static int fake_DeleteKey(struct engine_key *key)
 {
-    host.methods.free(key->entry->value);
+    key->entry->type->methods.free(key->entry->value);
     key->entry->value = NULL;
     key->entry = NULL;
     return ENGINE_OK;
@@ -242,7 +244,7 @@ static int fake_DeleteKey(struct engine_key *key)
 
 static struct engine_type *fake_ModuleTypeGetType(struct engine_key *key)
 {
-    return key->entry ? (struct engine_type *)(void *)&host.methods : NULL;
+    return key->entry ? key->entry->type : NULL;
 }
 
 static void *fake_ModuleTypeGetValue(struct engine_key *key)
@@ -252,18 +254,32 @@ static void *fake_ModuleTypeGetValue(struct engine_key *key)
 
 static int fake_ModuleTypeSetValue(struct engine_key *key, struct engine_type *type, void *value)
 {
-    (void)type;
-    put_entry(key->name, value);
+    if (key->entry)
+        fake_DeleteKey(key);
+    put_entry(key->name, type, value);
     key->entry = find_entry(key->name);
     return ENGINE_OK;
 }
 
 static int fake_ModuleTypeReplaceValue(struct engine_key *key, struct engine_type *type, void *value, void **old_out)
 {
-    (void)type;
+    if (key->entry->type != type)
+        return ENGINE_ERR;
     *old_out = key->entry->value;
     key->entry->value = value;
     return ENGINE_OK;
+}
+
+static long long fake_GetExpire(struct engine_key *key)
+{
+    (void)key;
+    return -1;
+}
+
+static long long fake_GetAbsExpire(struct engine_key *key)
+{
+    (void)key;
+    return -1;
 }
 
 static int fake_SetExpire(struct engine_key *key, long long after_ms)
@@ -432,6 +448,13 @@ static void fake_SaveUnsigned(struct engine_io *io, uint64_t value)
     add_field((struct field){.number = true, .value = value});
 }
 
+static void fake_SaveDouble(struct engine_io *io, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    fake_SaveUnsigned(io, bits);
+}
+
 static void fake_SaveStringBuffer(struct engine_io *io, const char *ptr, size_t len)
 {
     char *bytes = malloc(len ? len : 1);
@@ -453,6 +476,14 @@ static uint64_t fake_LoadUnsigned(struct engine_io *io)
 {
     struct field *field = read_field(io, true);
     return field ? field->value : 0;
+}
+
+static double fake_LoadDouble(struct engine_io *io)
+{
+    uint64_t bits = fake_LoadUnsigned(io);
+    double value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
 }
 
 static char *fake_LoadStringBuffer(struct engine_io *io, size_t *len_out)

@@ -19,8 +19,14 @@ struct engine_string {
     char *ptr;
 };
 
+struct engine_type {
+    struct engine_type_methods methods;
+    int version;
+};
+
 struct entry {
     char name[64];
+    struct engine_type *type;
     void *value; /* NULL: free */
 };
 
@@ -30,7 +36,7 @@ struct engine_key {
 };
 
 struct field {
-    bool number;
+    bool number; /* a double is the number of the same bits */
     uint64_t value;
     char *bytes;
     size_t len;
@@ -47,7 +53,9 @@ struct host {
     const char *missing;
     char *log, *reply, *replicated;
     struct entry entries[KEYS_MAX];
-    struct engine_type_methods methods;
+    struct engine_type types[4];
+    size_t ntypes;
+    struct engine_type *saved; /* the type of what is in the fields */
     struct {
         char name[48];
         engine_command_fn run;
@@ -74,7 +82,8 @@ extern const size_t nfakes;
 
 struct engine_string *make_string(const char *ptr, size_t len);
 void free_string(struct engine_string *string);
-struct entry *find_entry(const char *name);    /* NULL: there is none */
-void put_entry(const char *name, void *value); /* in the place of what is there, which is freed */
+struct entry *find_entry(const char *name); /* NULL: there is none */
+void put_entry(const char *name, struct engine_type *type,
+               void *value); /* in the place of what is there, which is freed */
 
 #endif

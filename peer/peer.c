@@ -1,6 +1,6 @@
 /* Bytes queued in `out` leave and bytes of replies enter `in` in one place, exchange(), which does whichever the socket
  * is ready for. A reply points into `in`: it is consumed when the next one is asked for. */
-#include "peer.h"
+#include "peer_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,6 +24,7 @@ void peer_init(struct peer *peer, int64_t timeout_ms, const atomic_bool *cancell
 
 void peer_close(struct peer *peer)
 {
+    peer_tls_close(peer);
     if (peer->fd >= 0)
         close(peer->fd);
     buf_deinit(&peer->out);
@@ -32,8 +33,9 @@ void peer_close(struct peer *peer)
     peer_init(peer, peer->timeout_ms, peer->cancelled);
 }
 
-int peer_release(struct peer *peer)
+int peer_release(struct peer *peer, struct tls_stream **tls_out)
 {
+    *tls_out = peer_tls_release(peer);
     int fd = peer->fd;
     peer->fd = -1;
     peer_close(peer);
@@ -47,7 +49,10 @@ int peer_connect(struct peer *peer, const struct peer_address *address, struct e
     if (fd < 0)
         return fd;
     peer->fd = fd;
-    return 0;
+    int status = address->tls ? peer_tls_open(peer, address, err) : 0;
+    if (status != 0)
+        peer_close(peer);
+    return status;
 }
 
 struct slice peer_number(int64_t number, char storage[PEER_NUMBER_SIZE])
@@ -68,9 +73,11 @@ void peer_put(struct peer *peer, const struct slice *words, size_t n)
 
 /* ---- bytes ---- */
 
-static int fail(int status, struct errbuf *err)
+static int fail(const struct peer *peer, int status, struct errbuf *err)
 {
-    if (status == -ECONNRESET || status == -EPIPE)
+    if (peer_tls_reason(peer)[0])
+        errbuf_set(err, "%s", peer_tls_reason(peer));
+    else if (status == -ECONNRESET || status == -EPIPE)
         errbuf_set(err, "the server closed the connection");
     else if (status == -ETIMEDOUT)
         errbuf_set(err, "the server does not answer");
@@ -83,6 +90,8 @@ static int fail(int status, struct errbuf *err)
 
 static int send_some(struct peer *peer)
 {
+    if (peer->tls)
+        return peer_tls_send(peer);
     ssize_t n = send(peer->fd, buf_head(&peer->out), buf_len(&peer->out), MSG_NOSIGNAL);
     if (n < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : -errno;
@@ -95,6 +104,8 @@ static int send_some(struct peer *peer)
 /* `expected` bytes more are known to come. */
 static int receive_some(struct peer *peer, size_t expected)
 {
+    if (peer->tls)
+        return peer_tls_receive(peer);
     size_t room = expected < READ_BYTES ? READ_BYTES : expected > READ_MOST ? READ_MOST : expected;
     char *to = buf_reserve(&peer->in, room);
     if (!to)
@@ -108,6 +119,11 @@ static int receive_some(struct peer *peer, size_t expected)
     return 0;
 }
 
+static bool is_sending(const struct peer *peer)
+{
+    return buf_len(&peer->out) > 0 || peer_tls_is_sending(peer);
+}
+
 /* Waits until the socket is ready and moves bytes in both directions. */
 static int exchange(struct peer *peer, size_t expected)
 {
@@ -116,7 +132,7 @@ static int exchange(struct peer *peer, size_t expected)
         return -ENOTCONN;
     if (buf_failed(&peer->out))
         return -ENOMEM;
-    if (buf_len(&peer->out) > 0)
+    if (is_sending(peer))
         events |= POLLOUT;
     int ready = peer_wait(peer->fd, events, peer->timeout_ms, peer->cancelled), status = ready < 0 ? ready : 0;
     if (status == 0 && (ready & ~POLLOUT)) /* an error, too, is read from the socket */
@@ -137,12 +153,12 @@ static void drop_taken(struct peer *peer)
 int peer_flush(struct peer *peer, struct errbuf *err)
 {
     drop_taken(peer);
-    while (buf_len(&peer->out) > 0) {
+    while (is_sending(peer)) {
         int status = exchange(peer, 0);
         if (status != 0)
-            return fail(status, err);
+            return fail(peer, status, err);
     }
-    return buf_failed(&peer->out) ? fail(-ENOMEM, err) : 0;
+    return buf_failed(&peer->out) ? fail(peer, -ENOMEM, err) : 0;
 }
 
 /* ---- replies ---- */
@@ -150,10 +166,10 @@ int peer_flush(struct peer *peer, struct errbuf *err)
 int peer_reply(struct peer *peer, struct resp_reply *reply_out, struct errbuf *err)
 {
     drop_taken(peer);
-    while (buf_len(&peer->out) > 0 || buf_failed(&peer->out)) {
+    while (is_sending(peer) || buf_failed(&peer->out)) {
         int status = exchange(peer, 0);
         if (status != 0)
-            return fail(status, err);
+            return fail(peer, status, err);
     }
     for (;;) {
         size_t consumed, needs = 1, len = buf_len(&peer->in);
@@ -171,12 +187,12 @@ int peer_reply(struct peer *peer, struct resp_reply *reply_out, struct errbuf *e
                 status = exchange(peer, needs - buf_len(&peer->in));
             while (status == 0 && buf_len(&peer->in) < needs);
         }
-        if (status == -EPROTO) {
+        if (status == -EPROTO && peer_tls_reason(peer)[0] == '\0') {
             errbuf_set(err, "the server does not speak the Redis protocol");
             return status;
         }
         if (status != 0)
-            return fail(status, err);
+            return fail(peer, status, err);
     }
 }
 

@@ -20,14 +20,18 @@
 #include "resp_reply.h"
 #include "slice.h"
 
+struct tls_context; /* tls_context.h */
+struct tls_stream;  /* tls_stream.h */
+
 /* Where a server listens, and as whom to speak to it. Strings are borrowed. */
 struct peer_address {
     const char *host; /* name or address */
     const char *port;
-    const char *unixpath; /* not NULL: a Unix socket instead */
-    const char *user;     /* NULL: the default user */
-    const char *password; /* NULL: no AUTH */
-    int64_t database;     /* 0: no SELECT */
+    const char *unixpath;          /* not NULL: a Unix socket instead */
+    const char *user;              /* NULL: the default user */
+    const char *password;          /* NULL: no AUTH */
+    int64_t database;              /* 0: no SELECT */
+    const struct tls_context *tls; /* NULL: without TLS; not for a Unix socket */
 };
 
 struct peer {
@@ -35,6 +39,7 @@ struct peer {
     int fd; /* -1: not connected */
     int64_t timeout_ms;
     const atomic_bool *cancelled; /* may be NULL */
+    struct peer_tls *tls;         /* NULL: none */
     struct buf out, in;
     struct resp_reply_reader reader;
     size_t taken; /* bytes at the head of `in` that the last reply has; they go with the next call */
@@ -45,9 +50,10 @@ struct peer {
 void peer_init(struct peer *peer, int64_t timeout_ms, const atomic_bool *cancelled);
 
 /* All of these return 0, or -errno with the reason in `err`: -ETIMEDOUT, -ECANCELED, -ECONNRESET (closed by the
- * server), -EPROTO (not RESP), -ENOMEM, -EHOSTUNREACH (no such name), and those of the system's calls. */
+ * server), -EPROTO (not RESP, or TLS failed), -ENOMEM, -EHOSTUNREACH (no such name), and those of the system's calls.
+ */
 
-/* A new connection. */
+/* A new connection; with TLS, when the handshake is done. A failure of TLS is -EPROTO. */
 int peer_connect(struct peer *peer, const struct peer_address *address, struct errbuf *err)
     __attribute__((warn_unused_result));
 
@@ -64,8 +70,9 @@ static inline bool peer_is_open(const struct peer *peer)
     return peer->fd >= 0;
 }
 
-/* Takes the socket over, which stays non-blocking; the peer is closed then. */
-int peer_release(struct peer *peer);
+/* Takes the socket over, which stays non-blocking, and its TLS (NULL where there is none); the peer is closed then.
+ * What was queued or received and not taken is lost. */
+int peer_release(struct peer *peer, struct tls_stream **tls_out);
 
 /* Queues a request. Failure (no memory) shows in the next call below. */
 void peer_put(struct peer *peer, const struct slice *words, size_t n);

@@ -40,16 +40,16 @@ static const char *wording_of(unsigned long code)
 
 void tls_error_take(char *text_out, size_t size)
 {
-    const char *data = NULL, *words;
+    const char *data = NULL, *words, *ours = NULL;
     int flags = 0;
     unsigned long code = ERR_peek_error_all(NULL, NULL, NULL, &data, &flags);
     if (code == 0)
         words = "failed";
     else if (ERR_SYSTEM_ERROR(code))
         words = strerror(ERR_GET_REASON(code));
-    else if (!(words = wording_of(code)) && !(words = ERR_reason_error_string(code)))
+    else if (!(words = ours = wording_of(code)) && !(words = ERR_reason_error_string(code)))
         words = "unknown error";
-    if (data && *data && (flags & ERR_TXT_STRING) && !ERR_SYSTEM_ERROR(code))
+    if (data && *data && (flags & ERR_TXT_STRING) && !ours && !ERR_SYSTEM_ERROR(code))
         snprintf(text_out, size, "%s (%s)", words, data);
     else
         snprintf(text_out, size, "%s", words);

@@ -13,6 +13,7 @@
 #include "filterdb.h"
 #include "move/server_url.h"
 #include "progress.h"
+#include "tls_options.h"
 #include "tool.h"
 
 #define COMMAND     "load"
@@ -166,8 +167,12 @@ static void report(const struct load *load, bool json)
 static int run(const struct tool_args *args)
 {
     static struct load load;
+    struct tls_context *tls = NULL;
     int rc = read_url(&load, args->positional[0]);
 
+    if (rc == TOOL_OK)
+        rc = tls_options_read(args, load.url.with_tls, &tls);
+    load.url.address.tls = tls;
     load.name = args->positional[1];
     load.path = args->positional[2];
     load.replace = tool_option(args, "--replace") != NULL;
@@ -184,6 +189,7 @@ static int run(const struct tool_args *args)
     if (rc == TOOL_OK)
         report(&load, tool_option(args, "--json") != NULL);
     loaded_filter_deinit(&load.loaded);
+    tls_context_destroy(tls);
     return rc;
 }
 
@@ -191,6 +197,7 @@ static const struct tool_option options[] = {
     FILTER_PARAMS_OPTIONS,
     {.name = "--replace", .doc = "Replaces the filter NAME if it exists, at one moment."},
     {.name = "--json", .doc = "The result as an object: server, name, bytes, items."},
+    TLS_OPTIONS,
     {.name = NULL},
 };
 
@@ -201,7 +208,8 @@ const struct tool_command tool_load_command = {
     .max = 3,
     .summary = "Loads a Filter.db file into a running Bloomery as a filter.",
     .text =
-        "URL is redis://[[user]:password@]host[:port] or unix:///path/of/socket; a password can also be in "
+        "URL is redis://[[user]:password@]host[:port], rediss://... with TLS, or unix:///path/of/socket; a password "
+        "can also be in "
         "$REDISCLI_AUTH. NAME must be free. The filter appears when all of it has come, and is as durable then as the "
         "daemon's settings make it. Files that the daemon can read itself come faster by BF.IMPORT.",
     .options = options,

@@ -23,6 +23,7 @@ struct conn_tls {
 };
 
 static const char plain_text[] = "-ERR this port takes connections with TLS only (redis-cli --tls)\r\n";
+static const char tls_text[] = "-ERR this port takes connections without TLS; the one with it is tls-port\r\n";
 
 /* ---- its life ---- */
 
@@ -271,8 +272,10 @@ void conn_tls_end(struct conn *conn)
     conn->tls = NULL;
 }
 
+/* What it is sent is no TLS, which its library reports in words that are well known ("wrong version number"). */
 void conn_tls_unexpected(struct conn *conn)
 {
+    (void)!send(conn->fd, tls_text, sizeof(tls_text) - 1, MSG_NOSIGNAL);
     stats_add(&conn->worker->stats.protocol_errors, 1);
     conn_warn_closed(conn, "it speaks TLS, and this port does not; the one that does is tls-port");
     conn_close(conn);

@@ -327,8 +327,8 @@ PAIR_TEST(move, what_cannot_begin_is_told_at_once)
                    "'%s' move --from redis://127.0.0.1:%d --to redis://127.0.0.1:%d/5 2>&1", BLOOMERY_TOOL_PATH,
                    source.port, target.port);
     program_expect(output, sizeof(output), 2, "--to is missing", "'%s' move --from redis://h 2>&1", BLOOMERY_TOOL_PATH);
-    program_expect(output, sizeof(output), 2, "TLS is not supported", "'%s' move --from rediss://h --to redis://h 2>&1",
-                   BLOOMERY_TOOL_PATH);
+    program_expect(output, sizeof(output), 2, "--insecure goes with TLS only",
+                   "'%s' move --from redis://h --to redis://h --insecure 2>&1", BLOOMERY_TOOL_PATH);
     expect(to, ":0", "DBSIZE");
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../tls_options.h"
 #include "../tool.h"
 #include "load.h"
 #include "report.h"
@@ -63,6 +64,7 @@ struct bench {
     const char *line;
     bool new_items;
     struct endpoint endpoint;
+    struct tls_context *tls;
     struct items_options items;
     struct request_template request;
     struct load_options load;
@@ -234,12 +236,17 @@ static int get_items(struct bench *bench)
     return status;
 }
 
-static int get_endpoint(struct bench *bench)
+static int get_endpoint(struct bench *bench, const struct tool_args *args)
 {
+    bool with_tls = tool_option(args, "--tls") != NULL;
     unsigned port, resp;
     int status = get_unsigned(bench, OPT_PORT, 1, 65535, 6379, &port);
     if (!status)
         status = get_unsigned(bench, OPT_RESP, 2, 3, 2, &resp);
+    if (!status && with_tls && bench->options[OPT_UNIX].value)
+        status = tool_misused("bench", "--tls is for an address, not for a Unix socket");
+    if (!status)
+        status = tls_options_read(args, with_tls, &bench->tls);
     if (status)
         return status;
     bench->endpoint = (struct endpoint){
@@ -248,6 +255,7 @@ static int get_endpoint(struct bench *bench)
         .unixpath = bench->options[OPT_UNIX].value,
         .password = bench->options[OPT_PASSWORD].value ? bench->options[OPT_PASSWORD].value : getenv("REDISCLI_AUTH"),
         .resp = (int)resp,
+        .tls = bench->tls,
     };
     return TOOL_OK;
 }
@@ -291,7 +299,7 @@ static int get_options(struct bench *bench, const struct tool_args *args)
         bench->options[i].value = tool_option(args, names[i]);
     }
     choose_workload(bench, args->positional[0]);
-    int status = get_endpoint(bench);
+    int status = get_endpoint(bench, args);
     if (!status)
         status = get_items(bench);
     if (!status)
@@ -481,6 +489,8 @@ static int run(const struct tool_args *args)
             status = measure(bench, result);
         request_template_deinit(&bench->request);
     }
+    if (bench)
+        tls_context_destroy(bench->tls);
     free(bench);
     free(result);
     return status;
@@ -497,6 +507,7 @@ static const struct tool_option options[] = {
     {.name = "--unix", .value = "PATH", .doc = "Its Unix socket, instead of an address."},
     {.name = "--password", .value = "WORD", .doc = "Its password; otherwise that of $REDISCLI_AUTH, if there is one."},
     {.name = "--resp", .value = "2|3", .words = "2 3", .doc = "The version of the protocol (2)."},
+    {.name = "--tls", .doc = "Connects with TLS; see below."},
     {.name = "--connections", .value = "N", .doc = "Connections (50).", .group = "Load"},
     NUMBER("--pipeline", "N", "Requests under way on each connection (1)."),
     NUMBER("--threads", "N", "Threads of this program (1)."),
@@ -534,6 +545,7 @@ static const struct tool_option options[] = {
     {.name = "--json", .value = "FILE", .doc = "The result as JSON; - is the standard output.", .group = "Output"},
     {.name = "--hdr", .value = "FILE", .doc = "Percentiles in HdrHistogram's text form; - is the standard output."},
     {.name = "--progress", .doc = "Shows a line on stderr once a second, also when that is not a terminal."},
+    TLS_OPTIONS,
     {.name = NULL},
 };
 

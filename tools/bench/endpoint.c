@@ -28,7 +28,7 @@ static int ask(struct peer *peer, const char *const *words, unsigned nwords, str
 static int open_peer(struct peer *peer, const struct endpoint *endpoint, struct errbuf *err)
 {
     const struct peer_address address = {
-        .host = endpoint->host, .port = endpoint->port, .unixpath = endpoint->unixpath};
+        .host = endpoint->host, .port = endpoint->port, .unixpath = endpoint->unixpath, .tls = endpoint->tls};
     struct resp_reply reply;
     peer_init(peer, QUESTION_TIMEOUT_MS, NULL);
     int status = peer_connect(peer, &address, err);
@@ -41,11 +41,11 @@ static int open_peer(struct peer *peer, const struct endpoint *endpoint, struct 
     return status;
 }
 
-int endpoint_connect(const struct endpoint *endpoint, struct errbuf *err)
+int endpoint_connect(const struct endpoint *endpoint, struct tls_stream **tls_out, struct errbuf *err)
 {
     struct peer peer;
     int status = open_peer(&peer, endpoint, err);
-    return status == 0 ? peer_release(&peer) : status;
+    return status == 0 ? peer_release(&peer, tls_out) : status;
 }
 
 int endpoint_ask(const struct endpoint *endpoint, const char *const *words, unsigned nwords, char *text, size_t size,

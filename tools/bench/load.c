@@ -1,4 +1,5 @@
 #include "load_internal.h"
+#include "tls_stream.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -157,8 +158,9 @@ static int open_worker(struct load_run *run, unsigned index, struct errbuf *err)
     items_init(&worker->items, options->items, index, options->threads);
     worker->epoll = epoll_create1(EPOLL_CLOEXEC);
     worker->clients = calloc(worker->nclients, sizeof(*worker->clients));
-    worker->input = malloc(LOAD_READ_SIZE);
-    if (worker->epoll < 0 || !worker->clients || !worker->input)
+    worker->input = malloc(LOAD_READ_SIZE + TLS_RECORD_MAX);
+    worker->received = malloc(LOAD_READ_SIZE);
+    if (worker->epoll < 0 || !worker->clients || !worker->input || !worker->received)
         return -ENOMEM;
     for (unsigned i = 0; i < worker->nclients; i++)
         worker->clients[i].fd = -1;
@@ -175,6 +177,7 @@ static void close_worker(struct worker *worker)
         close(worker->epoll);
     free(worker->clients);
     free(worker->input);
+    free(worker->received);
 }
 
 static uint64_t answered_by_all(const struct load_run *run)

@@ -21,12 +21,16 @@
 #include "items.h"
 #include "traffic.h"
 
+struct tls_context;
+struct tls_stream;
+
 struct endpoint {
     const char *host; /* name or address */
     const char *port;
-    const char *unixpath; /* NULL: TCP */
-    const char *password; /* NULL: none */
-    int resp;             /* 2, or 3: HELLO 3 is sent first */
+    const char *unixpath;          /* NULL: TCP */
+    const char *password;          /* NULL: none */
+    int resp;                      /* 2, or 3: HELLO 3 is sent first */
+    const struct tls_context *tls; /* NULL: without TLS */
 };
 
 struct load_options {
@@ -58,9 +62,9 @@ struct load_result {
  * reply, which ends the run, because figures of refused requests mean nothing. `result` is large: allocate it. */
 int load_run(const struct load_options *options, struct load_result *result, struct errbuf *err);
 
-/* One connected socket, non-blocking, authenticated and in the protocol version asked for. A descriptor, or -errno with
- * the reason. */
-int endpoint_connect(const struct endpoint *endpoint, struct errbuf *err);
+/* One connected socket, non-blocking, authenticated and in the protocol version asked for, and its TLS (NULL: none). A
+ * descriptor, or -errno with the reason. */
+int endpoint_connect(const struct endpoint *endpoint, struct tls_stream **tls_out, struct errbuf *err);
 
 /* Sends one command of at most 8 words over a connection of its own and waits for the reply: the text of a string, a
  * status or an error in `text` (NUL-terminated, cut at size). 0 or -errno with the reason. */

@@ -12,6 +12,7 @@
 #include <linux/net_tstamp.h>
 
 #include "load_internal.h"
+#include "tls_stream.h"
 
 int worker_fail(struct worker *worker, int status, const char *what)
 {
@@ -41,7 +42,8 @@ int client_open(struct worker *worker, struct client *client, struct errbuf *err
     client->out = malloc(options->request->max_size * options->pipeline);
     if (!client->since || !client->out)
         return -ENOMEM;
-    client->fd = endpoint_connect(options->endpoint, err);
+    buf_init(&client->records, LOAD_RECORDS);
+    client->fd = endpoint_connect(options->endpoint, &client->tls, err);
     if (client->fd < 0)
         return client->fd;
     if (worker->rate > 0)
@@ -54,26 +56,68 @@ void client_close(struct client *client)
 {
     if (client->fd >= 0)
         close(client->fd);
+    tls_stream_destroy(client->tls);
+    buf_deinit(&client->records);
     free(client->since);
     free(client->out);
 }
 
-int client_flush(struct worker *worker, struct client *client)
+/* Sends from `bytes`; *sent_out of them have been taken. */
+static int send_bytes(struct worker *worker, struct client *client, const char *bytes, size_t len, size_t *sent_out)
 {
-    while (client->out_start < client->out_end) {
-        ssize_t n = send(client->fd, client->out + client->out_start, client->out_end - client->out_start,
-                         MSG_NOSIGNAL | MSG_DONTWAIT);
+    *sent_out = 0;
+    while (*sent_out < len) {
+        ssize_t n = send(client->fd, bytes + *sent_out, len - *sent_out, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK)
             return worker_fail(worker, -errno, "cannot send");
         if (n < 0)
             break;
-        client->out_start += (size_t)n;
+        *sent_out += (size_t)n;
     }
-    bool left = client->out_start < client->out_end;
-    if (!left)
+    return 0;
+}
+
+static int fail_tls(struct worker *worker, const struct errbuf *err)
+{
+    worker->status = -EPROTO;
+    errbuf_set(&worker->err, "TLS: %s", err->text);
+    return worker->status;
+}
+
+/* Requests become records, and those leave. *left_out: some could not. */
+static int flush_tls(struct worker *worker, struct client *client, bool *left_out)
+{
+    struct errbuf err = {""};
+    size_t sent, len = client->out_end - client->out_start;
+    if (len && tls_stream_write(client->tls, client->out + client->out_start, len, &client->records, &err) != TLS_OK)
+        return fail_tls(worker, &err);
+    client->out_start = client->out_end = 0;
+    int status = send_bytes(worker, client, buf_head(&client->records), buf_len(&client->records), &sent);
+    buf_consume(&client->records, sent);
+    *left_out = buf_len(&client->records) > 0;
+    return status;
+}
+
+static int flush_plain(struct worker *worker, struct client *client, bool *left_out)
+{
+    size_t sent;
+    int status =
+        send_bytes(worker, client, client->out + client->out_start, client->out_end - client->out_start, &sent);
+    client->out_start += sent;
+    *left_out = client->out_start < client->out_end;
+    if (!*left_out)
         client->out_start = client->out_end = 0;
+    return status;
+}
+
+int client_flush(struct worker *worker, struct client *client)
+{
+    bool left = false;
+    int status = client->tls ? flush_tls(worker, client, &left) : flush_plain(worker, client, &left);
+    if (status != 0)
+        return status;
     if (left != client->wants_write) {
         struct epoll_event event = {.events = EPOLLIN | (left ? EPOLLOUT : 0u), .data.ptr = client};
         client->wants_write = left;
@@ -120,10 +164,10 @@ static uint64_t age_of(struct msghdr *message)
 }
 
 /* Like recv(); *arrived_out is the time of the last byte's arrival. */
-static ssize_t receive(struct worker *worker, int fd, uint64_t *arrived_out)
+static ssize_t receive(struct worker *worker, int fd, char *to, uint64_t *arrived_out)
 {
     char control[256];
-    struct iovec part = {.iov_base = worker->input, .iov_len = LOAD_READ_SIZE};
+    struct iovec part = {.iov_base = to, .iov_len = LOAD_READ_SIZE};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     if (worker->rate > 0) {
         message.msg_control = control;
@@ -154,17 +198,33 @@ static void record(struct worker *worker, struct client *client, uint64_t replie
     atomic_store_explicit(&worker->answered_ever, worker->answered_ever + replies, memory_order_relaxed);
 }
 
+/* Decrypts `len` received bytes; *n_out plain ones are in worker->input. */
+static int decrypt(struct worker *worker, struct client *client, size_t len, size_t *n_out)
+{
+    struct errbuf err = {""};
+    enum tls_status status = tls_stream_read(client->tls, worker->received, len, worker->input,
+                                             LOAD_READ_SIZE + TLS_RECORD_MAX, n_out, &client->records, &err);
+    if (status == TLS_FAILED)
+        return fail_tls(worker, &err);
+    if (status == TLS_END)
+        return worker_fail(worker, -ECONNRESET, "the server closed a connection");
+    return 0;
+}
+
 int client_take_replies(struct worker *worker, struct client *client)
 {
     uint64_t before = client->reader.replies, arrived;
-    ssize_t n = receive(worker, client->fd, &arrived);
+    ssize_t n = receive(worker, client->fd, client->tls ? worker->received : worker->input, &arrived);
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return 0;
     if (n < 0)
         return worker_fail(worker, -errno, "cannot receive");
     if (n == 0)
         return worker_fail(worker, -ECONNRESET, "the server closed a connection");
-    if (!replies_take(&client->reader, worker->input, (size_t)n))
+    size_t len = (size_t)n;
+    if (client->tls && decrypt(worker, client, len, &len) != 0)
+        return worker->status;
+    if (!replies_take(&client->reader, worker->input, len))
         return worker_fail(worker, -EPROTO, "what the server sent");
     if (client->reader.errors > 0)
         return worker_refused(worker, client->reader.first_error);

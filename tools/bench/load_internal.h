@@ -5,11 +5,13 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "buf.h"
 #include "load.h"
 #include "schedule.h"
 #include "../tool_clock.h"
 
 #define LOAD_READ_SIZE (256 * 1024)
+#define LOAD_RECORDS   ((size_t)1 << 30) /* of a connection on their way, at most */
 
 /* One connection. Requests under way: sent but not answered, oldest first in `since`, a ring. */
 struct client {
@@ -20,6 +22,8 @@ struct client {
     uint64_t *since; /* ns, from when each request under way is charged to the server */
     char *out;       /* requests not taken by the kernel yet */
     size_t out_start, out_end;
+    struct tls_stream *tls; /* NULL: none; then requests become records at once: */
+    struct buf records;     /* not taken by the kernel yet */
     struct reply_reader reader;
 };
 
@@ -42,6 +46,7 @@ struct worker {
     double cpu_start, cpu;
     uint64_t began, ended; /* ns, of the measurement */
     char *input;
+    char *received; /* with TLS: what `input` is decrypted from */
     struct hdr latency, lateness;
     int status;
     struct errbuf err;

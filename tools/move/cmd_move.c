@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../tls_options.h"
 #include "../tool.h"
 #include "move.h"
 
@@ -164,6 +165,7 @@ static int run(const struct tool_args *args)
         "--progress",
     };
     static struct server_url from, to;
+    struct tls_context *tls = NULL;
     struct given options[OPT_COUNT];
     uint64_t jobs = 4;
     for (int i = 0; i < OPT_COUNT; i++)
@@ -180,8 +182,12 @@ static int run(const struct tool_args *args)
         status = get_seconds(&options[OPT_TIMEOUT], 1, 30, &move.timeout_ms);
     if (status == TOOL_OK)
         status = get_seconds(&options[OPT_RETRY], 0, 60, &move.retry_ms);
+    if (status == TOOL_OK)
+        status = tls_options_read(args, from.with_tls || to.with_tls, &tls);
     if (status != TOOL_OK)
         return status;
+    from.address.tls = from.with_tls ? tls : NULL;
+    to.address.tls = to.with_tls ? tls : NULL;
     move.jobs = (unsigned)jobs;
     move.match = options[OPT_MATCH].value;
     move.dry_run = options[OPT_DRY_RUN].value != NULL;
@@ -189,13 +195,16 @@ static int run(const struct tool_args *args)
     move.verify = options[OPT_VERIFY].value != NULL;
     move.progress = options[OPT_PROGRESS].value || isatty(STDERR_FILENO);
     hide_passwords(options);
-    return move_filters(&move);
+    status = move_filters(&move);
+    tls_context_destroy(tls);
+    return status;
 }
 
 static const struct tool_option options[] = {
     {.name = "--from",
      .value = "URL",
-     .doc = "The source: redis://[user:password@]host[:port][/database] or unix://[user:password@]/path[?db=database]; "
+     .doc = "The source: redis://[user:password@]host[:port][/database], rediss://... with TLS, or "
+            "unix://[user:password@]/path[?db=database]; "
             "%XX "
             "for bytes that would not be understood.",
      .group = "Servers"},
@@ -217,6 +226,7 @@ static const struct tool_option options[] = {
     {.name = "--timeout", .value = "SECONDS", .doc = "Without a byte of an answer (30)."},
     {.name = "--retry", .value = "SECONDS", .doc = "How long a server that is away is waited for (60)."},
     {.name = "--progress", .doc = "Shows a line on stderr also when that is not a terminal."},
+    TLS_OPTIONS,
     {.name = NULL},
 };
 

@@ -61,7 +61,8 @@ static const char *keep(struct server_url *url, struct part part)
 
 static int wrong(struct errbuf *err, const char *why)
 {
-    errbuf_set(err, "%s; redis://[user:password@]host[:port][/database] or unix://[user:password@]/path[?db=database]",
+    errbuf_set(err,
+               "%s; redis[s]://[user:password@]host[:port][/database] or unix://[user:password@]/path[?db=database]",
                why);
     return -EINVAL;
 }
@@ -127,8 +128,8 @@ static int read_tcp(struct server_url *url, struct part rest, struct errbuf *err
     if (status == 0 && !is_empty(database))
         status = read_database(url, database, err);
     if (status == 0)
-        snprintf(url->shown, sizeof(url->shown), "redis://%.*s%s%.*s", (int)host.len, host.at,
-                 is_empty(database) ? "" : "/", (int)database.len, database.at);
+        snprintf(url->shown, sizeof(url->shown), "redis%s://%.*s%s%.*s", url->with_tls ? "s" : "", (int)host.len,
+                 host.at, is_empty(database) ? "" : "/", (int)database.len, database.at);
     return status;
 }
 
@@ -163,9 +164,8 @@ int server_url_read(struct server_url *url, const char *text, struct errbuf *err
     bool is_unix = false;
     for (size_t i = 0; i < sizeof(unix_schemes) / sizeof(unix_schemes[0]); i++)
         is_unix |= strlen(unix_schemes[i]) == scheme_len && strncmp(unix_schemes[i], text, scheme_len) == 0;
-    if (strncmp(text, "rediss:", 7) == 0)
-        return wrong(err, "TLS is not supported: a tunnel (stunnel, ssh -L) takes its place");
-    if (!is_unix && strncmp(text, "redis:", 6) != 0 && strncmp(text, "valkey:", 7) != 0)
+    url->with_tls = strncmp(text, "rediss:", 7) == 0 || strncmp(text, "valkeys:", 8) == 0;
+    if (!is_unix && !url->with_tls && strncmp(text, "redis:", 6) != 0 && strncmp(text, "valkey:", 7) != 0)
         return wrong(err, "the scheme is not understood");
     struct part rest = {after + 3, strlen(after + 3)}, login;
     if (split(&rest, '@', true, &login)) {

@@ -1,6 +1,6 @@
 /* server_url: the address of a server as redis-cli and client libraries write it:
  *
- *   redis://[[user]:password@]host[:port][/database]
+ *   redis://[[user]:password@]host[:port][/database]     (rediss:// with TLS; valkey:// and valkeys:// as well)
  *   unix://[[user]:password@]/path/of/socket[?db=database]      (redis+unix:// and redis-socket:// as well)
  *
  * A user, a password and a path may have bytes as %XX. Thread: any. */
@@ -13,7 +13,8 @@
 #define SERVER_URL_MAX 4096
 
 struct server_url {
-    struct peer_address address;      /* points into `storage` */
+    struct peer_address address; /* points into `storage`; `tls` is the caller's to set, if: */
+    bool with_tls;
     char shown[SERVER_URL_MAX];       /* for messages: without the user's name and password */
     char storage[2 * SERVER_URL_MAX]; /* internal */
     size_t used;

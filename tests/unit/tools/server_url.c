@@ -34,7 +34,8 @@ ParameterizedTestParameters(server_url, has_these_parts)
         {"valkey://h", "-|-|h|6379|-|0|redis://h"},
         {"unix:///run/x.sock", "-|-|-|-|/run/x.sock|0|unix:///run/x.sock"},
         {"redis+unix://u:p@/run/x%20y?db=4", "u|p|-|-|/run/x y|4|unix:///run/x%20y?db=4"},
-        {"rediss://h", ""},
+        {"rediss://h", "-|-|h|6379|-|0|rediss://h"},
+        {"valkeys://:p@h:7/2", "-|p|h|7|-|2|rediss://h:7/2"},
         {"http://h", ""},
         {"h:6379", ""},
         {"redis://h:0", ""},
@@ -66,6 +67,7 @@ ParameterizedTest(struct vector *vector, server_url, has_these_parts)
     }
     cr_assert_eq(status, 0, "%s: %s", vector->text, err.text);
     const struct peer_address *a = &url.address;
+    cr_assert_eq(url.with_tls, strstr(url.shown, "rediss://") != NULL);
     snprintf(got, sizeof(got), "%s|%s|%s|%s|%s|%lld|%s", or_dash(a->user), or_dash(a->password), or_dash(a->host),
              or_dash(a->port), or_dash(a->unixpath), (long long)a->database, url.shown);
     cr_assert_str_eq(got, vector->expected);

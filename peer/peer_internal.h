@@ -1,0 +1,27 @@
+/* Shared by the files of the room: TLS of a peer (peer_tls.c). */
+#ifndef BLOOMERY_PEER_INTERNAL_H
+#define BLOOMERY_PEER_INTERNAL_H
+
+#include "peer.h"
+
+/* Makes the connection one with TLS: the handshake, each of its waits within the time limit. 0 or -errno with the
+ * reason. */
+int peer_tls_open(struct peer *peer, const struct peer_address *address, struct errbuf *err);
+
+/* As send and recv of plain bytes, between peer->out or peer->in and the socket. 0 or -errno. */
+int peer_tls_send(struct peer *peer);
+int peer_tls_receive(struct peer *peer);
+
+/* Whether records wait for the socket. */
+bool peer_tls_is_sending(const struct peer *peer);
+
+/* The reason of a failure of TLS; "": it was none. */
+const char *peer_tls_reason(const struct peer *peer);
+
+/* Says goodbye, if the socket takes it at once, and frees everything; idempotent. */
+void peer_tls_close(struct peer *peer);
+
+/* Takes the stream out; the rest is freed. */
+struct tls_stream *peer_tls_release(struct peer *peer);
+
+#endif

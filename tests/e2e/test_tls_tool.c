@@ -1,0 +1,91 @@
+/* The tool connects with TLS: bench, load, move. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "program.h"
+#include "tmpdir.h"
+#include "wire_tls.h"
+
+static struct daemon the_daemon, the_other;
+
+static void start(void)
+{
+    const char *const args[] = {"--threads", "1", NULL}; /* certificates of clients are required */
+    daemon_prepare(&the_daemon);
+    tls_make_files(the_daemon.dir);
+    the_daemon.with_tls = true;
+    daemon_start(&the_daemon, args);
+}
+
+static void discard(void)
+{
+    daemon_discard(&the_daemon);
+    daemon_discard(&the_other);
+}
+
+TestSuite(tls_tool, .init = start, .fini = discard, .timeout = 300);
+
+static char output[65536];
+
+/* Runs `bloomery <format>` in the directory of the certificates. */
+#define TOOL(code, text, format, ...)                                                                     \
+    program_expect(output, sizeof(output), code, text, "cd '%s' && '%s' " format " 2>&1", the_daemon.dir, \
+                   BLOOMERY_TOOL_PATH, __VA_ARGS__)
+#define MINE "--cacert ca.crt --cert client.crt --key client.key"
+
+/* All commands of a load are answered, with a rate and without, and what TLS refuses is said. */
+DAEMON_TEST(the_daemon, tls_tool, bench)
+{
+    int port = the_daemon.tls_port;
+    TOOL(0, "throughput", "bench exists --reserve 1000 --load --pipeline 16 --requests 20000 --tls " MINE " --port %d",
+         port);
+    TOOL(0, "throughput",
+         "bench madd --filter z --batch 2000 --pipeline 3 --requests 20 --tls " MINE " --resp 3 --port %d", port);
+    TOOL(0, "throughput", "bench ping --rate 2000 --time 0.2 --warmup 0 --tls " MINE " --port %d", port);
+    TOOL(1, "TLS: the certificate is not accepted: ", "bench ping --requests 1 --tls --port %d", port);
+    TOOL(1, "TLS: the other side requires a certificate, and we have shown none",
+         "bench ping --requests 1 --tls --insecure --port %d", port);
+    TOOL(1, "TLS: the other side does not speak TLS", "bench ping --requests 1 --tls --port %d", the_daemon.port);
+    TOOL(2, "--insecure goes with TLS only: --tls", "bench ping --insecure --port %d", port);
+    TOOL(1, "CA certificates nothing: No such file or directory", "bench ping --tls --cacert nothing --port %d", port);
+    TOOL(1, "key server.key: is not the key of the certificate in client.crt",
+         "bench ping --tls --cert client.crt --key server.key --port %d", port);
+}
+
+/* A filter goes in by `load`, and with others to another daemon by `move`, both with TLS. */
+DAEMON_TEST(the_daemon, tls_tool, load_and_move)
+{
+    redisContext *client = client_open(the_daemon.port);
+    daemon_prepare(&the_other);
+    tls_make_files(the_other.dir);
+    the_other.with_tls = true;
+    daemon_start(&the_other, (const char *const[]){"--tls-auth-clients", "no", "--requirepass", "secret", NULL});
+    file_write(tmp_path(the_daemon.dir, "items").text, "a\nb\nc\n", 6);
+    TOOL(0, "", "build %s items --error 0.01 --capacity 1000", "built.db");
+    TOOL(0, "rediss://localhost:", "load rediss://localhost:%d built built.db --variant na " MINE, the_daemon.tls_port);
+    expect(client, ":1", "BF.EXISTS built b");
+    for (int i = 0; i < 20; i++)
+        expect(client, ":1", "BF.ADD small:%d x", i);
+    expect(client, "+OK", "BF.RESERVE large 0.01 2000000"); /* 2.4 MB, in pieces */
+    expect(client, ":1", "BF.ADD large x");
+    TOOL(1, "TLS: the certificate is not accepted: ",
+         "move --from rediss://localhost:%d --to rediss://:secret@localhost:%d --cacert ca.crt --cert client.crt --key "
+         "client.key --retry 0",
+         the_daemon.tls_port, the_other.tls_port); /* the other one has a CA of its own */
+    TOOL(0, "moved    22 filters",
+         "move --from rediss://localhost:%d --to rediss://:secret@localhost:%d --insecure --cert client.crt --key "
+         "client.key --verify",
+         the_daemon.tls_port, the_other.tls_port);
+    TOOL(2, "--cacert goes with TLS only: rediss://", "move --from redis://localhost:%d --to redis://x --cacert ca.crt",
+         the_daemon.port);
+    redisContext *other = client_open(the_other.port);
+    expect(other, "+OK", "AUTH secret");
+    expect(other, ":22", "DBSIZE");
+    expect(other, ":1", "BF.EXISTS large x");
+    redisFree(other);
+    redisFree(client);
+    daemon_deinit(&the_other);
+}

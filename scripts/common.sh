@@ -12,7 +12,12 @@ client_packages=(python3 python3-redis prometheus) # prometheus for promtool; wi
 lint_packages=(clang-format git python3)
 package_packages=(dpkg-dev debhelper lintian debootstrap fakeroot git xz-utils)
 
-say() { printf '== %s\n' "$*" >&2; }
+# In bold where it goes to a terminal (no-color.org).
+bold= plain=
+if [ -t 2 ] && [ -z "${NO_COLOR:-}" ] && [ "${TERM:-dumb}" != dumb ]; then
+    bold=$'\033[1m' plain=$'\033[0m'
+fi
+say() { printf '%s== %s%s\n' "$bold" "$*" "$plain" >&2; }
 fail() { say "$*"; exit 1; }
 
 # With -h or --help as first argument: prints the comment at the top of the script and ends.

@@ -5,11 +5,12 @@
 #include <string.h>
 
 #include "check.h"
+#include "terminal.h"
 #include "tool.h"
 
 __attribute__((format(printf, 2, 0))) static void complain(const char *command, const char *fmt, va_list args)
 {
-    fprintf(stderr, "bloomery %s: ", command);
+    fprintf(stderr, "%sbloomery %s:%s ", terminal_colour(TERMINAL_RED), command, terminal_colour(TERMINAL_PLAIN));
     vfprintf(stderr, fmt, args);
     fputc('\n', stderr);
 }

@@ -11,9 +11,9 @@
 
 #define PIECE_BYTES (1u << 20)
 
-int filter_checker_init(struct filter_checker *checker, const char *datadir)
+int filter_checker_init(struct filter_checker *checker, const char *datadir, struct progress *progress)
 {
-    *checker = (struct filter_checker){.datadir = datadir, .fs = fsops_posix()};
+    *checker = (struct filter_checker){.datadir = datadir, .fs = fsops_posix(), .progress = progress};
     pack_reader_init(&checker->packs, checker->fs, datadir);
     checker->piece = malloc(PIECE_BYTES);
     return checker->piece && bloom_pool_create(&checker->pool) == 0 ? 0 : -ENOMEM;
@@ -113,6 +113,7 @@ static int read_file(struct filter_checker *checker, const char *path, uint64_t 
         if (at == 0)
             memcpy(head_out, checker->piece, n < FILTERDB_HEADER_BYTES ? n : FILTERDB_HEADER_BYTES);
         at += n;
+        progress_add(checker->progress, n);
     }
     if (rc == 0) {
         *size_out = at;
@@ -149,6 +150,7 @@ static bool packed_layer_is_whole(struct filter_checker *checker, const struct m
     size_t len = (size_t)filterdb_bytes(filter->layers[i].nwords);
     const unsigned char *bytes;
 
+    progress_add(checker->progress, len);
     if (pack_read(&checker->packs, filter->pack, offset, len, &bytes, NULL, why) != 0)
         return false;
     if (digest_is_right(XXH3_64bits(bytes, len), filter->layers[i].xxh3, why) &&

@@ -14,6 +14,7 @@
 #include "log_history.h"
 #include "manifest.h"
 #include "pack.h"
+#include "progress.h"
 
 struct filter_checker {
     const char *datadir; /* borrowed */
@@ -21,10 +22,11 @@ struct filter_checker {
     unsigned char *piece;
     struct pack_reader packs;
     struct bloom_pool *pool;
+    struct progress *progress; /* borrowed; told of the bytes read */
 };
 
 /* 0 or -ENOMEM. */
-int filter_checker_init(struct filter_checker *checker, const char *datadir);
+int filter_checker_init(struct filter_checker *checker, const char *datadir, struct progress *progress);
 void filter_checker_deinit(struct filter_checker *checker);
 
 /* Whether a filter of these parameters with these layers is possible. The layers of `grown` (may be NULL) that follow

@@ -19,7 +19,9 @@
 #include "log_reader.h"
 #include "manifest.h"
 #include "name_code.h"
+#include "progress.h"
 #include "store.h"
+#include "terminal.h"
 #include "tool.h"
 #include "tool_clock.h"
 
@@ -29,6 +31,7 @@ struct check {
     const char *datadir;
     const struct fsops *fs;
     struct filter_checker checker;
+    struct progress progress;
     struct log_history *history;
     struct manifest_save save;
     uint64_t filters, layers, items, bytes; /* of the MANIFEST */
@@ -62,7 +65,8 @@ static void complain(struct check *check, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    fprintf(stderr, "%s\n", text);
+    progress_hide(&check->progress);
+    fprintf(stderr, "%s%s%s\n", terminal_colour(TERMINAL_RED), text, terminal_colour(TERMINAL_PLAIN));
     if (!check->problems)
         return;
     fputs(check->nproblems++ ? ", " : "", check->problems);
@@ -339,6 +343,11 @@ static void print_log(const struct check *check, const struct log_reader_summary
             sum->damages);
 }
 
+static void on_log_bytes(void *ctx, uint64_t bytes)
+{
+    progress_add(ctx, bytes);
+}
+
 static int check_log(struct check *check)
 {
     struct log_reader_options options = {
@@ -348,6 +357,8 @@ static int check_log(struct check *check)
         .reached = check->save.frame,
         .accepted = check->save.accepted,
         .on_damage = LOG_EXAMINE,
+        .progress = on_log_bytes,
+        .progress_ctx = &check->progress,
         .report = on_report,
         .report_ctx = check,
         .on_control = on_control,
@@ -357,8 +368,12 @@ static int check_log(struct check *check)
     struct log_reader_summary sum;
     struct log_reader *reader = NULL;
     struct errbuf err = {{0}};
-    int rc = log_reader_open(&options, &reader, &sum, &err);
+    uint64_t on_disk = 0;
 
+    (void)log_bytes_on_disk(check->fs, check->datadir, check->save.log, &on_disk); /* unknown: a line without a bar */
+    progress_begin(&check->progress, "reading the log", on_disk);
+    int rc = log_reader_open(&options, &reader, &sum, &err);
+    progress_end(&check->progress);
     log_reader_close(reader);
     if (rc != 0) {
         complain(check, "log: %s", err.text);
@@ -394,9 +409,14 @@ static int check_filters(struct check *check)
 {
     const struct manifest_sink sink = {.on_filter = on_filter, .ctx = check};
     struct errbuf err = {{0}};
-    int rc = tool_read_manifest(check->datadir, &sink, NULL, &err);
+    int created = 0;
 
-    if (rc == 0 && check_contents(check) == 0 && check_created(check) == 0) {
+    progress_begin(&check->progress, "reading filters", check->bytes);
+    int rc = tool_read_manifest(check->datadir, &sink, NULL, &err);
+    if (rc == 0 && (created = check_contents(check)) == 0)
+        created = check_created(check);
+    progress_end(&check->progress);
+    if (rc == 0 && created == 0) {
         say(check, "files: %" PRIu64 " whole, %" PRIu64 " damaged or missing\n", check->looked_at - check->damaged,
             check->damaged);
         if (check->gone)
@@ -437,7 +457,8 @@ static int check_all(struct check *check)
     const struct log_history_options options = {
         .control = check->save.control, .accepted = check->save.accepted != 0, .on_written = on_written, .ctx = check};
 
-    if (filter_checker_init(&check->checker, check->datadir) != 0 || log_history_create(&check->history, &options) != 0)
+    if (filter_checker_init(&check->checker, check->datadir, &check->progress) != 0 ||
+        log_history_create(&check->history, &options) != 0)
         return tool_failed(COMMAND, "%s", strerror(ENOMEM));
     int tree = check_tree(check);
     int log = check_log(check);

@@ -17,6 +17,7 @@
 #include "manifest.h"
 #include "name_code.h"
 #include "pack.h"
+#include "progress.h"
 #include "redisbloom.h"
 #include "tool.h"
 
@@ -142,6 +143,7 @@ struct export
 {
     const char *datadir, *name, *target;
     struct pack_reader packs;
+    struct progress progress;
     bool found, json;
     unsigned reported;
     int status;
@@ -150,7 +152,7 @@ struct export
 /* Copies a layer that has a file of its own and verifies its checksum on the way. `why` receives the reason of a
  * failure. */
 static int copy_file(const char *from, const struct output *output, const struct manifest_layer *layer,
-                     struct errbuf *why)
+                     struct progress *progress, struct errbuf *why)
 {
     const char *to = output->path;
     const struct fsops *fs = fsops_posix();
@@ -173,6 +175,7 @@ static int copy_file(const char *from, const struct output *output, const struct
         if (rc == 0)
             XXH3_64bits_update(hash, piece, n);
         at += n;
+        progress_add(progress, n);
     }
     errbuf_set(why, "%s: %s", failed, strerror(-rc));
     if (rc == 0 && (at != filterdb_bytes(layer->nwords) || XXH3_64bits_digest(hash) != layer->xxh3)) {
@@ -200,7 +203,7 @@ static int export_file(struct export *export, const struct manifest_filter *filt
 
     file_name_format(&name, file);
     snprintf(from, sizeof(from), "%s/" FILTERS_DIR "/%s", export->datadir, file);
-    return copy_file(from, output, &filter->layers[i], why);
+    return copy_file(from, output, &filter->layers[i], &export->progress, why);
 }
 
 static int export_packed(struct export *export, const struct manifest_filter *filter, unsigned i, uint64_t offset,
@@ -239,6 +242,15 @@ static void report_layer(struct export *export, const char *path, const struct m
     }
 }
 
+static uint64_t bytes_of(const struct manifest_filter *filter)
+{
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; i < filter->nlayers; i++)
+        bytes += filterdb_bytes(filter->layers[i].nwords);
+    return bytes;
+}
+
 static int on_filter(void *ctx, const struct manifest_filter *filter, struct errbuf *err)
 {
     struct export *export = ctx;
@@ -253,17 +265,20 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, struct err
     int made = make_dir(export->target);
     if (made != 0)
         export->status = tool_failed(EXPORT, "%s: %s", export->target, strerror(-made));
+    progress_begin(&export->progress, "writing", bytes_of(filter));
     for (unsigned i = 0; i < filter->nlayers && export->status == TOOL_OK; i++) {
         describe_output(&output, export->target, filter, i);
         int rc = filter->pack ? export_packed(export, filter, i, at, &output, &why)
                               : export_file(export, filter, i, &output, &why);
         at += filterdb_bytes(filter->layers[i].nwords);
+        progress_hide(&export->progress);
         if (rc != 0)
             export->status = tool_failed(EXPORT, rc == -EEXIST ? "%s is there already" : "%s",
                                          rc == -EEXIST ? output.path : why.text);
         else
             report_layer(export, output.path, &filter->layers[i]);
     }
+    progress_end(&export->progress);
     return 0;
 }
 
@@ -353,8 +368,10 @@ static int unpack_record(const struct unpack *unpack, const struct pack_record *
 /* Skips damaged bytes up to the next whole record. */
 static int unpack_records(struct unpack *unpack, const unsigned char *bytes, size_t len)
 {
+    struct progress progress;
     int status = TOOL_OK;
 
+    progress_begin(&progress, "writing", len);
     for (size_t at = PACK_HEADER_BYTES; at < len && status == TOOL_OK;) {
         struct pack_record record;
         size_t record_len;
@@ -364,10 +381,12 @@ static int unpack_records(struct unpack *unpack, const unsigned char *bytes, siz
             at++;
             continue;
         }
+        progress_update(&progress, at);
         status = unpack_record(unpack, &record);
         unpack->filters++;
         at += record_len;
     }
+    progress_end(&progress);
     return status;
 }
 

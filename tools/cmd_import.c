@@ -13,6 +13,7 @@
 #include "fsops.h"
 #include "import_rdb.h"
 #include "import_store.h"
+#include "progress.h"
 #include "store.h"
 #include "tool.h"
 
@@ -26,6 +27,7 @@ struct import {
     struct bloom_params params;
     struct loaded_filter loaded;
     struct store *store;
+    struct progress progress;
     uint64_t id;
     bool yielded, json;
 };
@@ -121,12 +123,21 @@ static void report(const struct import *import)
            variant, import->shape.k, bits, items, import->params.capacity, import->params.error_rate);
 }
 
+static void on_wrote(void *ctx, uint64_t bytes)
+{
+    progress_add(&((struct import *)ctx)->progress, bytes);
+}
+
 static int save(struct import *import)
 {
-    struct store_source source = {.next = on_next, .release = on_release, .ctx = import, .keep_unlisted = true};
+    struct store_source source = {
+        .next = on_next, .release = on_release, .wrote = on_wrote, .ctx = import, .keep_unlisted = true};
     struct store_save_summary summary;
     struct errbuf err = {{0}};
+
+    progress_begin(&import->progress, "writing", 8 * import->shape.nwords);
     int rc = store_save(import->store, &source, &summary, &err);
+    progress_end(&import->progress);
 
     if (rc != 0)
         return tool_failed(COMMAND, "%s", err.text);

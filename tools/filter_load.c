@@ -8,6 +8,7 @@
 
 #include "filterdb.h"
 #include "fsops.h"
+#include "progress.h"
 
 #define PIECE_WORDS 131072u
 
@@ -54,12 +55,19 @@ int loaded_filter_read(struct loaded_filter *loaded, const struct filter_file *f
                        struct errbuf *err)
 {
     struct bloom_layer_view view;
+    struct progress progress;
     int rc = loaded_filter_init(loaded, &file->shape, params, err);
 
     if (rc != 0)
         return rc;
     bloom_filter_layer(loaded->filter, 0, &view);
-    rc = filter_file_read(file, 0, view.shape.nwords, view.words);
+    progress_begin(&progress, "reading", 8 * view.shape.nwords);
+    for (uint64_t at = 0; rc == 0 && at < view.shape.nwords; at += PIECE_WORDS) {
+        uint64_t n = view.shape.nwords - at < PIECE_WORDS ? view.shape.nwords - at : PIECE_WORDS;
+        rc = filter_file_read(file, at, n, view.words + at);
+        progress_add(&progress, 8 * n);
+    }
+    progress_end(&progress);
     if (rc != 0) {
         errbuf_set(err, "%s", strerror(-rc));
         loaded_filter_deinit(loaded);
@@ -79,14 +87,22 @@ void loaded_filter_deinit(struct loaded_filter *loaded)
 
 /* ---- parameters ---- */
 
+static void on_words(void *ctx, uint64_t words)
+{
+    progress_update(ctx, 8 * words);
+}
+
 int filter_decide_params(const struct tool_args *args, const char *path, const struct filter_file *file,
                          struct bloom_params *params_out, uint64_t *items_out)
 {
     const char *command = args->command->name;
     const char *capacity = tool_option(args, "--capacity"), *error = tool_option(args, "--error");
     struct bloom_state state;
-    int rc = filter_file_state(file, NULL, NULL, &state);
+    struct progress progress;
 
+    progress_begin(&progress, "counting bits", filterdb_bytes(file->shape.nwords));
+    int rc = filter_file_state(file, on_words, &progress, &state);
+    progress_end(&progress);
     if (rc != 0)
         return tool_failed(command, "%s: %s", path, strerror(-rc));
     if (state.bits_set == state.bits)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "terminal.h"
 #include "tool_clock.h"
 
 #define SHOW_MS  100
@@ -24,14 +25,19 @@ static void show(struct progress *progress, uint64_t done, int64_t now)
 
     fprintf(stderr, "\r%s ", progress->what);
     if (progress->total)
-        fprintf(stderr, "[%.*s%*s] %3.0f %%, ", bar, "##############################", BAR_WIDE - bar, "", 100 * share);
-    fprintf(stderr, "%.0f MB, %.0f MB/s\033[K", mb, seconds > 0 ? mb / seconds : 0);
+        fprintf(stderr, "[%s%.*s%s%*s] %3.0f %%, ", terminal_colour(TERMINAL_GREEN), bar,
+                "##############################", terminal_colour(TERMINAL_PLAIN), BAR_WIDE - bar, "", 100 * share);
+    fprintf(stderr, "%.0f MB, %.0f MB/s", mb, seconds > 0 ? mb / seconds : 0);
+    if (share > 0 && share < 1 && seconds > 1)
+        fprintf(stderr, ", %.0f s left", seconds / share - seconds);
+    fputs("\033[K", stderr);
     fflush(stderr);
     progress->shown = true;
 }
 
 void progress_update(struct progress *progress, uint64_t done)
 {
+    progress->done = done;
     if (!progress->shows)
         return;
     int64_t now = tool_clock_ms();
@@ -41,9 +47,20 @@ void progress_update(struct progress *progress, uint64_t done)
     show(progress, done, now);
 }
 
-void progress_end(struct progress *progress)
+void progress_add(struct progress *progress, uint64_t bytes)
+{
+    progress_update(progress, progress->done + bytes);
+}
+
+void progress_hide(struct progress *progress)
 {
     if (progress->shown)
         fputs("\r\033[K", stderr);
     progress->shown = false;
+}
+
+void progress_end(struct progress *progress)
+{
+    progress_hide(progress);
+    progress->shows = false;
 }

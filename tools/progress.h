@@ -1,4 +1,5 @@
-/* progress: a line on stderr that says how far long work is; nothing where stderr is no terminal. Thread: one. */
+/* progress: a line on stderr that says how far long work is; nothing where stderr is no terminal. In colour unless
+ * NO_COLOR is set (no-color.org). Thread: one. */
 #ifndef BLOOMERY_TOOL_PROGRESS_H
 #define BLOOMERY_TOOL_PROGRESS_H
 
@@ -8,6 +9,7 @@
 struct progress {
     const char *what;
     uint64_t total; /* bytes; 0: unknown */
+    uint64_t done;
     bool shows, shown;
     int64_t begun_ms, last_ms;
 };
@@ -17,6 +19,10 @@ void progress_begin(struct progress *progress, const char *what, uint64_t total)
 
 /* Tells the bytes done since the beginning. May be called often: the line changes ten times a second. */
 void progress_update(struct progress *progress, uint64_t done);
+void progress_add(struct progress *progress, uint64_t bytes); /* the same by steps */
+
+/* Takes the line away until the next update: before another line is written. */
+void progress_hide(struct progress *progress);
 void progress_end(struct progress *progress); /* takes the line away */
 
 #endif

@@ -15,6 +15,8 @@
 #include "clock.h"
 #include "log_text.h"
 
+#define CLEAR_LINE "\r\033[K" /* takes a status away */
+
 static const char *const level_words[] = {"debug", "verbose", "notice", "warning"};
 
 /* 0640: messages hold addresses and names of filters, which other users must not read. */
@@ -27,6 +29,13 @@ static int open_file(const char *path, struct errbuf *err)
         errbuf_set(err, "log file '%s': %s", path, strerror(-fd));
     }
     return fd;
+}
+
+static bool colour_is_wanted(void)
+{
+    const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
+
+    return (!none || none[0] == '\0') && term && strcmp(term, "dumb") != 0;
 }
 
 int log_init(struct log *log, const char *path, enum log_level level, struct errbuf *err)
@@ -49,6 +58,8 @@ int log_init(struct log *log, const char *path, enum log_level level, struct err
     log->path = copy;
     log->fd = fd;
     log->journal = !copy && log_stderr_is_journal();
+    log->terminal = !copy && isatty(STDERR_FILENO) == 1;
+    log->colour = log->terminal && colour_is_wanted();
     atomic_init(&log->level, (int)level);
     atomic_init(&log->lost, 0);
     return 0;
@@ -110,11 +121,12 @@ static size_t write_head(const struct log *log, char *line, size_t size, enum lo
 
     if (log->journal)
         return (size_t)snprintf(line, size, "<%d>", priorities[level]);
+    const char *colour = log->colour && level == LOG_LEVEL_WARNING ? "\033[1;33m" : "";
     int64_t now_ms = clock_unix_ms();
     gmtime_r(&(time_t){now_ms / 1000}, &tm);
-    len = snprintf(line, size, "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ %ld %s ", tm.tm_year + 1900, tm.tm_mon + 1,
-                   tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, (long)(now_ms % 1000), (long)getpid(),
-                   level_words[level]);
+    len = snprintf(line, size, "%s%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ %ld %s%s%s ", log->terminal ? CLEAR_LINE : "",
+                   tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
+                   (long)(now_ms % 1000), (long)getpid(), colour, level_words[level], colour[0] ? "\033[0m" : "");
     CHECK(len > 0 && (size_t)len < size);
     return (size_t)len;
 }
@@ -182,6 +194,20 @@ void log_write(struct log *log, enum log_level level, const char *fmt, ...)
     va_start(ap, fmt);
     write_line(log, level, 0, fmt, ap);
     va_end(ap);
+}
+
+bool log_status(struct log *log, const char *fmt, ...)
+{
+    char line[LOG_LINE_MAX] = CLEAR_LINE;
+    size_t start = strlen(line);
+    va_list ap;
+
+    if (!log->terminal || !log_enabled(log, LOG_LEVEL_NOTICE))
+        return false;
+    va_start(ap, fmt);
+    int len = vsnprintf(line + start, sizeof(line) - start, fmt, ap);
+    va_end(ap);
+    return len > 0 && write(log->fd, line, strlen(line)) > 0;
 }
 
 /* Takes one of the window's lines. A thread with an older clock reading does not start a past window again. */

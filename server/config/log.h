@@ -6,6 +6,9 @@
  * the time and the process itself, a line is "<4>message": the number is syslog's for the level, by which journalctl -p
  * finds it.
  *
+ * On a terminal warnings are in colour, unless NO_COLOR is set (no-color.org) or TERM is dumb, and log_status() shows
+ * one line that the next one replaces.
+ *
  * One write(2) to a descriptor in append mode writes a line, so that lines of several threads never mix. A line longer
  * than LOG_LINE_MAX bytes is cut and ends with "...". A message stays one line of text whatever its arguments: bytes
  * outside 0x20..0x7e become \xHH. (The caller makes sure that a message holds no secret.)
@@ -40,7 +43,7 @@ struct log {
     _Atomic int level;
     int fd;     /* never changes: log_reopen() puts another file behind it */
     char *path; /* NULL for the standard error */
-    bool journal;
+    bool journal, terminal, colour;
     _Atomic uint64_t lost;
 };
 
@@ -66,6 +69,10 @@ int log_reopen(struct log *log, struct errbuf *err) __attribute__((warn_unused_r
 
 /* Writes a message of a level below LOG_LEVEL_NOTHING if that level is enabled. errno is preserved. */
 void log_write(struct log *log, enum log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* On a terminal, where notices are logged: a line that says how far something is, until the next message or status
+ * takes its place. Otherwise nothing, and false. */
+bool log_status(struct log *log, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #define log_debug(log, ...)   log_write((log), LOG_LEVEL_DEBUG, __VA_ARGS__)
 #define log_verbose(log, ...) log_write((log), LOG_LEVEL_VERBOSE, __VA_ARGS__)

@@ -27,6 +27,8 @@
 #define SERVED_MS         15000
 #define ACCEPT_BURST      64   /* connections accepted before other events */
 #define LOADING_REPORT_MS 2000 /* interval of progress lines of a long start */
+#define LOADING_STATUS_MS 500  /* a start on a terminal that takes longer shows a bar */
+#define LOADING_BAR       30
 
 /* ---- accepting ---- */
 
@@ -84,14 +86,21 @@ static void report_loading(struct main_loop *ml)
 {
     const struct load_progress *load = &ml->server->load;
     int64_t now = clock_ms();
-    if (!server_loading(ml->server) || now - load->started_ms < LOADING_REPORT_MS ||
-        now - ml->loading_reported_ms < LOADING_REPORT_MS)
+    if (!server_loading(ml->server) || now - load->started_ms < LOADING_STATUS_MS)
         return;
-    ml->loading_reported_ms = now;
     uint64_t done = atomic_load_explicit(&load->done_bytes, memory_order_relaxed);
     uint64_t total = atomic_load_explicit(&load->total_bytes, memory_order_relaxed);
+    if (total < done)
+        total = done;
+    unsigned bar = total ? (unsigned)((double)done / (double)total * LOADING_BAR) : 0;
+    if (log_status(&ml->server->log, "loading [%.*s%*s] %s of %s, files and log, after %" PRId64 " s", (int)bar,
+                   "##############################", (int)(LOADING_BAR - bar), "", log_bytes(done).text,
+                   log_bytes(total).text, (now - load->started_ms) / 1000) ||
+        now - load->started_ms < LOADING_REPORT_MS || now - ml->loading_reported_ms < LOADING_REPORT_MS)
+        return;
+    ml->loading_reported_ms = now;
     log_notice(&ml->server->log, "loading: %s of %s, files and log, after %" PRId64 " s", log_bytes(done).text,
-               log_bytes(total > done ? total : done).text, (now - load->started_ms) / 1000);
+               log_bytes(total).text, (now - load->started_ms) / 1000);
 }
 
 /* The time of the last tick of the event loop that has not ticked for longest. */

@@ -43,7 +43,7 @@ struct check {
     struct id_map saved;    /* filters of the MANIFEST; no values */
     struct id_map contents; /* struct contents: filters of the log whose contents are in files */
     struct id_map names;    /* hashes of the names of filters that exist in the end; no values */
-    uint64_t creates, loads, deletes, renames, expiries, clears, grows, breaks;
+    uint64_t creates, loads, deletes, renames, expiries, clears, grows, breaks, swaps;
     struct log_reader_summary log;
     FILE *problems; /* as JSON strings; NULL: the report is for readers */
     uint64_t nproblems;
@@ -92,10 +92,11 @@ static void say(const struct check *check, const char *fmt, ...)
 /* The name as in the MANIFEST, cut when it is long. */
 static void print_name(const struct store_filter *info, char *out, size_t size)
 {
-    size_t len = info->name_len < size / 3 - 2 ? info->name_len : size / 3 - 2;
+    size_t prefix = database_prefix_of_key(info->name, info->name_len), shown = info->name_len - prefix;
+    size_t len = shown < size / 3 - 2 ? shown : size / 3 - 2;
 
-    name_encode(info->name, len, out);
-    strcpy(out + name_encoded_len(info->name, len), len < info->name_len ? "..." : "");
+    name_encode(info->name + prefix, len, out);
+    strcpy(out + name_encoded_len(info->name + prefix, len), len < shown ? "..." : "");
 }
 
 static void complain_of(struct check *check, uint64_t *counter, const struct store_filter *info, const char *why)
@@ -294,7 +295,7 @@ static int on_control(void *ctx, uint64_t number, const struct log_control *cont
         [LOG_CREATE] = &check->creates, [LOG_LOADED] = &check->loads,    [LOG_DELETE] = &check->deletes,
         [LOG_RENAME] = &check->renames, [LOG_EXPIRY] = &check->expiries, [LOG_CLEAR] = &check->clears,
         [LOG_GROW] = &check->grows,     [LOG_FORGET] = &check->deletes,  [LOG_BREAK] = &check->breaks,
-        [LOG_FILLED] = &check->loads,
+        [LOG_FILLED] = &check->loads,   [LOG_SWAP] = &check->swaps,      [LOG_CLEAR_DATABASE] = &check->clears,
     };
 
     ++*counters[control->kind];
@@ -323,6 +324,8 @@ static void print_log(const struct check *check, const struct log_reader_summary
             "log: %" PRIu64 " filters created, %" PRIu64 " loaded, %" PRIu64 " deleted, %" PRIu64 " renamed, %" PRIu64
             " given another time, %" PRIu64 " times all deleted, %" PRIu64 " layers\n",
             check->creates, check->loads, check->deletes, check->renames, check->expiries, check->clears, check->grows);
+    if (check->swaps)
+        say(check, "log: %" PRIu64 " times two databases were exchanged\n", check->swaps);
     if (check->breaks)
         say(check, "log: %" PRIu64 " places where it was switched on, or went on after something it could not take\n",
             check->breaks);

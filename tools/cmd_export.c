@@ -142,6 +142,7 @@ static int write_file(const char *path, bool replace, const unsigned char *bytes
 struct export
 {
     const char *datadir, *name, *target;
+    struct tool_key key; /* the filter's, in the MANIFEST */
     struct pack_reader packs;
     struct progress progress;
     bool found, json;
@@ -259,7 +260,7 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, struct err
     struct output output;
 
     (void)err;
-    if (filter->name_len != strlen(export->name) || memcmp(filter->name, export->name, filter->name_len) != 0)
+    if (filter->name_len != export->key.len || memcmp(filter->name, export->key.bytes, filter->name_len) != 0)
         return 0;
     export->found = true;
     int made = make_dir(export->target);
@@ -295,6 +296,22 @@ static int find_filter(struct export *export)
     return export->status;
 }
 
+/* A MANIFEST that cannot be read is reported when the filter is looked for. */
+static int key_of(struct export *export, const struct tool_args *args)
+{
+    struct manifest_save save = {0};
+    const struct manifest_sink nothing = {.on_filter = tool_pass_over};
+    unsigned db;
+    int status = tool_read_database(EXPORT, args, &db);
+
+    if (status != TOOL_OK)
+        return status;
+    (void)tool_read_manifest(export->datadir, &nothing, &save, &(struct errbuf){{0}});
+    if (!tool_key_of(&save.databases, db, "", export->name, strlen(export->name), &export->key))
+        return tool_misused(EXPORT, "the name is longer than %d bytes", MANIFEST_MAX_NAME);
+    return TOOL_OK;
+}
+
 static int run_export(const struct tool_args *args)
 {
     struct export export = {.status = TOOL_OK, .json = tool_option(args, "--json") != NULL};
@@ -307,6 +324,8 @@ static int run_export(const struct tool_args *args)
     export.name = args->positional[1];
     export.target = args->positional[2];
     status = tool_lock(EXPORT, export.datadir, &fd);
+    if (status == TOOL_OK)
+        status = key_of(&export, args);
     if (status != TOOL_OK)
         return status;
     pack_reader_init(&export.packs, fsops_posix(), export.datadir);
@@ -320,6 +339,7 @@ static int run_export(const struct tool_args *args)
 }
 
 static const struct tool_option export_options[] = {
+    TOOL_DATABASE_OPTION("The database that NAME is in; 0 without it."),
     {.name = "--json", .doc = "An array of objects, one for each layer: file, k, bits, items."},
     {.name = NULL},
 };
@@ -349,12 +369,13 @@ struct unpack {
 /* A pack has a filter twice if it changed during a save: the later one counts. */
 static int unpack_record(const struct unpack *unpack, const struct pack_record *record)
 {
-    size_t len = record->name_len < NAME_SHOWN ? record->name_len : NAME_SHOWN;
+    size_t prefix = database_prefix_of_key(record->name, record->name_len), whole = record->name_len - prefix;
+    size_t len = whole < NAME_SHOWN ? whole : NAME_SHOWN;
+    const char *shown = record->name + prefix;
     char name[3 * NAME_SHOWN], dir[4096], to[4096 + 64];
 
-    name_encode(record->name, len, name); /* as much as a file system takes; the id makes it unique */
-    snprintf(dir, sizeof(dir), "%s/%.*s-%" PRIu64, unpack->target, (int)name_encoded_len(record->name, len), name,
-             record->id);
+    name_encode(shown, len, name); /* as much as a file system takes; the id makes it unique */
+    snprintf(dir, sizeof(dir), "%s/%.*s-%" PRIu64, unpack->target, (int)name_encoded_len(shown, len), name, record->id);
     int rc = make_dir(dir);
     for (unsigned i = 0; i < record->nlayers && rc == 0; i++) {
         target_name(to, sizeof(to), dir, record->variant, i, ".layer"); /* a pack does not say what it is made for */

@@ -22,6 +22,8 @@
 struct import {
     const char *datadir;
     const char *name;
+    unsigned db;
+    struct tool_key key;
     const char *file;
     struct bloom_shape shape;
     struct bloom_params params;
@@ -75,8 +77,8 @@ static int on_next(void *ctx, struct store_item *item)
         return 0;
     import->yielded = true;
     *item = (struct store_item){.id = import->id,
-                                .name = import->name,
-                                .name_len = strlen(import->name),
+                                .name = import->key.bytes,
+                                .name_len = import->key.len,
                                 .filter = import->loaded.filter,
                                 .dirty = true};
     return 1;
@@ -95,7 +97,10 @@ static int open_store(struct import *import)
 
     if (rc != TOOL_OK)
         return rc;
-    rc = store_find(import->store, import->name, strlen(import->name), NULL, &err);
+    const struct store_checkpoint checkpoint = store_checkpoint(import->store);
+    if (!tool_key_of(&checkpoint.databases, import->db, "", import->name, strlen(import->name), &import->key))
+        return tool_misused(COMMAND, "the name is longer than %d bytes", STORE_MAX_NAME);
+    rc = store_find(import->store, import->key.bytes, import->key.len, NULL, &err);
     if (rc == 0)
         return tool_failed(COMMAND, "%s: there is a filter '%s' already", import->datadir, import->name);
     if (rc != STORE_NOT_FOUND)
@@ -147,7 +152,7 @@ static int save(struct import *import)
 
 static int run(const struct tool_args *args)
 {
-    static const char *const of_rdb[] = {"--list", "--db", "--prefix"};
+    static const char *const of_rdb[] = {"--list", "--into", "--prefix"};
 
     if (tool_option(args, "--rdb"))
         return import_rdb(args);
@@ -162,9 +167,9 @@ static int run(const struct tool_args *args)
                             .file = args->positional[2],
                             .json = tool_option(args, "--json") != NULL};
 
-    if (strlen(import.name) > STORE_MAX_NAME)
-        return tool_misused(COMMAND, "the name is longer than %d bytes", STORE_MAX_NAME);
-    int rc = open_file(&import, args);
+    int rc = tool_read_database(COMMAND, args, &import.db);
+    if (rc == TOOL_OK)
+        rc = open_file(&import, args);
     if (rc == TOOL_OK)
         rc = open_store(&import);
     if (rc == TOOL_OK)
@@ -176,6 +181,8 @@ static int run(const struct tool_args *args)
 
 static const struct tool_option options[] = {
     FILTER_PARAMS_OPTIONS,
+    TOOL_DATABASE_OPTION(
+        "The database that NAME goes into, 0 without it; with --rdb only the filters of this database."),
     {.name = "--json",
      .doc =
          "The result as an object: name, variant, k, bits, items, capacity, rate. With --rdb: of each filter db, name, "
@@ -188,11 +195,9 @@ static const struct tool_option options[] = {
             "their names and times to live. All other values are skipped. Filters whose names DATADIR has are skipped, "
             "too, and the exit status is then 1."},
     {.name = "--list", .doc = "Shows the filters in FILE and imports nothing. DATADIR may be left out."},
-    {.name = "--db",
+    {.name = "--into",
      .value = "N",
-     .doc =
-         "Only the filters of this database. It must be given where several databases have filters, because here there "
-         "is only one."},
+     .doc = "Puts the filters into this database; without it each goes into the one that it was in."},
     {.name = "--prefix", .value = "TEXT", .doc = "Put before each name, to keep equal names of two databases apart."},
     {.name = NULL},
 };

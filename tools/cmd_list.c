@@ -14,6 +14,9 @@
 
 struct list {
     const char *datadir, *name; /* NULL: all names */
+    bool any_db;
+    unsigned db;
+    struct databases databases;
     bool json;
     uint64_t filters;
 };
@@ -31,8 +34,15 @@ static void print_name(const struct manifest_filter *filter)
 {
     static char text[3 * MANIFEST_MAX_NAME];
 
-    name_encode(filter->name, filter->name_len, text);
-    fwrite(text, 1, name_encoded_len(filter->name, filter->name_len), stdout);
+    size_t prefix = database_prefix_of_key(filter->name, filter->name_len), len = filter->name_len - prefix;
+
+    name_encode(filter->name + prefix, len, text);
+    fwrite(text, 1, name_encoded_len(filter->name + prefix, len), stdout);
+}
+
+static unsigned db_of(const struct list *list, const struct manifest_filter *filter)
+{
+    return databases_number(&list->databases, database_of_key(filter->name, filter->name_len));
 }
 
 static void print_files(const struct manifest_filter *filter, const char *quote)
@@ -48,12 +58,17 @@ static void print_files(const struct manifest_filter *filter, const char *quote)
     }
 }
 
-static void print_line(const struct manifest_filter *filter)
+static void print_line(const struct list *list, const struct manifest_filter *filter)
 {
+    unsigned db = db_of(list, filter);
+
     printf("%" PRIu64 "\t", filter->id);
     print_name(filter);
-    printf("\t%u layers, %" PRIu64 " items, %" PRIu64 " bytes\t", filter->nlayers, count_items(filter),
+    printf("\t%u layers, %" PRIu64 " items, %" PRIu64 " bytes", filter->nlayers, count_items(filter),
            manifest_filter_bytes(filter));
+    if (db)
+        printf(", database %u", db);
+    putchar('\t');
     print_files(filter, "");
     if (filter->pack)
         printf(" at byte %" PRIu64, filter->pack_offset);
@@ -62,7 +77,7 @@ static void print_line(const struct manifest_filter *filter)
 
 static void print_json(const struct list *list, const struct manifest_filter *filter)
 {
-    printf("%s{\"id\":%" PRIu64 ",\"name\":\"", list->filters ? ",\n " : "", filter->id);
+    printf("%s{\"id\":%" PRIu64 ",\"db\":%u,\"name\":\"", list->filters ? ",\n " : "", filter->id, db_of(list, filter));
     print_name(filter);
     printf("\",\"layers\":%u,\"items\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"expires_ms\":%" PRId64 ",\"files\":[",
            filter->nlayers, count_items(filter), manifest_filter_bytes(filter), filter->expires_ms);
@@ -78,15 +93,17 @@ static int print_filter(void *ctx, const struct manifest_filter *filter, struct 
     struct list *list = ctx;
 
     (void)err;
-    if (list->name &&
-        (filter->name_len != strlen(list->name) || memcmp(filter->name, list->name, filter->name_len) != 0))
+    size_t prefix = database_prefix_of_key(filter->name, filter->name_len), len = filter->name_len - prefix;
+    if (!list->any_db && db_of(list, filter) != list->db)
         return 0;
-    list->json ? print_json(list, filter) : print_line(filter);
+    if (list->name && (len != strlen(list->name) || memcmp(filter->name + prefix, list->name, len) != 0))
+        return 0;
+    list->json ? print_json(list, filter) : print_line(list, filter);
     list->filters++;
     return 0;
 }
 
-static int pass_over(void *ctx, uint64_t id, struct errbuf *err)
+static int gone(void *ctx, uint64_t id, struct errbuf *err)
 {
     (void)ctx, (void)id, (void)err;
     return 0;
@@ -95,7 +112,7 @@ static int pass_over(void *ctx, uint64_t id, struct errbuf *err)
 /* Of a MANIFEST that is damaged: what can be read of it, which may include records that no longer hold. */
 static void print_readable(struct list *list)
 {
-    const struct manifest_sink sink = {.on_filter = print_filter, .on_gone = pass_over, .ctx = list};
+    const struct manifest_sink sink = {.on_filter = print_filter, .on_gone = gone, .ctx = list};
     const struct fsops *fs = fsops_posix();
     struct manifest_parser parser;
     char path[4096];
@@ -114,12 +131,20 @@ static int run(const struct tool_args *args)
 {
     struct list list = {.datadir = args->positional[0],
                         .name = tool_option(args, "--name"),
+                        .any_db = !tool_option(args, "--db"),
                         .json = tool_option(args, "--json") != NULL};
+    const struct manifest_sink nothing = {.on_filter = tool_pass_over};
+    struct manifest_save save = {0};
     const struct manifest_sink sink = {.on_filter = print_filter, .ctx = &list};
     struct errbuf err = {{0}};
 
+    int rc = tool_read_database(COMMAND, args, &list.db);
+    if (rc != TOOL_OK)
+        return rc;
+    (void)tool_read_manifest(list.datadir, &nothing, &save, &err); /* it fails again below, and says so there */
+    list.databases = save.databases;
     fputs(list.json ? "[" : "", stdout);
-    int rc = tool_read_manifest(list.datadir, &sink, NULL, &err);
+    rc = tool_read_manifest(list.datadir, &sink, NULL, &err);
     if (rc != TOOL_OK) {
         print_readable(&list);
         rc = tool_failed(COMMAND, "%s", err.text);
@@ -129,9 +154,10 @@ static int run(const struct tool_args *args)
 }
 
 static const struct tool_option options[] = {
-    {.name = "--name", .value = "NAME", .doc = "That filter only."},
+    {.name = "--name", .value = "NAME", .doc = "The filters of that name only."},
+    TOOL_DATABASE_OPTION("The filters of this database only."),
     {.name = "--json",
-     .doc = "An array of objects: id, name, layers, items, bytes, expires_ms (0: never), files, and "
+     .doc = "An array of objects: id, db, name, layers, items, bytes, expires_ms (0: never), files, and "
             "offset for a filter in a pack."},
     {.name = NULL},
 };

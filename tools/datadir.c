@@ -53,3 +53,40 @@ int tool_read_manifest(const char *datadir, const struct manifest_sink *sink, st
     errbuf_prefix(err, "damaged: %s", path);
     return TOOL_FAILED;
 }
+
+int tool_pass_over(void *ctx, const struct manifest_filter *filter, struct errbuf *err)
+{
+    (void)ctx, (void)filter, (void)err;
+    return 0;
+}
+
+bool tool_key_of(const struct databases *databases, unsigned db, const char *prefix, const char *name, size_t name_len,
+                 struct tool_key *key_out)
+{
+    size_t prefix_len = strlen(prefix), len = prefix_len + name_len;
+    unsigned database = databases_get(databases, db);
+    char *at = key_out->bytes + DATABASE_PREFIX;
+
+    if (len > MANIFEST_MAX_NAME)
+        return false;
+    memcpy(at, prefix, prefix_len);
+    memcpy(at + prefix_len, name, name_len);
+    size_t mark = database_prefix_for(database, at, len);
+    if (mark)
+        database_prefix_put(key_out->bytes, database);
+    else
+        memmove(key_out->bytes, at, len);
+    key_out->len = mark + len;
+    return key_out->len <= MANIFEST_MAX_NAME;
+}
+
+int tool_read_database(const char *command, const struct tool_args *args, unsigned *db_out)
+{
+    const char *text = tool_option(args, "--db");
+    uint64_t db = 0;
+
+    if (text && !tool_parse_u64(text, 0, DATABASES_MAX - 1, &db))
+        return tool_misused(command, "--db '%s' is not the number of a database, 0 to %d", text, DATABASES_MAX - 1);
+    *db_out = (unsigned)db;
+    return TOOL_OK;
+}

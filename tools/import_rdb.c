@@ -1,9 +1,9 @@
-/* Bloomery has one database. So filters of one database of the file are imported, and which one is said by the user
- * where several have filters: otherwise two of the same name would become one, or names change that programs know. */
+/* Each filter goes into the database that it was in, or all into the one that the user names. */
 #include "import_rdb.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,10 @@ struct import {
     bool list, json;
     bool any_db;
     uint64_t db;
+    bool into_one;
+    uint64_t into;
     const char *prefix;
+    struct databases databases; /* of the data directory */
     struct bloom_pool *pool;
     struct store *store;
     uint64_t first_id;
@@ -34,18 +37,29 @@ struct import {
 
 /* ---- names ---- */
 
-/* The filter's name in the data directory, to be freed; NULL without memory. */
-static char *name_in_store(const struct import *import, const struct rdb_found *found, size_t *len_out)
+static uint64_t goes_into(const struct import *import, const struct rdb_found *found)
 {
-    size_t prefix_len = strlen(import->prefix);
-    char *name = malloc(prefix_len + found->name_len + 1);
+    return import->into_one ? import->into : found->db;
+}
 
-    if (!name)
+/* The filter's key in the data directory, to be freed; NULL without memory, or if it has none: *why_out is the reason.
+ */
+static struct tool_key *key_in_store(const struct import *import, const struct rdb_found *found, const char **why_out)
+{
+    uint64_t db = goes_into(import, found);
+    struct tool_key *key = malloc(sizeof(*key));
+
+    *why_out = NULL;
+    if (!key)
         return NULL;
-    memcpy(name, import->prefix, prefix_len);
-    memcpy(name + prefix_len, found->name, found->name_len);
-    *len_out = prefix_len + found->name_len;
-    return name;
+    if (db >= DATABASES_MAX)
+        *why_out = "its database has a number above 1023: --into N puts it into another one";
+    else if (!tool_key_of(&import->databases, (unsigned)db, import->prefix, found->name, found->name_len, key))
+        *why_out = "its name is longer than 65535 bytes";
+    if (!*why_out)
+        return key;
+    free(key);
+    return NULL;
 }
 
 /* As `bloomery list` writes them. */
@@ -67,30 +81,6 @@ static bool is_meant(const struct import *import, const struct rdb_found *found)
     return import->any_db || found->db == import->db;
 }
 
-/* TOOL_OK; or TOOL_FAILED where the user has to say which database is meant. */
-static int choose_database(struct import *import)
-{
-    const struct rdb_scan *scan = &import->scan;
-    uint64_t other = 0;
-    bool several = false;
-
-    if (!import->any_db || scan->n == 0)
-        return TOOL_OK;
-    for (size_t i = 1; i < scan->n; i++) {
-        if (scan->found[i].db != scan->found[0].db) {
-            several = true;
-            other = scan->found[i].db;
-        }
-    }
-    if (several && !import->list)
-        return tool_failed(COMMAND,
-                           "%s has filters in several databases, %" PRIu64 " and %" PRIu64
-                           " among them, and here there is one: say which one with --db N, once for each, and with "
-                           "--prefix TEXT keep equal names apart (--list shows them)",
-                           scan->path, scan->found[0].db, other);
-    return TOOL_OK;
-}
-
 static void refuse_expired(struct import *import)
 {
     struct timespec now;
@@ -109,17 +99,15 @@ static int refuse_known_names(struct import *import)
     for (size_t i = 0; i < import->scan.n; i++) {
         struct rdb_found *found = &import->scan.found[i];
         struct errbuf err = {{0}};
-        size_t len;
+        const char *why;
 
         if (found->reason || !is_meant(import, found))
             continue;
-        char *name = name_in_store(import, found, &len);
-        int rc = !name ? -ENOMEM : len > STORE_MAX_NAME ? STORE_OK : store_find(import->store, name, len, NULL, &err);
-        free(name);
+        struct tool_key *key = key_in_store(import, found, &why);
+        int rc = why ? 0 : !key ? -ENOMEM : store_find(import->store, key->bytes, key->len, NULL, &err);
+        free(key);
         if (rc == 0)
-            rdb_scan_refuse(&import->scan, found,
-                            len > STORE_MAX_NAME ? "its name is longer than 65535 bytes"
-                                                 : "there is a filter of this name already");
+            rdb_scan_refuse(&import->scan, found, why ? why : "there is a filter of this name already");
         else if (rc != STORE_NOT_FOUND)
             return tool_failed(COMMAND, "%s", rc == -ENOMEM ? "out of memory" : err.text);
     }
@@ -133,7 +121,7 @@ static int on_next(void *ctx, struct store_item *item)
     struct import *import = ctx;
     struct rdb_scan *scan = &import->scan;
     struct bloom_filter *filter;
-    size_t len;
+    const char *why;
 
     while (import->next < scan->n &&
            (scan->found[import->next].reason || !is_meant(import, &scan->found[import->next])))
@@ -141,17 +129,17 @@ static int on_next(void *ctx, struct store_item *item)
     if (import->next == scan->n)
         return 0;
     const struct rdb_found *found = &scan->found[import->next];
-    char *name = name_in_store(import, found, &len);
-    if (!name)
+    struct tool_key *key = key_in_store(import, found, &why);
+    if (!key)
         return -ENOMEM;
     if (rdb_scan_load(scan, found, import->pool, &filter, &import->err) != 0) {
         errbuf_prefix(&import->err, "%s: filter at byte %llu", scan->path, (unsigned long long)found->at);
-        free(name);
+        free(key);
         return -EIO;
     }
     *item = (struct store_item){.id = import->first_id + import->next,
-                                .name = name,
-                                .name_len = len,
+                                .name = key->bytes,
+                                .name_len = key->len,
                                 .filter = filter,
                                 .dirty = true,
                                 .expires_ms = found->expires_ms,
@@ -169,7 +157,7 @@ static void on_release(void *ctx, struct store_item *item)
     progress_update(&import->progress, import->done);
     bloom_filter_deinit(item->filter);
     free(item->filter);
-    free((char *)(uintptr_t)item->name);
+    free((char *)(uintptr_t)item->name - offsetof(struct tool_key, bytes));
 }
 
 static int save(struct import *import)
@@ -301,7 +289,8 @@ static int conclude(const struct import *import)
 
 static int read_options(struct import *import, const struct tool_args *args)
 {
-    const char *db = tool_option(args, "--db"), *prefix = tool_option(args, "--prefix");
+    const char *db = tool_option(args, "--db"), *into = tool_option(args, "--into");
+    const char *prefix = tool_option(args, "--prefix");
 
     import->list = tool_option(args, "--list") != NULL;
     import->json = tool_option(args, "--json") != NULL;
@@ -309,6 +298,9 @@ static int read_options(struct import *import, const struct tool_args *args)
     import->any_db = !db;
     if (db && !tool_parse_u64(db, 0, INT32_MAX, &import->db))
         return tool_misused(COMMAND, "--db '%s' is not the number of a database", db);
+    import->into_one = into != NULL;
+    if (into && !tool_parse_u64(into, 0, DATABASES_MAX - 1, &import->into))
+        return tool_misused(COMMAND, "--into '%s' is not the number of a database, 0 to %d", into, DATABASES_MAX - 1);
     if (args->npositional > 1 || (args->npositional == 0 && !import->list))
         return tool_misused(COMMAND, "with --rdb there is one argument, DATADIR%s", import->list ? ", or none" : "");
     return TOOL_OK;
@@ -318,8 +310,10 @@ static int fill(struct import *import, const char *datadir)
 {
     int rc = import_store_open(COMMAND, datadir, &import->store);
 
-    if (rc == TOOL_OK)
-        rc = refuse_known_names(import);
+    if (rc != TOOL_OK)
+        return rc;
+    import->databases = store_checkpoint(import->store).databases;
+    rc = refuse_known_names(import);
     if (rc == TOOL_OK && !import->list)
         rc = save(import);
     return rc;
@@ -339,9 +333,8 @@ int import_rdb(const struct tool_args *args)
         rc = tool_failed(COMMAND, "%s: %s", tool_option(args, "--rdb"), err.text);
     } else {
         warn(&import.scan);
-        rc = choose_database(&import);
         refuse_expired(&import);
-        if (rc == TOOL_OK && args->npositional == 1)
+        if (args->npositional == 1)
             rc = fill(&import, args->positional[0]);
         if (rc == TOOL_OK)
             rc = conclude(&import);

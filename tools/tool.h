@@ -78,6 +78,26 @@ int tool_lock(const char *command, const char *datadir, int *fd_out);
 
 /* Passes each filter of the MANIFEST to the sink, whose on_gone is not called. TOOL_OK, or TOOL_FAILED with the reason
  * in `err`. `save_out` may be NULL. */
+/* The key of a filter in the store (database.h). */
+struct tool_key {
+    size_t len;
+    char bytes[65535 + 16];
+};
+
+/* That of prefix and name in the database with a client's number. False: it is too long. */
+bool tool_key_of(const struct databases *databases, unsigned db, const char *prefix, const char *name, size_t name_len,
+                 struct tool_key *key_out);
+
+/* The option --db: the number of a database, 0 without it. TOOL_OK, or TOOL_MISUSED after a message. */
+#define TOOL_DATABASE_OPTION(text)                  \
+    {                                               \
+        .name = "--db", .value = "N", .doc = (text) \
+    }
+int tool_read_database(const char *command, const struct tool_args *args, unsigned *db_out);
+
+/* For a sink that wants no filters. */
+int tool_pass_over(void *ctx, const struct manifest_filter *filter, struct errbuf *err);
+
 int tool_read_manifest(const char *datadir, const struct manifest_sink *sink, struct manifest_save *save_out,
                        struct errbuf *err);
 

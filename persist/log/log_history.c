@@ -19,9 +19,11 @@ struct filter_block {
 
 struct log_history {
     struct log_history_options options;
-    bool broken;           /* what this process has recorded from here on holds with a later save only */
-    bool cleared;          /* filters without a history of their own are gone */
-    struct id_map filters; /* struct log_filter, in the blocks */
+    bool broken;                        /* what this process has recorded from here on holds with a later save only */
+    bool cleared;                       /* filters without a history of their own are gone */
+    uint64_t *databases_cleared;        /* the number of the last record that has cleared each; NULL: none */
+    uint16_t stands_for[DATABASES_MAX]; /* what a client's number stands for, plus one; 0: as the save says */
+    struct id_map filters;              /* struct log_filter, in the blocks */
     struct filter_block *first, *last;
     uint64_t highest_id;
     uint64_t unjoined;
@@ -59,6 +61,7 @@ void log_history_destroy(struct log_history *history)
         free(block);
     }
     id_map_deinit(&history->filters);
+    free(history->databases_cleared);
     free(history);
 }
 
@@ -185,6 +188,44 @@ static void clear(struct log_history *history)
     }
 }
 
+/* Those whose names are not in the log have the name of the save or of their record: their database is known when they
+ * are resolved. */
+static int clear_database(struct log_history *history, uint64_t number, unsigned database)
+{
+    if (!history->databases_cleared)
+        history->databases_cleared = calloc(DATABASES_MAX, sizeof(*history->databases_cleared));
+    if (!history->databases_cleared)
+        return -ENOMEM;
+    history->databases_cleared[database] = number;
+    for (struct filter_block *block = history->first; block; block = block->next) {
+        for (size_t i = 0; i < block->used; i++) {
+            struct log_filter *filter = &block->filters[i];
+            if (!filter->name || database_of_key(filter->name, filter->name_len) != database)
+                continue;
+            if (filter->fate != STORE_GIVEN_UP)
+                filter->fate = STORE_GONE;
+            drop_contents(filter);
+        }
+    }
+    return 0;
+}
+
+static void swap_databases(struct log_history *history, const struct log_control *control)
+{
+    for (int i = 0; i < 2; i++)
+        history->stands_for[control->swap[i].number] = (uint16_t)(control->swap[i].database + 1);
+}
+
+/* Whether a filter, whose present key this is, went when its database was cleared. `filter` NULL: the log says nothing
+ * else of it. */
+static bool went_with_database(const struct log_history *history, const struct log_filter *filter, const char *key,
+                               size_t len)
+{
+    if (!history->databases_cleared || (filter && filter->name)) /* noted by clear_database() */
+        return false;
+    return (filter ? filter->loaded : 0) < history->databases_cleared[database_of_key(key, len)];
+}
+
 static int note_change(struct log_history *history, struct log_filter *filter, uint64_t number,
                        const struct log_control *control, struct errbuf *err)
 {
@@ -195,6 +236,7 @@ static int note_change(struct log_history *history, struct log_filter *filter, u
         return note_filled(filter, control, err);
     case LOG_LOADED:
         filter->fate = STORE_KEPT;
+        filter->loaded = number;
         return history->options.on_written(history->options.ctx, control, err);
     case LOG_RENAME:
         filter->renamed = true;
@@ -211,6 +253,8 @@ static int note_change(struct log_history *history, struct log_filter *filter, u
         return end_filter(history, control->id, STORE_GIVEN_UP);
     case LOG_CLEAR:
     case LOG_BREAK:
+    case LOG_CLEAR_DATABASE:
+    case LOG_SWAP:
         break;
     }
     return 0;
@@ -238,6 +282,16 @@ int log_history_control(void *ctx, uint64_t number, const struct log_control *co
         clear(history);
         return 0;
     }
+    if (control->kind == LOG_SWAP) {
+        swap_databases(history, control);
+        return 0;
+    }
+    if (control->kind == LOG_CLEAR_DATABASE) {
+        int status = clear_database(history, number, control->database);
+        if (status == -ENOMEM)
+            errbuf_set(err, "out of memory");
+        return status;
+    }
     struct log_filter *filter = filter_of(history, control->id);
     int rc = filter ? note_change(history, filter, number, control, err) : -ENOMEM;
     if (rc == 0)
@@ -257,6 +311,8 @@ enum store_fate log_history_resolve(const struct log_history *history, struct st
 {
     const struct log_filter *filter = log_history_get(history, info->id);
 
+    if (went_with_database(history, filter, info->name, info->name_len))
+        return filter && filter->fate == STORE_GIVEN_UP ? STORE_GIVEN_UP : STORE_GONE;
     if (!filter)
         return history->cleared ? STORE_GONE : STORE_KEPT;
     if (filter->renamed) {
@@ -266,6 +322,13 @@ enum store_fate log_history_resolve(const struct log_history *history, struct st
     if (filter->expiry_changed)
         info->expires_ms = filter->expires_ms;
     return filter->fate;
+}
+
+void log_history_databases(const struct log_history *history, struct databases *databases)
+{
+    for (unsigned i = 0; i < DATABASES_MAX; i++)
+        if (history->stands_for[i])
+            databases_set(databases, i, history->stands_for[i] - 1u);
 }
 
 const struct log_filter *log_history_get(const struct log_history *history, uint64_t id)

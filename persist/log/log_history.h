@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "database.h"
 #include "errbuf.h"
 #include "log_payload.h"
 #include "store.h"
@@ -25,7 +26,8 @@ struct log_filter {
     bool created; /* by the log: `params` and `shape` are its own */
     bool renamed;
     bool expiry_changed;
-    char *name; /* NULL unless created or renamed */
+    uint64_t loaded; /* the number of the record that it came into being by with contents in files; 0: none */
+    char *name;      /* NULL unless created or renamed */
     size_t name_len;
     int64_t expires_ms;
     struct bloom_params params;
@@ -79,6 +81,9 @@ struct log_history_place {
 const struct log_filter *log_history_next(const struct log_history *history, struct log_history_place *at);
 
 uint64_t log_history_highest_id(const struct log_history *history); /* in any record; 0: none */
+
+/* Applies what the log has exchanged to *databases, which are those of the save. */
+void log_history_databases(const struct log_history *history, struct databases *databases);
 
 /* The number of control records that were skipped because they are valid only with a save that was not made
  * (LOG_BREAK). */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bytes.h"
+#include "database.h"
 #include "log_contents.h"
 #include "log_shape.h"
 #include "log_varint.h"
@@ -57,7 +58,7 @@ void log_bytes_deinit(struct log_bytes *bytes)
 /* ---- what a kind has ---- */
 
 #define OF(kind)    (1u << (kind))
-#define OF_NO_ID    (OF(LOG_CLEAR) | OF(LOG_BREAK))
+#define OF_NO_ID    (OF(LOG_CLEAR) | OF(LOG_BREAK) | OF(LOG_CLEAR_DATABASE) | OF(LOG_SWAP))
 #define OF_REPLACED (OF(LOG_CREATE) | OF(LOG_LOADED) | OF(LOG_RENAME) | OF(LOG_FILLED))
 #define OF_NAME     (OF(LOG_CREATE) | OF(LOG_RENAME) | OF(LOG_FILLED))
 #define OF_EXPIRY   (OF(LOG_CREATE) | OF(LOG_EXPIRY) | OF(LOG_FILLED))
@@ -65,6 +66,8 @@ void log_bytes_deinit(struct log_bytes *bytes)
 #define OF_LAYER    OF(LOG_GROW)
 #define OF_SHAPE    (OF(LOG_CREATE) | OF(LOG_GROW))
 #define OF_RECORD   (OF(LOG_LOADED) | OF(LOG_FILLED))
+#define OF_DATABASE OF(LOG_CLEAR_DATABASE)
+#define OF_SWAP     OF(LOG_SWAP)
 
 static bool has(const struct log_control *control, unsigned kinds)
 {
@@ -83,7 +86,7 @@ static unsigned char *put_string(unsigned char *at, const char *ptr, size_t len)
 
 int log_control_encode(struct log_bytes *bytes, const struct log_control *control)
 {
-    size_t most = 64 + LOG_PARAMS_MAX + LOG_SHAPE_MAX + control->name_len + control->record_len;
+    size_t most = 80 + LOG_PARAMS_MAX + LOG_SHAPE_MAX + control->name_len + control->record_len;
     int rc = log_bytes_reserve(bytes, most);
 
     if (rc != 0)
@@ -106,6 +109,12 @@ int log_control_encode(struct log_bytes *bytes, const struct log_control *contro
         at = log_shape_put(at, &control->shape);
     if (has(control, OF_RECORD))
         at = put_string(at, control->record, control->record_len);
+    if (has(control, OF_DATABASE))
+        at = varint_put(at, control->database);
+    for (int i = 0; has(control, OF_SWAP) && i < 2; i++) {
+        at = varint_put(at, control->swap[i].number);
+        at = varint_put(at, control->swap[i].database);
+    }
     bytes->len = (size_t)(at - bytes->ptr);
     return 0;
 }
@@ -246,13 +255,21 @@ static unsigned get_layer(struct cursor *c)
     return (unsigned)layer;
 }
 
+static unsigned get_database(struct cursor *c)
+{
+    uint64_t number = get_number(c);
+
+    c->bad |= number >= DATABASES_MAX;
+    return (unsigned)number;
+}
+
 static void get_control(struct cursor *c, struct log_control *control)
 {
     unsigned kind = get_byte(c);
 
     memset(control, 0, sizeof(*control));
     control->kind = (enum log_control_kind)kind;
-    if (kind < LOG_CREATE || kind > LOG_FILLED) {
+    if (kind < LOG_CREATE || kind > LOG_SWAP) {
         c->bad = true;
         return;
     }
@@ -272,6 +289,12 @@ static void get_control(struct cursor *c, struct log_control *control)
         get_shape(c, &control->shape);
     if (has(control, OF_RECORD))
         control->record = get_string(c, &control->record_len);
+    if (has(control, OF_DATABASE))
+        control->database = get_database(c);
+    for (int i = 0; has(control, OF_SWAP) && i < 2; i++) {
+        control->swap[i].number = get_database(c);
+        control->swap[i].database = get_database(c);
+    }
     if (kind == LOG_FILLED)
         get_contents(c, control);
     c->bad |= control->name_len > 65535 || control->expires_ms < 0;

@@ -41,6 +41,13 @@ enum log_control_kind {
     LOG_BREAK = 9,  /* a change before it is not in the log; no id. The later records of the same process are valid only
                      * with a save that has this record */
     LOG_FILLED = 10, /* a filter with its contents: name, replaced_id, expires_ms, params, record (log_contents.h) */
+    LOG_CLEAR_DATABASE = 11, /* all filters of one database are deleted: database; no id */
+    LOG_SWAP = 12,           /* two of the clients' numbers of databases stand for other ones now: swap; no id */
+};
+
+/* A client's number of a database and the internal one (database.h) that it stands for from now on. */
+struct log_database {
+    unsigned number, database;
 };
 
 /* Fields that the kind does not have are 0. */
@@ -48,7 +55,7 @@ struct log_control {
     enum log_control_kind kind;
     uint64_t id;
     uint64_t replaced_id; /* the filter that it replaced; 0: none */
-    const char *name;     /* `name_len` bytes, at most 65535; borrowed */
+    const char *name;     /* a key (database.h): `name_len` bytes, at most 65535; borrowed */
     size_t name_len;
     int64_t expires_ms; /* unix time; 0: never */
     struct bloom_params params;
@@ -56,6 +63,8 @@ struct log_control {
     unsigned layer;
     const char *record; /* `record_len` bytes; borrowed */
     size_t record_len;
+    unsigned database; /* internal number */
+    struct log_database swap[2];
 };
 
 /* Appends one record. 0 or -ENOMEM (nothing appended). */

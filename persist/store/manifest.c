@@ -166,8 +166,15 @@ int manifest_format_gone(struct manifest_text *text, uint64_t id)
 
 int manifest_format_save(struct manifest_text *text, const struct manifest_save *save)
 {
-    if (manifest_text_reserve(text, LINE_WITHOUT_NAME) != 0)
+    size_t lines = 1;
+
+    for (unsigned i = 0; i < DATABASES_MAX; i++)
+        lines += save->databases.is[i] != 0;
+    if (manifest_text_reserve(text, LINE_WITHOUT_NAME * lines) != 0)
         return -ENOMEM;
+    for (unsigned i = 0; i < DATABASES_MAX; i++)
+        if (save->databases.is[i] != 0)
+            append(text, "database number=%u is=%u\n", i, databases_get(&save->databases, i));
     append(text,
            "save number=%" PRIu64 " next-id=%" PRIu64 " log=%" PRIu64 " control=%" PRIu64 " frame=%" PRIu64
            " accepted=%" PRIu64 "\n",

@@ -15,6 +15,7 @@
 #include <xxhash.h>
 
 #include "bloom_filter.h"
+#include "database.h"
 #include "errbuf.h"
 #include "file_name.h"
 
@@ -52,7 +53,7 @@ struct manifest_layer {
 
 struct manifest_filter {
     uint64_t id;
-    const char *name;
+    const char *name; /* its key (database.h) */
     size_t name_len;
     uint64_t pack;        /* number of the pack that its layers are in, one behind the other; 0: files of their own */
     uint64_t pack_offset; /* of the first layer in the pack */
@@ -72,7 +73,8 @@ void manifest_set_shape(struct manifest_filter *filter, unsigned i, const struct
 /* With the layers that there are: room for all is 64 KB. */
 void manifest_filter_copy(struct manifest_filter *to, const struct manifest_filter *from);
 
-/* The line about the save as a whole. */
+/* The lines about the save as a whole: one for each of the clients' numbers of databases that stands for another one,
+ * ascending, and the last. */
 struct manifest_save {
     uint64_t number;   /* the highest number given out to a file, a pack or a save */
     uint64_t next_id;  /* the id of the next new filter */
@@ -80,6 +82,7 @@ struct manifest_save {
     uint64_t control;  /* control records up to this one are reflected */
     uint64_t frame;    /* frames of the log up to this one were on the disk before this was; 0: not known, or none */
     uint64_t accepted; /* segments of the log below this number may be damaged: the loss has been accepted; 0: none */
+    struct databases databases;
 };
 
 /* Bytes of all layers as Filter.db files. */
@@ -140,7 +143,8 @@ struct manifest_parser {
     int state;
     uint64_t offset; /* of the line being read */
     unsigned layers_read;
-    uint64_t highest; /* number of a file so far */
+    unsigned databases_read; /* the highest client's number so far, plus one; 0: none */
+    uint64_t highest;        /* number of a file so far */
     struct manifest_filter filter;
     struct manifest_text line; /* the beginning of a line whose end has not come yet */
     char *name;

@@ -253,6 +253,22 @@ static int parse_gone(struct manifest_parser *parser, struct scan *scan, struct 
     return parser->sink->on_gone(parser->sink->ctx, id, err);
 }
 
+static int parse_database(struct manifest_parser *parser, struct scan *scan, struct errbuf *err)
+{
+    unsigned number = (unsigned)scan_number(scan, "database number=", parser->databases_read, DATABASES_MAX - 1);
+    unsigned database = (unsigned)scan_number(scan, " is=", 0, DATABASES_MAX - 1);
+
+    if (scan_end(scan, "a database", err) != MANIFEST_OK)
+        return MANIFEST_DAMAGED;
+    if (database == number) {
+        errbuf_set(err, "database %u is itself without a line, too", number);
+        return MANIFEST_DAMAGED;
+    }
+    parser->databases_read = number + 1;
+    databases_set(&parser->save.databases, number, database);
+    return MANIFEST_OK;
+}
+
 static int parse_save(struct manifest_parser *parser, struct scan *scan, struct errbuf *err)
 {
     parser->save.number = scan_number(scan, "save number=", parser->highest, MANIFEST_MAX_NUMBER);
@@ -262,7 +278,12 @@ static int parse_save(struct manifest_parser *parser, struct scan *scan, struct 
     parser->save.frame = scan_number(scan, " frame=", 0, MANIFEST_MAX_NUMBER);
     parser->save.accepted = scan_number(scan, " accepted=", 0, MANIFEST_MAX_NUMBER);
     parser->state = AT_LAST;
-    return scan_end(scan, "the line about the save", err);
+    if (scan_end(scan, "the line about the save", err) != MANIFEST_OK)
+        return MANIFEST_DAMAGED;
+    if (databases_are_valid(&parser->save.databases))
+        return MANIFEST_OK;
+    errbuf_set(err, "two numbers of databases stand for the same one");
+    return MANIFEST_DAMAGED;
 }
 
 static int parse_magic(struct manifest_parser *parser, const char *line, size_t len, struct errbuf *err)
@@ -320,9 +341,11 @@ static int parse_line(struct manifest_parser *parser, const char *line, size_t l
     default:
         break;
     }
-    if (begins_with(line, len, "filter "))
+    if (parser->hash && begins_with(line, len, "database "))
+        return parse_database(parser, &scan, err);
+    if (!parser->databases_read && begins_with(line, len, "filter "))
         return parse_filter(parser, &scan, err);
-    if (begins_with(line, len, "gone "))
+    if (!parser->databases_read && begins_with(line, len, "gone "))
         return parse_gone(parser, &scan, err);
     if (parser->hash && begins_with(line, len, "save ")) /* there is none in a text of filters alone */
         return parse_save(parser, &scan, err);

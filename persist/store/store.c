@@ -84,7 +84,8 @@ uint64_t store_opened_bytes(const struct store *store)
 
 struct store_checkpoint store_checkpoint(const struct store *store)
 {
-    return (struct store_checkpoint){store->save.log, store->save.control, store->save.frame, store->save.accepted};
+    return (struct store_checkpoint){store->save.log, store->save.control, store->save.frame, store->save.accepted,
+                                     store->save.databases};
 }
 
 /* Records are read one after another: nobody asks often. */

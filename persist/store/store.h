@@ -24,6 +24,7 @@
 #include <stdint.h>
 
 #include "bloom_filter.h"
+#include "database.h"
 #include "errbuf.h"
 #include "fsops.h"
 
@@ -58,6 +59,7 @@ struct store_checkpoint {
     uint64_t frame; /* frames up to this number were on the disk before the save: a log that ends earlier is older than
                      * the save. 0: none, or unknown */
     uint64_t accepted; /* damage in segments below this number is known and its loss accepted; 0: in none */
+    struct databases databases;
 };
 
 /* Opens the data directory: creates what is absent (the directory, its tree, an empty MANIFEST), takes the lock, reads

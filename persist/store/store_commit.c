@@ -220,6 +220,7 @@ static void fill_header(struct commit *commit)
     header->control = save->checkpoint.control;
     header->frame = save->checkpoint.frame;
     header->accepted = save->checkpoint.accepted;
+    header->databases = save->checkpoint.databases;
     header->next_id = atomic_load(&store->next_id);
     if (save->source->next_id) {
         uint64_t asked = save->source->next_id(save->source->ctx);

@@ -84,7 +84,9 @@ struct command_ctx {
     struct session *session;
     struct stats *stats;             /* counters of this thread */
     const struct command *command;   /* the row, of the subcommand where there is one */
-    const struct resp_command *args; /* argument 0 is the command's name */
+    const struct resp_command *args; /* argument 0 is the command's name; names of filters are keys (registry_key.h) */
+    const struct resp_command *said; /* the same as the client has sent them */
+    unsigned database;               /* the internal number of the client's database (registry_databases.h) */
     struct reply *reply;
     struct reply *pushes; /* for push messages: `reply`, but in slices the client's own, as messages may follow them */
     struct journal_ring *ring;   /* the log's ring for adds; NULL: no log (journal.h) */
@@ -116,8 +118,11 @@ void reply_wrong_arity(struct command_ctx *ctx);
 void reply_wrong_subcommand(struct command_ctx *ctx);
 
 /* Reads the number of a database. False after an error reply: `not_a_number` if it is no number (NULL: Redis's usual
- * text). The caller checks whether the database exists. */
+ * text). The caller asks database_exists(). */
 bool read_database(struct reply *reply, struct slice arg, const char *not_a_number, int64_t *db_out);
+
+/* Whether there is a database of this number; if not, that is replied. */
+bool database_exists(const struct server *server, struct reply *reply, int64_t number);
 
 /* NULL, or the error for a DEBUG that the settings do not allow; in a transaction, too. */
 const char *debug_refusal(const struct server *server, const struct session *session);
@@ -136,6 +141,7 @@ bool session_set_text(struct command_ctx *ctx, enum session_text which, struct s
 struct command_job {
     struct server *server;
     struct reply reply; /* where `run` writes the whole reply */
+    unsigned database;  /* the internal number of the client's */
     void *data;      /* owned by the job: freed afterwards, by `discard` if `run` has set that, otherwise by free() */
     void *arguments; /* likewise: the memory of the arguments, after command_keep_arguments() */
     void (*discard)(void *data);
@@ -178,6 +184,7 @@ enum {
     CMD_DEFERS = 1 << 18,     /* always runs in a thread of the pool; hence not in a transaction */
     CMD_SLOW = 1 << 19,       /* may take a hundred microseconds, as those with CMD_ADMIN may */
     CMD_SIZES = 1 << 20,      /* may take ten microseconds: sizes a filter, or reads a small one */
+    CMD_ALONE = 1 << 22,      /* runs while all other workers stand still, also as the only one of a transaction */
     CMD_TALKS = 1 << 21,      /* its job waits for another server; it changes filters in host_alone() only, so that
                                * transactions need not wait for it */
 };

@@ -140,7 +140,10 @@ static void stop_events(struct server *server)
 
 static int start_registry(struct server *server)
 {
-    return registry_create(&server->registry, server->pool, server->reclaimer);
+    int status = registry_create(&server->registry, server->pool, server->reclaimer);
+    if (!status)
+        notify_set_registry(server->notify, server->registry);
+    return status;
 }
 
 static void stop_registry(struct server *server)

@@ -147,24 +147,12 @@ static enum admission_answer check_call(const struct conn *conn, const struct co
     return check_size(conn, command, cmd, text_out);
 }
 
-static bool refuses_without_database(const struct conn *conn, const struct command *command)
-{
-    bool on_filters = command->first_key != 0 || command->flags & (CMD_WRITE | CMD_READONLY);
-    return (conn->session.modes & MODE_NO_DATABASE) && on_filters;
-}
-
-#define NO_DATABASE                                                                                                \
-    "ERR SELECT failed on this connection, and there is no database but 0: commands on filters are refused until " \
-    "SELECT 0"
-
 /* Whether the state of the server or of the connection forbids the command. */
 static enum admission_answer check_state(const struct conn *conn, const struct command *command, unsigned reasons,
                                          char *text_out)
 {
     if (reasons & ADMISSION_LOADING)
         return refuse(text_out, "LOADING Bloomery is loading the filters, INFO persistence says how far it is");
-    if (refuses_without_database(conn, command))
-        return refuse(text_out, NO_DATABASE);
     if (reasons & ADMISSION_READ_ONLY) {
         /* Writes may just have become possible again: then this refusal is one too many. */
         if (!persistence_refusal(conn->worker->server, text_out, ADMISSION_TEXT_SIZE))
@@ -224,7 +212,5 @@ enum admission_answer admission_check(const struct conn *conn, const struct comm
         return answer;
     if (!reserve_room(conn, command, cmd))
         return refuse(text_out, NO_ROOM);
-    if (of == ADMISSION_OF_EXEC && refuses_without_database(conn, command))
-        return refuse(text_out, NO_DATABASE); /* a SELECT in this transaction failed */
     return ADMISSION_RUN;
 }

@@ -82,6 +82,7 @@ struct conn_output {
 struct conn_running {
     const struct command *command; /* NULL before its first slice */
     struct command_slice slice;
+    unsigned database; /* the internal number of that in which it began */
     struct buf reply;  /* so far */
     uint64_t spent_ns; /* by its parts so far */
 };

@@ -11,6 +11,7 @@
 #include "handlers.h"
 #include "monitor.h"
 #include "push.h"
+#include "registry_databases.h"
 #include "sstable_reads.h"
 #include "sstables.h"
 #include "command_timing.h"
@@ -50,12 +51,11 @@ static bool runs_in_slices(const struct conn *conn, const struct command *comman
     return !conn->session.in_exec && (cmd->argc > from || large || conn->running.command);
 }
 
-static void note_database(struct conn *conn)
+/* The internal number of the client's database. */
+static unsigned database_of(const struct conn *conn)
 {
-    if (conn->session.no_database)
-        conn->session.modes |= MODE_NO_DATABASE;
-    else
-        conn->session.modes &= ~(unsigned)MODE_NO_DATABASE;
+    return registry_database(conn->worker->server->registry,
+                             atomic_load_explicit(&conn->session.db, memory_order_relaxed));
 }
 
 /* Runs a command's handler. true: it has to be called again. */
@@ -63,6 +63,14 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
 {
     struct worker *worker = conn->worker;
     size_t counter = command_index(command);
+    struct resp_command space;
+    if (!conn->running.command) /* a command that has begun goes on there, also after SWAPDB */
+        conn->running.database = database_of(conn);
+    const struct resp_command *keyed = keyed_command(&worker->keyed, command, cmd, conn->running.database, &space);
+    if (!keyed) {
+        give_up(conn, command, "ERR out of memory");
+        return false;
+    }
     struct reply slice_reply = {.buf = &conn->running.reply, .version = conn->output.reply.version};
     bool sliced = runs_in_slices(conn, command, cmd);
     size_t done = conn->running.slice.done;
@@ -72,7 +80,9 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
         .session = &conn->session,
         .stats = &worker->stats,
         .command = command,
-        .args = cmd,
+        .args = keyed,
+        .said = cmd,
+        .database = conn->running.database,
         .reply = sliced ? &slice_reply : &conn->output.reply,
         .pushes = &conn->output.reply,
         .slice = sliced ? &conn->running.slice : NULL,
@@ -83,11 +93,11 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
     if (sliced)
         conn->running.reply.cap = conn->output.buf.cap;
     if (conn->session.modes & MODE_TRACKING)
-        tracking_note(conn, command, cmd);
+        tracking_note(conn, command, keyed);
     uint64_t start_ns = worker_clock_ns(worker);
     ctx.slice_end_ns = start_ns + 2 * COMMAND_SLICE_NS;
     struct slice name;
-    if (!conn->running.command && sstable_is_changed(worker->server, command, cmd, &name))
+    if (!conn->running.command && sstable_is_changed(worker->server, command, keyed, &name))
         reply_read_only(ctx.reply, name);
     else
         command->handler(&ctx);
@@ -104,8 +114,6 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
         take_sliced_reply(conn);
     if (conn->session.close_after_reply)
         conn_drain(conn);
-    if (command->handler == cmd_select)
-        note_database(conn);
     if (command->flags & CMD_ADMIN)
         admission_look_at_settings(worker); /* the command may have been CONFIG SET */
     if (!(conn->waits & CONN_WAITS_JOB)) {  /* a deferred call counts when its job ends */
@@ -161,8 +169,11 @@ static bool take_into_window(struct conn *conn, const struct resp_command *cmd, 
     if (!window_kind_of(cmd, &kind) || !admission_by_window(conn, kind) ||
         sstables_find(worker->server->sstables, resp_arg(cmd, 1))) /* it may have to wait for its file */
         return false;
+    unsigned database = database_of(conn);
+    if (__builtin_expect(!keyed_has_room(cmd, 1), false)) /* inline */
+        return false;
     note_windowed(conn, kind);
-    window_push(worker, kind, conn, cmd, from_input);
+    window_push(worker, kind, conn, cmd, database, from_input);
     if (worker->monitor.watched)
         monitor_feed(worker, &conn->session, NULL, cmd);
     return true;
@@ -175,8 +186,9 @@ size_t dispatch_repeated(struct conn *conn, const char *data, size_t len)
     if (worker->monitor.watched ||
         !resp_parser_idle(&conn->input.parser)) /* each command must be seen / the parser is within a command */
         return 0;
+    unsigned database = database_of(conn);
     for (int i = 0; i < WINDOW_KINDS; i++, kind = WINDOW_KINDS - 1 - kind) {
-        size_t n = admission_by_window(conn, kind) ? window_push_repeated(worker, kind, conn, data, len) : 0;
+        size_t n = admission_by_window(conn, kind) ? window_push_repeated(worker, kind, conn, database, data, len) : 0;
         if (n) {
             note_windowed(conn, kind);
             return n;

@@ -123,10 +123,11 @@ static int post(struct command_ctx *ctx, void (*run)(struct command_job *job), v
         .data = data,
         .arguments = arguments,
         .run = run,
+        .database = ctx->database,
     };
     job->before = before;
     if (!before)
-        timing_defer(&job->timing, &worker->timing, ctx->command, ctx->args, ctx->session);
+        timing_defer(&job->timing, &worker->timing, ctx->command, ctx->said, ctx->session);
     conn_wait(conn, CONN_WAITS_JOB, NULL);
     job_enqueue(worker, job);
     return 0;

@@ -70,12 +70,12 @@ static void append_quoted(struct buf *out, struct slice arg, size_t max)
     }
 }
 
-void monitor_format(struct buf *out, int64_t unix_us, const char *addr, const struct command *command,
+void monitor_format(struct buf *out, int64_t unix_us, unsigned db, const char *addr, const struct command *command,
                     const struct resp_command *cmd)
 {
     size_t start = buf_len(out);
     char text[160];
-    snprintf(text, sizeof(text), "%" PRId64 ".%06d [0 %s%s]", unix_us / 1000000, (int)(unix_us % 1000000),
+    snprintf(text, sizeof(text), "%" PRId64 ".%06d [%u %s%s]", unix_us / 1000000, (int)(unix_us % 1000000), db,
              addr[0] == '/' ? "unix:" : "", addr);
     append_text(out, text);
     for (size_t i = 0; i < cmd->argc; i++) {
@@ -104,7 +104,8 @@ void monitor_feed(struct worker *worker, const struct session *session, const st
     if (command && command->flags & (CMD_SKIP_MONITOR | CMD_ADMIN))
         return;
     append_text(&worker->monitor.lines, "+");
-    monitor_format(&worker->monitor.lines, clock_unix_us(), session->addr, command, cmd);
+    monitor_format(&worker->monitor.lines, clock_unix_us(), atomic_load_explicit(&session->db, memory_order_relaxed),
+                   session->addr, command, cmd);
     append_text(&worker->monitor.lines, "\r\n");
     if (buf_len(&worker->monitor.lines) > PIECE || buf_failed(&worker->monitor.lines))
         monitor_flush(worker);

@@ -36,7 +36,7 @@ void monitor_flush(struct worker *worker);
  * the command's row (command_arg_is_secret(); NULL: none is) are replaced. A line longer than about MONITOR_MAX_LINE
  * bytes is cut and says how much is missing. */
 #define MONITOR_MAX_LINE ((size_t)1024 * 1024)
-void monitor_format(struct buf *out, int64_t unix_us, const char *addr, const struct command *command,
+void monitor_format(struct buf *out, int64_t unix_us, unsigned db, const char *addr, const struct command *command,
                     const struct resp_command *cmd);
 
 #endif

@@ -7,6 +7,7 @@
 #include "command.h"
 #include "conn.h"
 #include "hash_table.h"
+#include "registry_key.h"
 #include "registry_version.h"
 #include "worker.h"
 
@@ -15,7 +16,7 @@ struct note {
     struct note *newer; /* in the order of their last checks */
     struct registry_version version;
     size_t len;
-    char name[];
+    char name[]; /* its key in the registry */
 };
 
 struct tracking {
@@ -36,9 +37,15 @@ static struct note *note_of(struct hash_link *link)
     return HASH_OBJECT(link, struct note, hashed);
 }
 
+/* The lowest bits, by which the table here goes, are those of a database. */
+static uint64_t turned(uint64_t hash)
+{
+    return hash >> 32 | hash << 32;
+}
+
 static bool is_noted(const struct tracking *tracking, uint64_t hash, struct slice name)
 {
-    struct hash_link *link = hash_table_first(&tracking->notes, hash);
+    struct hash_link *link = hash_table_first(&tracking->notes, turned(hash));
     while (link &&
            !(note_of(link)->len == name.len && (name.len == 0 || memcmp(note_of(link)->name, name.ptr, name.len) == 0)))
         link = hash_table_next(link);
@@ -85,6 +92,7 @@ static void tell(struct conn *conn, struct slice name)
         return;
     }
     reply_array(&conn->output.reply, 1);
+    name = key_name(name);
     reply_bulk(&conn->output.reply, name.ptr, name.len);
 }
 
@@ -116,7 +124,7 @@ static void note_name(struct conn *conn, struct slice name)
         return; /* the older version stays: the client may keep an answer of that time */
     struct note *note = tracking->bytes < TRACKING_MAX_BYTES - name.len ? malloc(sizeof(*note) + name.len) : NULL;
     if (note)
-        *note = (struct note){.hashed = {.hash = hash}, .len = name.len};
+        *note = (struct note){.hashed = {.hash = turned(hash)}, .len = name.len};
     if (!note || hash_table_insert(&tracking->notes, &note->hashed) != 0) {
         free(note);
         tracking->forget_all = true;
@@ -157,7 +165,7 @@ static void look_at_some(struct tracking *tracking, size_t most)
     for (; most > 0; most--) {
         struct note *note = take_oldest(tracking);
         struct slice name = {note->name, note->len};
-        struct registry_version now = registry_version(registry, note->hashed.hash, name);
+        struct registry_version now = registry_version(registry, registry_hash(registry, name), name);
         if (registry_version_same(&now, &note->version)) {
             append(tracking, note);
         } else {

@@ -8,6 +8,8 @@
 #include "command.h"
 #include "conn.h"
 #include "dispatch_errors.h"
+#include "keyed.h"
+#include "registry_key.h"
 #include "command_timing.h"
 #include "worker.h"
 
@@ -253,41 +255,52 @@ static void take_in(struct worker *worker, struct window_run *run)
         answer_all(worker);
 }
 
-static void memorize(struct window_memo *memo, const struct resp_command *cmd, uint64_t name_hash)
+/* Before a prefix is written into the command, which it would not recognise then. */
+static bool memorize(struct window_memo *memo, const struct resp_command *cmd, struct slice name, unsigned database)
 {
     if (!resp_repeat_note(&memo->repeat, cmd))
-        return;
-    memo->name_hash = name_hash;
+        return false;
     memo->name_off = cmd->spans[1].off;
     memo->name_len = cmd->spans[1].len;
+    memo->database = database;
+    memo->prefix = (unsigned)database_prefix_for(database, name.ptr, name.len);
+    return true;
 }
 
 void window_push(struct worker *worker, enum window_kind kind, struct conn *conn, const struct resp_command *cmd,
-                 bool remember)
+                 unsigned database, bool remember)
 {
     struct window_run *run = make_room(worker);
+    struct window_memo *memo = &worker->window.memos[kind];
     run->conn = conn;
     run->name = resp_arg(cmd, 1);
+    bool remembered = remember && memorize(memo, cmd, run->name, database);
+    if (__builtin_expect(database_prefix_for(database, run->name.ptr, run->name.len) != 0, false))
+        run->name = keyed_in_place(cmd, 1, database);
     run->name_hash = registry_hash(worker->server->registry, run->name);
+    if (remembered)
+        memo->name_hash = run->name_hash;
     run->items[0] = resp_arg(cmd, 2);
     run->kind = (uint8_t)kind;
     run->n = 1;
-    if (remember)
-        memorize(&worker->window.memos[kind], cmd, run->name_hash);
     take_in(worker, run);
 }
 
-size_t window_push_repeated(struct worker *worker, enum window_kind kind, struct conn *conn, const char *data,
-                            size_t len)
+size_t window_push_repeated(struct worker *worker, enum window_kind kind, struct conn *conn, unsigned database,
+                            const char *data, size_t len)
 {
     const struct window_memo *memo = &worker->window.memos[kind];
+    if (memo->database != database)
+        return 0;
     struct window_run *run = make_room(worker);
     size_t used,
         n = resp_repeat_match(&memo->repeat, data, len, worker->input.limits.max_bulk, run->items, WINDOW_RUN, &used);
     if (n == 0)
         return 0;
     run->conn = conn;
-    run->name = (struct slice){data + memo->name_off, memo->name_len};
+    run->name = (struct slice){data + memo->name_off - memo->prefix, memo->name_len + memo->prefix};
+    if (__builtin_expect(memo->prefix != 0, false))
+        database_prefix_put((char *)(uintptr_t)run->name.ptr, database); /* as keyed_in_place() */
     run->name_hash = memo->name_hash;
     run->kind = (uint8_t)kind;
     run->n = (uint8_t)n;
@@ -309,7 +322,7 @@ static void count(struct worker *worker)
             continue;
         const struct command *row = command_row(counter_of(worker, kind));
         const struct window_last *last = &w->last[kind];
-        struct slice words[3] = {{row->name, strlen(row->name)}, last->name, last->item};
+        struct slice words[3] = {{row->name, strlen(row->name)}, key_name(last->name), last->item};
         stats_add(&worker->stats.calls[counter_of(worker, kind)], w->since[kind]);
         timing_batch(&worker->timing, row, w->since[kind], ns / n * w->since[kind], words, &last->conn->session);
         w->since[kind] = 0;

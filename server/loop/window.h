@@ -74,6 +74,8 @@ struct window_memo {
     struct resp_repeat repeat;
     uint64_t name_hash;
     uint32_t name_off, name_len; /* position of the name in the request */
+    unsigned database;           /* internal number: that of the name */
+    unsigned prefix;             /* bytes of the key in front of the name (registry_key.h) */
 };
 
 /* The command of a kind that was finished last, for the slow log: valid until the window is flushed. */
@@ -101,16 +103,17 @@ struct window {
 int window_init(struct window *window); /* 0 or -ENOMEM */
 void window_deinit(struct window *window);
 
-/* Takes a command in. Its slices must stay valid until it is finished, at the latest by window_flush(). `remember`: it
+/* Takes a command in; `database` is the client's, by its internal number, and there is room for a prefix in front of
+ * the name (keyed.h). Its slices must stay valid until it is finished, at the latest by window_flush(). `remember`: it
  * was parsed from input, and window_push_repeated() may take similar ones. */
 void window_push(struct worker *worker, enum window_kind kind, struct conn *conn, const struct resp_command *cmd,
-                 bool remember);
+                 unsigned database, bool remember);
 
 /* Takes in the commands at the beginning of data[0..len) that equal the last remembered one of this kind except in
  * their item, at most one run. Returns their size in bytes, 0 if there are none. These bytes must stay valid like the
  * slices of a command; the connection's parser is between two commands. */
-size_t window_push_repeated(struct worker *worker, enum window_kind kind, struct conn *conn, const char *data,
-                            size_t len);
+size_t window_push_repeated(struct worker *worker, enum window_kind kind, struct conn *conn, unsigned database,
+                            const char *data, size_t len);
 
 /* Finishes all commands. Called before an action that must not overtake them or that invalidates their slices. */
 void window_flush(struct worker *worker);

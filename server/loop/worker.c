@@ -254,6 +254,7 @@ static void worker_free(struct worker *worker)
 {
     delivery_deinit(&worker->delivery);
     buf_deinit(&worker->monitor.lines);
+    keyed_deinit(&worker->keyed);
     timing_deinit(&worker->timing);
     input_deinit(&worker->input);
     handshakes_deinit(worker);

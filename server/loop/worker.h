@@ -25,6 +25,7 @@
 #include "host.h"
 #include "input.h"
 #include "job.h"
+#include "keyed.h"
 #include "log_waits.h"
 #include "mailbox.h"
 #include "monitor.h"
@@ -80,6 +81,7 @@ struct worker {
     struct sleepers sleepers;
     struct trackers trackers;
     struct monitor monitor;
+    struct keyed keyed;
     struct kills kills;
     struct stats stats;
     struct timing timing;

@@ -8,7 +8,8 @@
 /* The registry's mutex makes this the counters' only writer at any moment. */
 static void count_effect(struct stats *stats, const struct registry_effect *effect)
 {
-    stats_add(&stats->changes, effect->kind == REGISTRY_CLEARED ? effect->count : 1);
+    stats_add(&stats->changes,
+              effect->kind == REGISTRY_CLEARED || effect->kind == REGISTRY_DATABASE_CLEARED ? effect->count : 1);
     if (effect->kind == REGISTRY_EXPIRED)
         stats_add(&stats->expired, 1);
 }

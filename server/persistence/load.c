@@ -14,6 +14,7 @@
 #include "log_text.h"
 #include "persistence.h"
 #include "rcu.h"
+#include "registry_databases.h"
 #include "replay.h"
 #include "saver.h"
 #include "server.h"
@@ -280,6 +281,27 @@ static int start_log(struct load *load)
 
 /* ---- the whole ---- */
 
+/* Filters that no client could reach are not left behind in silence. */
+static int check_databases(struct load *load)
+{
+    const struct config *config = server_config(load->server);
+    unsigned highest = registry_highest_number(load->server->registry);
+    if (highest < (unsigned)config->databases)
+        return 0;
+    errbuf_set(&load->err,
+               "the data directory has filters in database %u, and `databases` is %" PRId64 ": set it to at least %u",
+               highest, (int64_t)config->databases, highest + 1);
+    return -EINVAL;
+}
+
+static void take_databases(struct load *load)
+{
+    struct databases databases = load->checkpoint.databases;
+    replay_databases(load->replay, &databases);
+    for (unsigned i = 0; i < DATABASES_MAX; i++)
+        registry_set_database(load->server->registry, i, databases_get(&databases, i));
+}
+
 static int load_all(struct load *load)
 {
     struct server *server = load->server;
@@ -294,6 +316,10 @@ static int load_all(struct load *load)
         status = load_files(load);
     if (status == 0)
         status = replay_log(load);
+    if (status == 0) {
+        take_databases(load);
+        status = check_databases(load);
+    }
     return status == 0 ? start_log(load) : status;
 }
 

@@ -3,6 +3,7 @@
 
 #include "notify.h"
 #include "registry_effect.h"
+#include "registry_key.h"
 
 /* A filter has come under its name. Redis says "new" whenever a key that others have not written to in place comes to
  * be, also in place of another that is thereby gone; what only changes the contents of an existing filter has an event
@@ -24,6 +25,7 @@ static void published(struct notify *notify, const struct registry_effect *effec
 
 void notify_effect(struct notify *notify, const struct registry_effect *effect)
 {
+    bool moves;
     switch (effect->kind) {
     case REGISTRY_CREATED:
     case REGISTRY_LOADED:
@@ -36,14 +38,17 @@ void notify_effect(struct notify *notify, const struct registry_effect *effect)
         notify_event(notify, NOTIFY_EXPIRED, "expired", effect->name);
         break;
     case REGISTRY_RENAMED:
+        moves = key_database(effect->name) != key_database(effect->to);
         notify_event(notify, NOTIFY_NEW, "new", effect->to);
-        notify_event(notify, NOTIFY_GENERIC, "rename_from", effect->name);
-        notify_event(notify, NOTIFY_GENERIC, "rename_to", effect->to);
+        notify_event(notify, NOTIFY_GENERIC, moves ? "move_from" : "rename_from", effect->name);
+        notify_event(notify, NOTIFY_GENERIC, moves ? "move_to" : "rename_to", effect->to);
         break;
     case REGISTRY_EXPIRY:
         notify_event(notify, NOTIFY_GENERIC, effect->expires_ms ? "expire" : "persist", effect->name);
         break;
-    case REGISTRY_CLEARED: /* as in Redis: FLUSHALL has no event for each key */
+    case REGISTRY_CLEARED: /* as in Redis: FLUSHALL has no event for each key, and SWAPDB none at all */
+    case REGISTRY_DATABASE_CLEARED:
+    case REGISTRY_SWAPPED:
         break;
     }
 }

@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "clock.h"
+#include "registry_databases.h"
 #include "registry_effect.h"
 #include "saver.h"
 #include "store.h"
@@ -153,6 +154,15 @@ static void note_contents(struct journal *journal, const struct registry_effect 
                           });
 }
 
+static void note_swap(const struct server *server, struct journal *journal, const struct registry_effect *effect)
+{
+    struct log_control control = {.kind = LOG_SWAP};
+    for (int i = 0; i < 2; i++)
+        control.swap[i] =
+            (struct log_database){effect->numbers[i], registry_database(server->registry, effect->numbers[i])};
+    journal_note(journal, &control);
+}
+
 void persistence_effect(struct server *server, const struct registry_effect *effect)
 {
     struct journal *journal = server_journal(server);
@@ -184,6 +194,12 @@ void persistence_effect(struct server *server, const struct registry_effect *eff
         break;
     case REGISTRY_CLEARED:
         journal_note(journal, &(struct log_control){.kind = LOG_CLEAR});
+        break;
+    case REGISTRY_DATABASE_CLEARED:
+        journal_note(journal, &(struct log_control){.kind = LOG_CLEAR_DATABASE, .database = effect->database});
+        break;
+    case REGISTRY_SWAPPED:
+        note_swap(server, journal, effect);
         break;
     }
 }

@@ -88,6 +88,11 @@ void replay_process(void *ctx)
     log_history_process(((struct replay *)ctx)->history);
 }
 
+void replay_databases(const struct replay *replay, struct databases *databases)
+{
+    log_history_databases(replay->history, databases);
+}
+
 enum store_fate replay_resolve(struct replay *replay, struct store_filter *info)
 {
     return log_history_resolve(replay->history, info);

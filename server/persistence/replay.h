@@ -36,6 +36,9 @@ int replay_control(void *ctx, uint64_t number, const struct log_control *control
 /* For log_reader_options.on_process. */
 void replay_process(void *ctx);
 
+/* Applies the exchanges of databases to those of the save. */
+void replay_databases(const struct replay *replay, struct databases *databases);
+
 /* As store_loader.resolve. */
 enum store_fate replay_resolve(struct replay *replay, struct store_filter *info);
 

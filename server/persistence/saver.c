@@ -11,6 +11,7 @@
 #include "journal.h"
 #include "log_text.h"
 #include "rcu.h"
+#include "registry_databases.h"
 #include "registry_walk.h"
 #include "server.h"
 #include "store.h"
@@ -43,14 +44,15 @@ struct saver {
     uint64_t failures;
 
     /* of the running save */
-    struct journal *journal; /* NULL: none */
-    uint64_t begun;          /* journal_save_begins() */
-    uint64_t segment;        /* the log's, which began with it; 0: there is no log */
-    uint64_t control;        /* control records up to this number are in it */
-    int64_t paced_since_ms;  /* monotonic; with the rate that holds now */
-    uint64_t paced_rate;     /* bytes per second, 0: not paced */
-    uint64_t paced_bytes;    /* since then */
-    _Atomic bool hurry;      /* somebody waits for the end of the process */
+    struct journal *journal;    /* NULL: none */
+    uint64_t begun;             /* journal_save_begins() */
+    uint64_t segment;           /* the log's, which began with it; 0: there is no log */
+    uint64_t control;           /* control records up to this number are in it */
+    struct databases databases; /* at that moment */
+    int64_t paced_since_ms;     /* monotonic; with the rate that holds now */
+    uint64_t paced_rate;        /* bytes per second, 0: not paced */
+    uint64_t paced_bytes;       /* since then */
+    _Atomic bool hurry;         /* somebody waits for the end of the process */
     struct errbuf last_error;
 };
 
@@ -136,6 +138,8 @@ static void on_freeze(void *ctx)
 {
     struct saver *saver = ctx;
     saver->control = saver->journal ? journal_saved_controls(saver->journal) : 0;
+    for (unsigned i = 0; i < DATABASES_MAX; i++)
+        databases_set(&saver->databases, i, registry_database(saver->server->registry, i));
 }
 
 /* The files have been written. A count in them may include an item whose record is only on its way to the log: it must
@@ -144,7 +148,7 @@ static int source_checkpoint(void *ctx, struct store_checkpoint *checkpoint_out,
 {
     struct saver *saver = ctx;
     int status = 0;
-    *checkpoint_out = (struct store_checkpoint){.log = 0, .control = saver->control};
+    *checkpoint_out = (struct store_checkpoint){.log = 0, .control = saver->control, .databases = saver->databases};
     if (saver->segment ||
         (saver->journal && journal_records(saver->journal))) { /* it may have been switched on meanwhile */
         rcu_wait_for_readers();                                /* who has taken a place has noted it */

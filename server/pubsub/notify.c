@@ -4,12 +4,14 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "buf.h"
 #include "pubsub.h"
+#include "registry_databases.h"
 #include "thread.h"
 
 #define KEEP_SIZE ((size_t)256 * 1024) /* a larger buffer is freed */
@@ -18,6 +20,7 @@ struct record {
     const char *event;
     uint32_t len;   /* of the name that follows */
     uint32_t flags; /* NOTIFY_KEYSPACE, NOTIFY_KEYEVENT: as the setting was then */
+    uint32_t db;    /* the number that its database had then */
 };
 
 struct notify_queue {
@@ -52,17 +55,23 @@ static void publish(struct notify *notify, struct slice channel, struct slice me
         pause_a_millisecond();
 }
 
+static bool append_head(struct buf *channel, const char *kind, uint32_t db)
+{
+    char text[32];
+    int len = snprintf(text, sizeof(text), "__%s@%u__:", kind, db);
+    buf_truncate(channel, 0);
+    return append(channel, text, (size_t)len);
+}
+
 static void publish_record(struct notify *notify, const struct record *record, struct slice name, struct buf *channel)
 {
     struct slice event = {record->event, strlen(record->event)};
     if (record->flags & NOTIFY_KEYSPACE) {
-        buf_truncate(channel, 0);
-        if (append(channel, "__keyspace@0__:", 15) && append(channel, name.ptr, name.len))
+        if (append_head(channel, "keyspace", record->db) && append(channel, name.ptr, name.len))
             publish(notify, (struct slice){buf_head(channel), buf_len(channel)}, event);
     }
     if (record->flags & NOTIFY_KEYEVENT) {
-        buf_truncate(channel, 0);
-        if (append(channel, "__keyevent@0__:", 15) && append(channel, event.ptr, event.len))
+        if (append_head(channel, "keyevent", record->db) && append(channel, event.ptr, event.len))
             publish(notify, (struct slice){buf_head(channel), buf_len(channel)}, name);
     }
     if (buf_failed(channel)) {
@@ -181,13 +190,20 @@ void notify_set_flags(struct notify *notify, unsigned flags)
     atomic_store_explicit(&notify->flags, flags, memory_order_relaxed);
 }
 
-void notify_event(struct notify *notify, unsigned class, const char *event, struct slice name)
+void notify_set_registry(struct notify *notify, const struct registry *registry)
+{
+    notify->registry = registry;
+}
+
+void notify_event(struct notify *notify, unsigned class, const char *event, struct slice key)
 {
     unsigned flags = atomic_load_explicit(&notify->flags, memory_order_relaxed);
     if (!(flags & class) || !pubsub_has_listeners(notify->hub, PUBSUB_CHANNEL))
         return;
     struct notify_queue *queue = notify->queue;
-    struct record record = {event, (uint32_t)name.len, flags & (NOTIFY_KEYSPACE | NOTIFY_KEYEVENT)};
+    struct slice name = key_name(key);
+    struct record record = {event, (uint32_t)name.len, flags & (NOTIFY_KEYSPACE | NOTIFY_KEYEVENT),
+                            notify->registry ? registry_number(notify->registry, key_database(key)) : 0};
     size_t size = sizeof(record) + name.len;
 
     pthread_mutex_lock(&queue->lock);

@@ -23,6 +23,7 @@ struct pubsub;
 struct notify {
     _Atomic unsigned flags;
     struct pubsub *hub;
+    const struct registry *registry; /* NULL: all events are of database 0 */
     struct notify_queue *queue;
 };
 
@@ -41,14 +42,18 @@ void notify_destroy(struct notify *notify);
 /* The setting has changed. NULL is fine. */
 void notify_set_flags(struct notify *notify, unsigned flags);
 
+/* Of whose databases the events are (registry_databases.h): their numbers are in the channels. Set once, before any. */
+struct registry;
+void notify_set_registry(struct notify *notify, const struct registry *registry);
+
 /* Whether the setting selects the class. One load. */
 static inline bool notify_wants(const struct notify *notify, unsigned class)
 {
     return atomic_load_explicit(&notify->flags, memory_order_relaxed) & class;
 }
 
-/* Queues an event, if notify_wants(). `event` is a constant text. A leaf lock only. */
-void notify_event(struct notify *notify, unsigned class, const char *event, struct slice name);
+/* Queues an event of the filter with this key, if notify_wants(). `event` is a constant text. A leaf lock only. */
+void notify_event(struct notify *notify, unsigned class, const char *event, struct slice key);
 
 /* Queues the events of an effect (notify_effect.c). Called under the registry's mutex. */
 struct registry_effect;

@@ -30,6 +30,24 @@ static void init_lock(pthread_mutex_t *lock)
     pthread_mutexattr_destroy(&attributes);
 }
 
+static void use_space(struct registry *r, struct keyspace *space, unsigned database)
+{
+    space->names = (struct name_index){.slab = r->slab, .reclaimer = r->env.reclaimer};
+    space->database = database;
+    r->in_use[r->nin_use++] = space;
+    atomic_store_explicit(&r->spaces[database], space, memory_order_release);
+}
+
+struct keyspace *registry_make_space(struct registry *r, unsigned database)
+{
+    struct keyspace *space = registry_space(r, database);
+    if (!space && (space = calloc(1, sizeof(*space)))) {
+        use_space(r, space, database);
+        atomic_fetch_add_explicit(&r->env.bytes, sizeof(*space), memory_order_relaxed);
+    }
+    return space;
+}
+
 int registry_create(struct registry **registry_out, struct bloom_pool *pool, struct reclaimer *reclaimer)
 {
     struct registry *r = calloc(1, sizeof(*r));
@@ -39,9 +57,11 @@ int registry_create(struct registry **registry_out, struct bloom_pool *pool, str
     }
     r->pool = pool;
     r->env.reclaimer = reclaimer;
-    r->names = (struct name_index){.slab = r->slab, .reclaimer = reclaimer};
     r->env.seed = random_seed();
     r->next_id = 1;
+    use_space(r, &r->first, 0);
+    for (unsigned i = 0; i < DATABASES_MAX; i++)
+        registry_set_database(r, i, i);
     init_lock(&r->lock);
     pthread_cond_init(&r->due_changed, NULL);
     *registry_out = r;
@@ -53,15 +73,22 @@ void registry_destroy(struct registry *r)
     if (!r)
         return;
     r->forget = NULL; /* filters are not given up here: they only leave memory */
-    for (unsigned s = 0; s < SHARD_COUNT; s++) {
-        struct table *table = atomic_load(&r->shards[s]);
-        if (table)
-            registry_reclaim_table(r, table);
+    for (unsigned i = 0; i < r->nin_use; i++) {
+        struct keyspace *space = r->in_use[i];
+        for (unsigned s = 0; s < SHARD_COUNT; s++) {
+            struct table *table = atomic_load(&space->shards[s]);
+            if (table)
+                registry_reclaim_table(r, table);
+        }
+        name_index_clear(&space->names);
     }
-    name_index_clear(&r->names);
     reclaimer_flush(r->env.reclaimer);
-    name_index_deinit(&r->names);
-    expiry_heap_deinit(&r->expiring);
+    for (unsigned i = 0; i < r->nin_use; i++) {
+        name_index_deinit(&r->in_use[i]->names);
+        expiry_heap_deinit(&r->in_use[i]->expiring);
+        if (r->in_use[i] != &r->first)
+            free(r->in_use[i]);
+    }
     pthread_cond_destroy(&r->due_changed);
     pthread_mutex_destroy(&r->lock);
     slab_destroy(r->slab);
@@ -130,6 +157,48 @@ uint64_t registry_expiry_bytes(const struct registry *r)
     return atomic_load_explicit(&r->expiring_bytes, memory_order_relaxed);
 }
 
+/* ---- databases ---- */
+
+unsigned registry_database(const struct registry *r, unsigned number)
+{
+    return atomic_load_explicit(&r->database[number], memory_order_relaxed);
+}
+
+unsigned registry_number(const struct registry *r, unsigned database)
+{
+    return atomic_load_explicit(&r->number[database], memory_order_relaxed);
+}
+
+void registry_set_database(struct registry *r, unsigned number, unsigned database)
+{
+    atomic_store_explicit(&r->database[number], (uint16_t)database, memory_order_relaxed);
+    atomic_store_explicit(&r->number[database], (uint16_t)number, memory_order_relaxed);
+}
+
+void registry_swap(struct registry *r, unsigned first, unsigned second)
+{
+    pthread_mutex_lock(&r->lock);
+    unsigned database = registry_database(r, first);
+    registry_set_database(r, first, registry_database(r, second));
+    registry_set_database(r, second, database);
+    registry_tell(r, &(struct registry_effect){.kind = REGISTRY_SWAPPED, .numbers = {first, second}});
+    pthread_mutex_unlock(&r->lock);
+}
+
+size_t registry_database_count(const struct registry *r, unsigned database)
+{
+    const struct keyspace *space = registry_space(r, database);
+    return space ? atomic_load_explicit(&space->count, memory_order_relaxed) : 0;
+}
+
+unsigned registry_highest_number(const struct registry *r)
+{
+    unsigned number = DATABASES_MAX - 1;
+    while (number > 0 && registry_database_count(r, registry_database(r, number)) == 0)
+        number--;
+    return number;
+}
+
 /* ---- look-up ---- */
 
 uint64_t registry_hash(const struct registry *r, struct slice name)
@@ -137,12 +206,15 @@ uint64_t registry_hash(const struct registry *r, struct slice name)
     /* No filter has a longer name, so any hash will do: the look-up fails. */
     if (name.len > REGISTRY_MAX_NAME)
         name.len = REGISTRY_MAX_NAME;
-    return name_hash(r->env.seed, name);
+    return name_hash(r->env.seed, name) >> HASH_DATABASE_BITS << HASH_DATABASE_BITS | key_database(name);
 }
 
 static struct table *registry_table(const struct registry *r, uint64_t hash)
 {
-    return atomic_load_explicit(&r->shards[hash_shard(hash)], memory_order_acquire);
+    const struct keyspace *space = &r->first;
+    if (__builtin_expect(hash_database(hash) != 0, false) && !(space = registry_space(r, hash_database(hash))))
+        return NULL;
+    return atomic_load_explicit(&space->shards[hash_shard(hash)], memory_order_acquire);
 }
 
 void registry_prefetch(const struct registry *r, uint64_t hash)

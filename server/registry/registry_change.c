@@ -5,9 +5,10 @@
 
 #include "registry_internal.h"
 
-void registry_note_added(struct registry *r, struct entry *owner)
+void registry_note_added(struct registry *r, uint64_t hash, struct entry *owner)
 {
     atomic_fetch_add_explicit(&r->count, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&registry_space(r, hash_database(hash))->count, 1, memory_order_relaxed);
     if (entry_kind(owner) != ENTRY_QUARANTINED)
         return;
     atomic_fetch_add_explicit(&r->quarantined, 1, memory_order_relaxed);
@@ -33,9 +34,13 @@ void registry_give_up(struct registry *r, struct entry *holder)
         r->forget(r->forget_ctx, owner->id);
 }
 
-static void note_removed(struct registry *r, const struct entry *owner)
+/* `holder`: of the name that it had. */
+static void note_removed(struct registry *r, struct entry *holder)
 {
+    const struct entry *owner = entry_owner(holder);
+    struct keyspace *space = registry_space(r, key_database(entry_name(holder)));
     atomic_fetch_sub_explicit(&r->count, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&space->count, 1, memory_order_relaxed);
     if (entry_kind(owner) == ENTRY_QUARANTINED)
         atomic_fetch_sub_explicit(&r->quarantined, 1, memory_order_relaxed);
 }
@@ -47,7 +52,7 @@ void registry_reclaim_table(struct registry *r, struct table *table)
         uint64_t slot = atomic_load_explicit(&table->slots[i], memory_order_relaxed);
         if (!slot_holds_entry(slot))
             continue;
-        note_removed(r, entry_owner(slot_entry(slot)));
+        note_removed(r, slot_entry(slot));
         reclaimer_defer(r->env.reclaimer, entry_reclaim, slot_entry(slot));
     }
     table_retire(&r->env, table);
@@ -57,13 +62,15 @@ void registry_reclaim_table(struct registry *r, struct table *table)
 
 shard_t *registry_shard(struct registry *r, uint64_t hash)
 {
-    return &r->shards[hash_shard(hash)];
+    struct keyspace *space = registry_space(r, hash_database(hash));
+    return space ? &space->shards[hash_shard(hash)] : NULL;
 }
 
 static _Atomic uint64_t *find_slot(struct registry *r, uint64_t hash, struct slice name, struct entry **holder_out)
 {
     uint64_t value = SLOT_EMPTY;
-    struct table *table = atomic_load_explicit(registry_shard(r, hash), memory_order_relaxed);
+    shard_t *shard = registry_shard(r, hash);
+    struct table *table = shard ? atomic_load_explicit(shard, memory_order_relaxed) : NULL;
     _Atomic uint64_t *slot = table_find(table, hash, name, &value);
     *holder_out = slot ? slot_entry(value) : NULL;
     return slot;
@@ -82,13 +89,14 @@ _Atomic uint64_t *registry_slot(struct registry *r, uint64_t hash, struct slice 
 
 bool registry_reserve(struct registry *r, uint64_t hash)
 {
-    return name_index_reserve(&r->names) && shard_reserve(registry_shard(r, hash), &r->env);
+    struct keyspace *space = registry_make_space(r, hash_database(hash));
+    return space && name_index_reserve(&space->names) && shard_reserve(&space->shards[hash_shard(hash)], &r->env);
 }
 
 void registry_place_reserved(struct registry *r, uint64_t hash, struct entry *holder)
 {
     shard_insert(registry_shard(r, hash), &r->env, hash, holder);
-    name_index_put(&r->names, holder);
+    name_index_put(&registry_space(r, hash_database(hash))->names, holder);
 }
 
 bool registry_place(struct registry *r, uint64_t hash, struct entry *holder)
@@ -102,12 +110,12 @@ bool registry_place(struct registry *r, uint64_t hash, struct entry *holder)
 void registry_exchange(struct registry *r, uint64_t hash, _Atomic uint64_t *slot, struct entry *holder)
 {
     slot_replace(slot, hash, holder);
-    name_index_put(&r->names, holder);
+    name_index_put(&registry_space(r, hash_database(hash))->names, holder);
 }
 
 void registry_take_out(struct registry *r, uint64_t hash, struct slice name, _Atomic uint64_t *slot)
 {
-    name_index_remove(&r->names, name);
+    name_index_remove(&registry_space(r, hash_database(hash))->names, name);
     shard_remove(registry_shard(r, hash), &r->env, slot);
 }
 
@@ -115,10 +123,10 @@ void registry_drop(struct registry *r, struct entry *holder)
 {
     struct entry *owner = entry_owner(holder);
     if (holder != owner) {
-        expiry_heap_remove(&r->expiring, holder);
+        expiry_heap_remove(registry_times(r, holder), holder);
         registry_note_due(r);
     }
-    note_removed(r, owner);
+    note_removed(r, holder);
     walk_note_gone(r, owner);
     reclaimer_defer(r->env.reclaimer, entry_reclaim, holder);
 }
@@ -153,7 +161,7 @@ static int registry_insert(struct registry *r, struct entry *entry, uint64_t id,
         if (registry_place(r, hash, entry)) {
             if (entry->id >= atomic_load(&r->next_id))
                 atomic_store(&r->next_id, entry->id + 1);
-            registry_note_added(r, entry);
+            registry_note_added(r, hash, entry);
             walk_note_added(r, hash, entry);
             registry_tell(
                 r, &(struct registry_effect){.kind = REGISTRY_CREATED, .id = entry->id, .name = name, .entry = entry});
@@ -166,18 +174,20 @@ static int registry_insert(struct registry *r, struct entry *entry, uint64_t id,
     return status;
 }
 
-static bool name_fits(struct slice name, struct errbuf *err)
+bool registry_name_fits(struct slice name, struct errbuf *err)
 {
+    size_t prefix = database_prefix_of_key(name.ptr, name.len);
     if (name.len <= REGISTRY_MAX_NAME)
         return true;
-    errbuf_set(err, "the name has %zu bytes; at most %d are allowed", name.len, REGISTRY_MAX_NAME);
+    errbuf_set(err, "the name has %zu bytes; at most %zu are allowed%s", name.len - prefix, REGISTRY_MAX_NAME - prefix,
+               prefix ? " in a database other than 0" : "");
     return false;
 }
 
 int registry_create_filter(struct registry *r, struct slice name, uint64_t id, struct bloom_class *class,
                            struct entry **entry_out, struct errbuf *err)
 {
-    if (!name_fits(name, err))
+    if (!registry_name_fits(name, err))
         return REGISTRY_REFUSED;
     struct entry *entry = entry_alloc(r->slab, ENTRY_FILTER, name, bloom_filter_bytes(class));
     if (!entry)
@@ -231,8 +241,16 @@ static void take_over(struct registry *r, struct entry *holder, struct entry *al
     entry_alias(alias)->owner = owner;
     if (holder == owner)
         return;
-    atomic_store_explicit(&entry_alias(alias)->expires_ms, entry_expires_ms(holder), memory_order_relaxed);
-    expiry_heap_replace(&r->expiring, holder, alias);
+    int64_t expires_ms = entry_expires_ms(holder);
+    struct expiry_heap *from = registry_times(r, holder), *to = registry_times(r, alias);
+    atomic_store_explicit(&entry_alias(alias)->expires_ms, expires_ms, memory_order_relaxed);
+    if (from == to) {
+        expiry_heap_replace(from, holder, alias);
+        return;
+    }
+    expiry_heap_remove(from, holder);
+    if (expires_ms)
+        expiry_heap_put(to, alias, expires_ms); /* reserved by the caller */
 }
 
 /* Under the mutex: publishes the prepared `alias` and removes the old name. */
@@ -249,6 +267,9 @@ static int rename_locked(struct registry *r, struct slice from, struct slice to,
         return only_new ? REGISTRY_EXISTS : REGISTRY_OK;
     if (!to_slot && !registry_reserve(r, to_hash))
         return -ENOMEM;
+    bool moves = hash_database(from_hash) != hash_database(to_hash);
+    if (moves && entry_expires_ms(holder) && !registry_reserve_expiry(r, alias))
+        return -ENOMEM;
 
     take_over(r, holder, alias);
     struct entry *owner = entry_owner(alias);
@@ -258,6 +279,10 @@ static int rename_locked(struct registry *r, struct slice from, struct slice to,
         registry_place_reserved(r, to_hash, alias);
     from_slot = find_slot(r, from_hash, from, &holder); /* the table may have been replaced */
     registry_take_out(r, from_hash, from, from_slot);
+    if (moves) {
+        atomic_fetch_sub_explicit(&registry_space(r, hash_database(from_hash))->count, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&registry_space(r, hash_database(to_hash))->count, 1, memory_order_relaxed);
+    }
     entry_mark_dirty(owner);
     walk_note_changed(r, alias);
     if (to_slot)
@@ -278,7 +303,7 @@ static int rename_locked(struct registry *r, struct slice from, struct slice to,
 
 int registry_rename(struct registry *r, struct slice from, struct slice to, bool only_new, struct errbuf *err)
 {
-    if (!name_fits(to, err))
+    if (!registry_name_fits(to, err))
         return REGISTRY_REFUSED;
     if (to.len > from.len && bloom_pool_room(r->pool, to.len, err) != BLOOM_OK)
         return REGISTRY_LIMIT;
@@ -293,38 +318,4 @@ int registry_rename(struct registry *r, struct slice from, struct slice to, bool
     if (!entry_alias(alias)->owner)
         entry_discard(alias); /* unused: an error, or the same name */
     return status;
-}
-
-int registry_clear(struct registry *r, size_t *removed_out)
-{
-    struct table **tables = calloc(SHARD_COUNT, sizeof(struct table *));
-    if (!tables)
-        return -ENOMEM;
-    size_t removed = 0;
-
-    pthread_mutex_lock(&r->lock);
-    for (unsigned s = 0; s < SHARD_COUNT; s++) {
-        tables[s] = atomic_exchange(&r->shards[s], NULL);
-        if (!tables[s])
-            continue;
-        removed += tables[s]->used;
-        walk_note_cleared(r, tables[s]);
-    }
-    name_index_clear(&r->names);
-    struct expiry_heap expiring = r->expiring; /* the aliases in it are in the tables */
-    r->expiring = (struct expiry_heap){0};
-    atomic_store_explicit(&r->expiring_bytes, 0, memory_order_relaxed);
-    registry_note_due(r);
-    while (r->first_quarantined)
-        registry_give_up(r, r->first_quarantined);
-    registry_tell(r, &(struct registry_effect){.kind = REGISTRY_CLEARED, .count = removed});
-    pthread_mutex_unlock(&r->lock);
-
-    for (unsigned s = 0; s < SHARD_COUNT; s++)
-        if (tables[s])
-            registry_reclaim_table(r, tables[s]); /* without the mutex: it may take long */
-    expiry_heap_deinit(&expiring);
-    free(tables);
-    *removed_out = removed;
-    return 0;
 }

@@ -10,8 +10,10 @@ enum registry_effect_kind {
     REGISTRY_DELETED,
     REGISTRY_EXPIRED,
     REGISTRY_RENAMED,
-    REGISTRY_EXPIRY,  /* its expiry was set, changed or removed */
-    REGISTRY_CLEARED, /* all filters were deleted */
+    REGISTRY_EXPIRY,           /* its expiry was set, changed or removed */
+    REGISTRY_CLEARED,          /* all filters were deleted */
+    REGISTRY_DATABASE_CLEARED, /* all of one database */
+    REGISTRY_SWAPPED,          /* two of the clients' numbers of databases stand for each other's; `numbers` */
 };
 
 /* The effect on the filter `id`. Fields that do not apply are 0. Valid during the call. */
@@ -26,7 +28,9 @@ struct registry_effect {
     struct entry *entry;  /* the filter's entry, alive during the call */
     const void *payload;  /* CREATED, LOADED: that of the publication */
     const char *event;    /* likewise */
-    size_t count;         /* CLEARED: number of filters */
+    size_t count;         /* CLEARED, DATABASE_CLEARED: number of filters */
+    unsigned database;    /* DATABASE_CLEARED: its internal number */
+    unsigned numbers[2];  /* SWAPPED */
 };
 
 /* `fn` is called for every effect, in their true order, under the registry's mutex: it must be quick, must not call the

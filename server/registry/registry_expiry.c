@@ -67,10 +67,26 @@ struct entry *registry_alias(struct registry *r, struct slice name, struct entry
     return alias;
 }
 
+/* The alias that expires first in any database, and its time; NULL and 0: there is none. */
+static struct entry *first_of_all(const struct registry *r, int64_t *due_out)
+{
+    struct entry *first = NULL;
+    *due_out = 0;
+    for (unsigned i = 0; i < r->nin_use; i++) {
+        int64_t due = 0;
+        struct entry *alias = expiry_heap_first(&r->in_use[i]->expiring, &due);
+        if (alias && (!first || due < *due_out)) {
+            first = alias;
+            *due_out = due;
+        }
+    }
+    return first;
+}
+
 void registry_note_due(struct registry *r)
 {
     int64_t due = 0, before = atomic_load_explicit(&r->next_due_ms, memory_order_relaxed);
-    expiry_heap_first(&r->expiring, &due);
+    first_of_all(r, &due);
     if (due == before)
         return;
     atomic_store_explicit(&r->next_due_ms, due, memory_order_relaxed);
@@ -78,30 +94,57 @@ void registry_note_due(struct registry *r)
         pthread_cond_signal(&r->due_changed);
 }
 
-bool registry_reserve_expiry(struct registry *r)
+void registry_count_times(struct registry *r)
 {
-    bool reserved = expiry_heap_reserve(&r->expiring);
-    atomic_store_explicit(&r->expiring_bytes, expiry_heap_bytes(&r->expiring), memory_order_relaxed);
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < r->nin_use; i++)
+        bytes += expiry_heap_bytes(&r->in_use[i]->expiring);
+    atomic_store_explicit(&r->expiring_bytes, bytes, memory_order_relaxed);
+}
+
+bool registry_reserve_expiry(struct registry *r, const struct entry *holder)
+{
+    bool reserved = expiry_heap_reserve(registry_times(r, holder));
+    registry_count_times(r);
     return reserved;
 }
 
 void registry_put_expiry(struct registry *r, struct entry *alias, int64_t expires_ms)
 {
     if (expires_ms)
-        expiry_heap_put(&r->expiring, alias, expires_ms);
+        expiry_heap_put(registry_times(r, alias), alias, expires_ms);
     else
-        expiry_heap_remove(&r->expiring, alias);
+        expiry_heap_remove(registry_times(r, alias), alias);
     registry_note_due(r);
+}
+
+static struct registry_expiry expiry_of(const struct registry *r, size_t count, unsigned __int128 sum)
+{
+    int64_t left = count ? (int64_t)(sum / count) - registry_now_ms(r) : 0;
+    return (struct registry_expiry){.count = count, .avg_ttl_ms = left > 0 ? left : 0};
 }
 
 void registry_expiry(struct registry *r, struct registry_expiry *expiry_out)
 {
+    size_t count = 0;
+    unsigned __int128 sum = 0;
     pthread_mutex_lock(&r->lock);
-    size_t count = r->expiring.count;
-    unsigned __int128 sum = r->expiring.sum_ms;
+    for (unsigned i = 0; i < r->nin_use; i++) {
+        count += r->in_use[i]->expiring.count;
+        sum += r->in_use[i]->expiring.sum_ms;
+    }
     pthread_mutex_unlock(&r->lock);
-    int64_t left = count ? (int64_t)(sum / count) - registry_now_ms(r) : 0;
-    *expiry_out = (struct registry_expiry){.count = count, .avg_ttl_ms = left > 0 ? left : 0};
+    *expiry_out = expiry_of(r, count, sum);
+}
+
+void registry_database_expiry(struct registry *r, unsigned database, struct registry_expiry *expiry_out)
+{
+    const struct keyspace *space = registry_space(r, database);
+    pthread_mutex_lock(&r->lock);
+    size_t count = space ? space->expiring.count : 0;
+    unsigned __int128 sum = space ? space->expiring.sum_ms : 0;
+    pthread_mutex_unlock(&r->lock);
+    *expiry_out = expiry_of(r, count, sum);
 }
 
 /* ---- setting a time ---- */
@@ -124,7 +167,7 @@ static int change_time(struct registry *r, uint64_t hash, _Atomic uint64_t *slot
     struct entry *owner = entry_owner(holder);
     if (holder == owner && bloom_pool_room(r->pool, entry_name(owner).len + sizeof(struct alias), NULL) != BLOOM_OK)
         return REGISTRY_LIMIT;
-    if (expires_ms && !registry_reserve_expiry(r))
+    if (expires_ms && !registry_reserve_expiry(r, holder))
         return -ENOMEM;
     if (holder == owner) {
         struct entry *alias = registry_alias(r, entry_name(owner), owner);
@@ -191,7 +234,7 @@ int registry_persist(struct registry *r, struct slice name)
 static bool remove_first(struct registry *r, int64_t now_ms)
 {
     int64_t due;
-    struct entry *holder = expiry_heap_first(&r->expiring, &due), *found;
+    struct entry *holder = first_of_all(r, &due), *found;
     if (!holder || due > now_ms)
         return false;
     struct slice name = entry_name(holder);

@@ -6,7 +6,9 @@
 
 #include "expiry_heap.h"
 #include "name_index.h"
+#include "registry_databases.h"
 #include "registry_effect.h"
+#include "registry_key.h"
 #include "registry_table.h"
 #include "registry_walk.h"
 
@@ -21,7 +23,7 @@ struct walk_queue {
 struct walk {
     bool active;             /* begun and not yet frozen: changes are noted */
     bool failed;             /* a change could not be noted: the walk is incomplete */
-    unsigned shard;          /* the next shard to be taken */
+    unsigned shard;          /* the next shard to be taken: its place among those of all databases (place_of_shard()) */
     struct walk_queue taken; /* entries of the last shard */
     void *late;              /* walk_notes.h: entries that have changed behind the walk, each once */
     uint64_t *gone;          /* ids that were yielded and then deleted */
@@ -30,11 +32,19 @@ struct walk {
     void *on_freeze_ctx;
 };
 
+/* The filters of one database. */
+struct keyspace {
+    shard_t shards[SHARD_COUNT];
+    struct name_index names;
+    struct expiry_heap expiring; /* the aliases with an expiry */
+    _Atomic size_t count;
+    unsigned database; /* its internal number */
+};
+
 struct registry {
     struct bloom_pool *pool;
     struct slab *slab; /* of small entries */
     struct table_env env;
-    struct name_index names;
     _Atomic size_t count;
     _Atomic size_t quarantined;
     struct entry *first_quarantined; /* list of those that are not given up */
@@ -47,13 +57,43 @@ struct registry {
     _Atomic int64_t held_ms; /* the time at which the clock is held; 0: it runs */
     pthread_mutex_t lock;    /* of all changes, the heap and the walk */
     struct walk walk;
-    struct expiry_heap expiring; /* the aliases with an expiry */
     _Atomic uint64_t expiring_bytes;
     _Atomic int64_t next_due_ms; /* the first expiry; 0: there is none */
     pthread_cond_t due_changed;  /* next_due_ms is earlier, or expire_stop */
     bool expire_stop;
-    shard_t shards[SHARD_COUNT];
+    struct keyspace first;                            /* that of database 0 */
+    _Atomic(struct keyspace *) spaces[DATABASES_MAX]; /* by internal number; NULL: it has never had a filter */
+    struct keyspace *in_use[DATABASES_MAX];           /* those that are there, in the order in which they came */
+    unsigned nin_use;
+    _Atomic uint16_t database[DATABASES_MAX]; /* the internal number of a client's */
+    _Atomic uint16_t number[DATABASES_MAX];   /* the reverse */
 };
+
+/* A hash has the internal number of its database in its lowest bits, which nothing else looks at. */
+#define HASH_DATABASE_BITS 16
+
+static inline unsigned hash_database(uint64_t hash)
+{
+    return (unsigned)(hash & ((1u << HASH_DATABASE_BITS) - 1));
+}
+
+/* NULL: there is none. */
+static inline struct keyspace *registry_space(const struct registry *r, unsigned database)
+{
+    return database == 0 ? (struct keyspace *)(uintptr_t)&r->first
+                         : atomic_load_explicit(&r->spaces[database], memory_order_acquire);
+}
+
+/* Under the mutex: the same, made if it is not there. NULL: no memory. */
+struct keyspace *registry_make_space(struct registry *r, unsigned database);
+
+/* The shards of all databases in one order. */
+#define PLACES ((unsigned)DATABASES_MAX * SHARD_COUNT)
+
+static inline unsigned place_of_shard(uint64_t hash)
+{
+    return hash_database(hash) * SHARD_COUNT + hash_shard(hash);
+}
 
 /* ---- the clock: registry_expiry.c ---- */
 
@@ -71,6 +111,7 @@ static inline bool registry_is_over(const struct registry *r, const struct entry
 
 /* ---- changes, under the mutex ---- */
 
+/* NULL: its database has never had a filter. */
 shard_t *registry_shard(struct registry *r, uint64_t hash);
 
 /* The slot of the name, and its entry in holder_out; NULL and NULL if there is none. An expired entry is removed first:
@@ -90,7 +131,8 @@ void registry_exchange(struct registry *r, uint64_t hash, _Atomic uint64_t *slot
 /* Takes the name, that of the slot, out of the table and the index. */
 void registry_take_out(struct registry *r, uint64_t hash, struct slice name, _Atomic uint64_t *slot);
 
-void registry_note_added(struct registry *r, struct entry *owner);
+/* `hash`: of its key. */
+void registry_note_added(struct registry *r, uint64_t hash, struct entry *owner);
 void registry_reclaim_table(struct registry *r,
                             struct table *table); /* a removed table and its entries; also without the mutex */
 
@@ -112,12 +154,23 @@ static inline void registry_tell(struct registry *r, const struct registry_effec
         r->on_effect(r->on_effect_ctx, effect);
 }
 
-/* ---- the heap, under the mutex: registry_expiry.c ---- */
+/* Whether a key is short enough; if not, `err` says so. */
+bool registry_name_fits(struct slice name, struct errbuf *err);
 
-bool registry_reserve_expiry(struct registry *r); /* false: no memory */
+/* ---- the heaps, under the mutex: registry_expiry.c ---- */
+
+/* That of the database of a holder's key. */
+static inline struct expiry_heap *registry_times(const struct registry *r, const struct entry *holder)
+{
+    return &registry_space(r, key_database(entry_name(holder)))->expiring;
+}
+
+/* Room for this holder, whose database has a keyspace. False: no memory. */
+bool registry_reserve_expiry(struct registry *r, const struct entry *holder);
+void registry_count_times(struct registry *r); /* the memory of a heap has changed */
 void registry_put_expiry(struct registry *r, struct entry *alias,
                          int64_t expires_ms); /* reserved before; 0: removes it */
-void registry_note_due(struct registry *r);   /* the heap has changed */
+void registry_note_due(struct registry *r);   /* a heap has changed */
 
 /* Creates an alias of the owner under the name. NULL without memory. */
 struct entry *registry_alias(struct registry *r, struct slice name, struct entry *owner);

@@ -8,10 +8,8 @@
 int registry_prepare(struct registry *r, struct slice name, struct bloom_class *class, bool instead,
                      struct entry **entry_out, struct errbuf *err)
 {
-    if (name.len > REGISTRY_MAX_NAME) {
-        errbuf_set(err, "the name has %zu bytes; at most %d are allowed", name.len, REGISTRY_MAX_NAME);
+    if (!registry_name_fits(name, err))
         return REGISTRY_REFUSED;
-    }
     struct entry *entry = entry_alloc(r->slab, ENTRY_FILTER, name, bloom_filter_bytes(class));
     if (!entry)
         return -ENOMEM;
@@ -45,7 +43,7 @@ static int publish_locked(struct registry *r, struct entry *entry, const struct 
         return REGISTRY_CHANGED;
     int64_t expires_ms = !how->keep_expiry ? how->expires_ms : slot ? entry_expires_ms(replaced) : 0;
     struct entry *holder = expires_ms ? alias : entry;
-    if (expires_ms && !registry_reserve_expiry(r))
+    if (expires_ms && (!registry_make_space(r, hash_database(hash)) || !registry_reserve_expiry(r, alias)))
         return -ENOMEM;
     if (expires_ms) {
         entry_alias(alias)->owner = entry;
@@ -55,7 +53,7 @@ static int publish_locked(struct registry *r, struct entry *entry, const struct 
         registry_exchange(r, hash, slot, holder);
     else if (!registry_place(r, hash, holder))
         return -ENOMEM;
-    registry_note_added(r, entry);
+    registry_note_added(r, hash, entry);
     walk_note_added(r, hash, holder);
     if (slot)
         registry_give_up(r, replaced);

@@ -1,6 +1,6 @@
-/* A sweep in the order of the hashes. The cursor is the next position in that order, as the upper 48 bits of a hash,
- * and means the same in a table of any size; an entry has one position for its whole life, so an entry that is present
- * throughout a sweep is met exactly once. */
+/* A sweep in the order of the hashes, one database after another. The cursor is the next position in that order, as the
+ * upper 48 bits of a hash, and means the same in a table of any size; an entry has one position for its whole life, so
+ * an entry that is present throughout a sweep is met exactly once. */
 #include "registry_internal.h"
 
 #define POSITION_BITS 48
@@ -53,30 +53,66 @@ static void sweep_homes(struct sweep *s, uint64_t home, uint64_t end)
     }
 }
 
-uint64_t registry_scan(const struct registry *r, uint64_t cursor, size_t count,
-                       void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx)
+/* Goes on from s->from on, until `count` are met in all. The next position; 0 at the end. */
+static uint64_t sweep_space(struct sweep *s, const struct keyspace *space, size_t count)
 {
-    struct sweep s = {.registry = r, .from = cursor, .visit = visit, .ctx = ctx};
-    unsigned shard = (unsigned)(cursor >> (POSITION_BITS - SHARD_BITS));
+    unsigned shard = (unsigned)(s->from >> (POSITION_BITS - SHARD_BITS));
 
     while (shard < SHARD_COUNT) {
-        s.table = atomic_load_explicit(&r->shards[shard], memory_order_acquire);
-        if (!s.table) {
-            s.from = shard_position(++shard);
+        s->table = atomic_load_explicit(&space->shards[shard], memory_order_acquire);
+        if (!s->table) {
+            s->from = shard_position(++shard);
             continue;
         }
-        uint64_t size = s.table->size, home = table_home(s.table, s.from << (64 - POSITION_BITS));
+        uint64_t size = s->table->size, home = table_home(s->table, s->from << (64 - POSITION_BITS));
         uint64_t end = home + (count > RANGE_MIN ? count : RANGE_MIN);
         if (end > size)
             end = size;
-        sweep_homes(&s, home, end);
-        s.from = shard_position(shard) + home_position(s.table, end);
+        sweep_homes(s, home, end);
+        s->from = shard_position(shard) + home_position(s->table, end);
         if (end == size)
             shard++;
-        if (s.met >= count)
-            return shard < SHARD_COUNT ? s.from : 0;
+        if (s->met >= count)
+            return shard < SHARD_COUNT ? s->from : 0;
     }
     return 0;
+}
+
+uint64_t registry_database_scan(const struct registry *r, unsigned database, uint64_t cursor, size_t count,
+                                void (*visit)(void *ctx, struct slice key, struct entry *entry), void *ctx)
+{
+    struct sweep s = {.registry = r, .from = cursor, .visit = visit, .ctx = ctx};
+    const struct keyspace *space = registry_space(r, database);
+    return space ? sweep_space(&s, space, count) : 0;
+}
+
+/* The next database behind this one that has ever had a filter; DATABASES_MAX: there is none. */
+static unsigned next_database(const struct registry *r, unsigned database)
+{
+    do
+        database++;
+    while (database < DATABASES_MAX && !registry_space(r, database));
+    return database;
+}
+
+/* Above a position, a cursor has the internal number of the database. */
+uint64_t registry_scan(const struct registry *r, uint64_t cursor, size_t count,
+                       void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx)
+{
+    struct sweep s = {.registry = r, .from = cursor & ((UINT64_C(1) << POSITION_BITS) - 1), .visit = visit, .ctx = ctx};
+    unsigned database = (unsigned)(cursor >> POSITION_BITS);
+
+    while (database < DATABASES_MAX) {
+        const struct keyspace *space = registry_space(r, database);
+        uint64_t position = space ? sweep_space(&s, space, count) : 0;
+        if (position)
+            return (uint64_t)database << POSITION_BITS | position;
+        database = next_database(r, database);
+        s.from = 0;
+        if (s.met >= count)
+            break;
+    }
+    return database < DATABASES_MAX ? (uint64_t)database << POSITION_BITS : 0;
 }
 
 /* ---- by the beginning of the name ---- */
@@ -98,7 +134,8 @@ size_t registry_scan_prefix(const struct registry *r, struct slice prefix, const
                             void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx)
 {
     struct prefix_walk walk = {r, visit, ctx};
-    return name_index_walk(&r->names, prefix, after, max, visit_holder, &walk);
+    const struct keyspace *space = registry_space(r, key_database(prefix));
+    return space ? name_index_walk(&space->names, prefix, after, max, visit_holder, &walk) : 0;
 }
 
 /* ---- one at random ---- */
@@ -117,15 +154,16 @@ static uint64_t next_random(uint64_t *state)
 /* Chooses a place among equally many in each shard, whatever the size of its table, until one has an entry: so all
  * entries are equally likely. Tables have few more slots than entries, or the minimum. After deletions they may have up
  * to eight times as many; then each shard is equally likely, and shards have about equally many names. */
-bool registry_random(const struct registry *r, uint64_t *random, struct slice *name_out)
+bool registry_database_random(const struct registry *r, unsigned database, uint64_t *random, struct slice *key_out)
 {
-    size_t count = registry_count(r);
+    const struct keyspace *space = registry_space(r, database);
+    size_t count = registry_database_count(r, database);
     if (count < RANDOM_MIN_COUNT)
         return false;
     uint64_t common = count / SHARD_COUNT * 3 > TABLE_MIN ? count / SHARD_COUNT * 3 : TABLE_MIN;
     for (unsigned i = 0; i < RANDOM_ATTEMPTS; i++) {
         uint64_t place = next_random(random);
-        const struct table *table = atomic_load_explicit(&r->shards[hash_shard(place)], memory_order_acquire);
+        const struct table *table = atomic_load_explicit(&space->shards[hash_shard(place)], memory_order_acquire);
         if (!table)
             continue;
         uint64_t range = table->size > common ? table->size : common;
@@ -135,10 +173,15 @@ bool registry_random(const struct registry *r, uint64_t *random, struct slice *n
         uint64_t slot = atomic_load_explicit(&table->slots[place], memory_order_acquire);
         if (!slot_holds_entry(slot) || registry_is_over(r, slot_entry(slot)))
             continue;
-        *name_out = entry_name(slot_entry(slot));
+        *key_out = entry_name(slot_entry(slot));
         return true;
     }
     return false;
+}
+
+bool registry_random(const struct registry *r, uint64_t *random, struct slice *name_out)
+{
+    return registry_database_random(r, 0, random, name_out);
 }
 
 /* ---- ageing ---- */

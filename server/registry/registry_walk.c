@@ -114,14 +114,14 @@ static void note_entry(struct registry *r, struct entry *holder)
         unpin_both(before.owner, before.holder);
 }
 
-static bool walk_has_passed(const struct registry *r, unsigned shard)
+static bool walk_has_passed(const struct registry *r, unsigned place)
 {
-    return r->walk.active && shard < r->walk.shard;
+    return r->walk.active && place < r->walk.shard;
 }
 
 void walk_note_added(struct registry *r, uint64_t hash, struct entry *holder)
 {
-    if (walk_has_passed(r, hash_shard(hash)))
+    if (walk_has_passed(r, place_of_shard(hash)))
         note_entry(r, holder);
 }
 
@@ -220,9 +220,12 @@ static bool take_from_shard(struct registry *r, struct registry_item *item_out)
             if (item_out->entry)
                 return true;
         }
-        if (walk->shard == SHARD_COUNT)
+        while (walk->shard < PLACES && !registry_space(r, walk->shard / SHARD_COUNT))
+            walk->shard += SHARD_COUNT;
+        if (walk->shard == PLACES)
             return false;
-        struct table *table = atomic_load_explicit(&r->shards[walk->shard], memory_order_relaxed);
+        struct keyspace *space = registry_space(r, walk->shard / SHARD_COUNT);
+        struct table *table = atomic_load_explicit(&space->shards[walk->shard % SHARD_COUNT], memory_order_relaxed);
         walk->shard++;
         for_each_slot(table, note_taken, r);
     }

@@ -35,8 +35,7 @@ enum session_mode {
     MODE_REPLY_SKIP = 1 << 2,      /* CLIENT REPLY SKIP: of the command that runs */
     MODE_REPLY_SKIP_NEXT = 1 << 3, /* of the one after it */
     MODE_SUBSCRIBED = 1 << 4,      /* it has subscriptions: session.subscribed */
-    MODE_NO_DATABASE = 1 << 5,     /* its SELECT failed: session.no_database */
-    MODE_TRACKING = 1 << 6,        /* CLIENT TRACKING ON: what it reads is noted */
+    MODE_TRACKING = 1 << 5,        /* CLIENT TRACKING ON: what it reads is noted */
     MODE_NO_REPLY = MODE_REPLY_OFF | MODE_REPLY_SKIP,
 };
 
@@ -51,7 +50,8 @@ struct session {
     bool local; /* loopback or Unix socket */
 
     /* written by the owning worker only */
-    _Atomic int resp; /* 2 or 3 */
+    _Atomic int resp;    /* 2 or 3 */
+    _Atomic unsigned db; /* the number of its database, as SELECT has it */
     _Atomic bool authenticated;
     _Atomic int64_t last_ms;          /* monotonic time of the last command */
     _Atomic(const char *) command;    /* name of the last command, from the command table; NULL before the first */
@@ -83,7 +83,6 @@ struct session {
     bool subscribed;              /* to any channel or pattern; MONITOR does not count */
     bool pushed;                  /* its command has replied with pushes, which CLIENT REPLY does not withdraw */
 
-    bool no_database;            /* its last SELECT failed: commands on filters are refused */
     bool close_after_reply;      /* set by QUIT: nothing more is run, the replies still leave */
     struct session *prev, *next; /* internal: the list */
 };

@@ -200,11 +200,12 @@ void session_format(const struct session *session, int64_t now_ms, struct buf *o
     buf_append(out, text, (size_t)len);
     append_str(out, text_or_empty(session->name));
     len = snprintf(text, sizeof(text),
-                   " age=%" PRId64 " idle=%" PRId64 " flags=%s db=0 sub=%" PRIu32 " psub=%" PRIu32 " ssub=%" PRIu32
+                   " age=%" PRId64 " idle=%" PRId64 " flags=%s db=%u sub=%" PRIu32 " psub=%" PRIu32 " ssub=%" PRIu32
                    " multi=%d watch=%" PRIu32 " qbuf=%" PRIu64 " qbuf-free=0 argv-mem=0 multi-mem=%" PRIu64
                    " rbs=0 rbp=0 obl=0 oll=%d omem=%" PRIu64 " tot-mem=%" PRIu64
                    " events=%s cmd=%s user=default redir=%d resp=%d lib-name=",
-                   age_ms / 1000, idle_ms / 1000, flags, atomic_load_explicit(&session->sub, memory_order_relaxed),
+                   age_ms / 1000, idle_ms / 1000, flags, atomic_load_explicit(&session->db, memory_order_relaxed),
+                   atomic_load_explicit(&session->sub, memory_order_relaxed),
                    atomic_load_explicit(&session->psub, memory_order_relaxed),
                    atomic_load_explicit(&session->ssub, memory_order_relaxed),
                    atomic_load_explicit(&session->multi, memory_order_relaxed),

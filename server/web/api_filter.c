@@ -87,7 +87,7 @@ bool api_filter(struct server *server, struct slice key, struct buf *out)
     struct entry *entry =
         registry_find_expiry(server->registry, registry_hash(server->registry, name), name, &expires_ms);
     if (entry) {
-        filter_facts(name, entry, &facts);
+        filter_facts(server->registry, name, entry, &facts);
         write_filter(server, entry, &facts, out);
         json_count(out, "expiresMs", (uint64_t)expires_ms);
         json_end(out, '}');

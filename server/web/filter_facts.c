@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "bloom_filter.h"
+#include "registry_databases.h"
 #include "server.h"
 
 #define SAMPLE_WORDS     8192 /* of a filter: of 2^19 bits the share that is set is right to 0.1 % */
@@ -47,11 +48,13 @@ void filter_facts_count(struct entry *entry, bool with_rate, struct filter_facts
     facts_out->rate = 0 - expm1(log_absent);
 }
 
-void filter_facts(struct slice name, struct entry *entry, struct filter_facts *facts_out)
+void filter_facts(const struct registry *registry, struct slice key, struct entry *entry,
+                  struct filter_facts *facts_out)
 {
     *facts_out = (struct filter_facts){0};
     filter_facts_count(entry, true, facts_out);
-    name_text(name, &facts_out->name);
+    facts_out->db = registry_number(registry, key_database(key));
+    name_text(key_name(key), &facts_out->name);
 }
 
 void filter_facts_measure(struct server *server, struct entry *entry, struct filter_facts *facts)

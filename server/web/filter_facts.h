@@ -24,6 +24,7 @@ struct filter_facts {
     double asked;   /* the rate of false positives that was asked for */
     double rate;    /* the present one, expected from the numbers of items */
 
+    unsigned db; /* the number of its database */
     struct name_text name;
 
     /* by filter_facts_measure() */
@@ -35,8 +36,9 @@ struct filter_facts {
 /* The fields before the name, without and with `rate`, which costs a power for each layer. */
 void filter_facts_count(struct entry *entry, bool with_rate, struct filter_facts *facts_out);
 
-/* All but the last fields. */
-void filter_facts(struct slice name, struct entry *entry, struct filter_facts *facts_out);
+/* All but the last fields, of the filter with this key. */
+void filter_facts(const struct registry *registry, struct slice key, struct entry *entry,
+                  struct filter_facts *facts_out);
 
 /* The last fields. Looks at 64 kB of the filter's bits, so it takes microseconds for a filter of any size. */
 void filter_facts_measure(struct server *server, struct entry *entry, struct filter_facts *facts);

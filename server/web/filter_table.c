@@ -8,6 +8,7 @@
 
 #include "glob.h"
 #include "json.h"
+#include "registry_key.h"
 
 enum sort_key { SORT_NAME, SORT_ITEMS, SORT_CAPACITY, SORT_FILL, SORT_RATE, SORT_OVER, SORT_BYTES, SORT_LAYERS };
 static const char *const sort_names[] = {"name", "items", "capacity", "fill", "rate", "over", "bytes", "layers"};
@@ -21,6 +22,7 @@ struct row {
 };
 
 struct filter_table {
+    const struct registry *registry;
     struct glob glob;
     bool all;
     enum sort_key sort;
@@ -120,28 +122,28 @@ static void put(struct filter_table *table, const struct row *row)
 
 /* ---- the pass ---- */
 
-void filter_table_visit(void *ctx, struct slice name, struct entry *entry)
+void filter_table_visit(void *ctx, struct slice key, struct entry *entry)
 {
     struct filter_table *table = ctx;
     struct row row;
     table->total++;
-    if (!table->all && !glob_test(&table->glob, name))
+    if (!table->all && !glob_test(&table->glob, key_name(key)))
         return;
     table->matched++;
     if (table->most == 0)
         return;
     filter_facts_count(entry, table->sort == SORT_RATE || table->sort == SORT_OVER, &row.facts);
     row.number = number_of(&row.facts, table->sort);
-    row.key_len = name.len < FILTER_TABLE_KEY ? name.len : FILTER_TABLE_KEY;
-    row.key = (char *)(uintptr_t)name.ptr; /* for the comparison */
+    row.key_len = key.len < FILTER_TABLE_KEY ? key.len : FILTER_TABLE_KEY;
+    row.key = (char *)(uintptr_t)key.ptr; /* for the comparison */
     if (table->n == table->most && compare(table, &row, &table->heap[0]) >= 0)
         return;
     row.key = malloc(row.key_len + 1);
     if (!row.key)
         return; /* a row is missing; there are others to worry about */
     if (row.key_len)
-        memcpy(row.key, name.ptr, row.key_len);
-    filter_facts(name, entry, &row.facts);
+        memcpy(row.key, key.ptr, row.key_len);
+    filter_facts(table->registry, key, entry, &row.facts);
     put(table, &row);
 }
 
@@ -191,11 +193,13 @@ static int read_query(struct filter_table *table, const struct filter_query *que
     return compile(table, query->search);
 }
 
-int filter_table_create(struct filter_table **table_out, const struct filter_query *query)
+int filter_table_create(struct filter_table **table_out, const struct registry *registry,
+                        const struct filter_query *query)
 {
     struct filter_table *table = calloc(1, sizeof(*table));
     if (!table)
         return -ENOMEM;
+    table->registry = registry;
     int status = read_query(table, query);
     if (!status) {
         table->heap = calloc(table->most ? table->most : 1, sizeof(*table->heap));
@@ -224,6 +228,7 @@ void filter_table_destroy(struct filter_table *table)
 void filter_facts_json(const struct filter_facts *facts, struct buf *out)
 {
     json_text(out, "name", (struct slice){facts->name.text, facts->name.len});
+    json_count(out, "db", facts->db);
     json_bool(out, "quarantined", facts->quarantined);
     json_bool(out, "fixed", facts->fixed);
     json_count(out, "items", facts->items);

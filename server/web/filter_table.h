@@ -28,7 +28,8 @@ struct filter_query {
 };
 
 /* 0; -ENOMEM; or -EINVAL for a query that is none. */
-int filter_table_create(struct filter_table **table_out, const struct filter_query *query);
+int filter_table_create(struct filter_table **table_out, const struct registry *registry,
+                        const struct filter_query *query);
 void filter_table_destroy(struct filter_table *table); /* NULL is fine */
 
 void filter_table_visit(void *table, struct slice name, struct entry *entry);

@@ -12,6 +12,7 @@
 #include "filter_facts.h"
 #include "info.h"
 #include "metrics_text.h"
+#include "registry_databases.h"
 #include "server.h"
 #include "server_facts.h"
 #include "slowlog.h"
@@ -112,6 +113,18 @@ static void write_rejected(struct metrics *m)
     write_commands(m, m->now.stats.rejected, 1);
 }
 
+static void write_databases(struct metrics *m)
+{
+    for (unsigned db = 0; db < (unsigned)m->config->databases; db++) {
+        char label[32];
+        size_t n = registry_database_count(m->server->registry, registry_database(m->server->registry, db));
+        if (n == 0)
+            continue;
+        snprintf(label, sizeof(label), "db=\"%u\"", db);
+        metrics_value(&m->text, label, (double)n);
+    }
+}
+
 static void write_durations(struct metrics *m)
 {
     const struct command *row;
@@ -171,6 +184,11 @@ static char *filter_label(const struct filter_facts *facts)
 {
     struct buf label;
     buf_init(&label, 4 * NAME_TEXT_SIZE);
+    if (facts->db != 0) {
+        char number[24];
+        int len = snprintf(number, sizeof(number), "db=\"%u\",", facts->db);
+        buf_append(&label, number, (size_t)len);
+    }
     metrics_label(&label, "filter", (struct slice){facts->name.text, facts->name.len});
     buf_append(&label, "", 1);
     char *text = buf_failed(&label) ? NULL : strdup(buf_head(&label));
@@ -194,7 +212,7 @@ static void read_filters(struct metrics *m)
         struct entry *entry = registry_lookup(m->server->registry, name);
         if (!entry)
             continue;
-        filter_facts(name, entry, facts);
+        filter_facts(m->server->registry, name, entry, facts);
         filter_facts_measure(m->server, entry, facts);
         m->filter_labels[m->nfilters] = filter_label(facts);
         m->nfilters += m->filter_labels[m->nfilters] != NULL;

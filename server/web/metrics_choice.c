@@ -9,6 +9,7 @@
 #include "glob.h"
 #include "murmur3.h"
 #include "rcu.h"
+#include "registry_key.h"
 #include "server.h"
 
 #define FRESH_PER_PASS 50 /* a pass takes at most 2 % of a core */
@@ -123,7 +124,7 @@ void metrics_choice_visit(void *ctx, struct slice name, struct entry *entry)
         choice->layers += bloom_filter_nlayers(filter);
         choice->full += bloom_filter_params(filter)->expansion == 0 && items >= capacity;
     }
-    if (is_wanted(choice, name, entry->id))
+    if (is_wanted(choice, key_name(name), entry->id))
         keep(choice, name);
 }
 

@@ -160,7 +160,7 @@ static void answer_filters(struct web_request *request, const struct route *rout
         web_reply_text(request, MHD_HTTP_SERVICE_UNAVAILABLE, "too many tables are being made");
         return;
     }
-    int status = filter_table_create(&table, &query);
+    int status = filter_table_create(&table, request->web->server->registry, &query);
     if (status) {
         web_reply_text(request, status == -ENOMEM ? MHD_HTTP_SERVICE_UNAVAILABLE : MHD_HTTP_BAD_REQUEST,
                        status == -ENOMEM ? "there is no memory for this reply" : "there is no such table");

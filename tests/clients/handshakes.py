@@ -137,7 +137,7 @@ def test_stackexchange_redis():
     for setting in ("slave-read-only", "replica-read-only"):
         reply = connection.ask("CONFIG", "GET", setting)
         holds(reply in ([], [setting.encode(), b"no"], [setting.encode(), b"yes"]), f"{reply}")
-    equal(connection.ask("CONFIG", "GET", "databases"), [b"databases", b"1"])
+    equal(connection.ask("CONFIG", "GET", "databases"), [b"databases", b"16"])
     equal(connection.ask("CONFIG", "GET", "timeout"), [b"timeout", b"0"])
     holds(b"role:master" in connection.ask("INFO", "replication"), "INFO replication")
     holds(b"redis_version:" in connection.ask("INFO", "server"), "INFO server")

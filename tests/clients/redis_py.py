@@ -47,7 +47,7 @@ def test_connects_with_and_without_a_password():
            redis.Redis(port=AUTH_PORT, username="bob", password=PASSWORD).ping)
     client = redis.Redis.from_url(f"redis://:{PASSWORD.replace(' ', '%20')}@127.0.0.1:{AUTH_PORT}/0")
     equal(client.bf().add("f", "a"), 1)
-    raises(ResponseError, "DB index is out of range", redis.Redis(port=PORT, db=1).ping)
+    raises(ResponseError, "DB index is out of range", redis.Redis(port=PORT, db=16).ping)
 
 
 def test_what_a_connection_says_of_itself():
@@ -456,7 +456,8 @@ def test_administration():
     holds(isinstance(client.memory_stats(), dict), "MEMORY STATS")
     equal(client.execute_command("LATENCY RESET"), 0)
     equal(client.acl_whoami(), "default")
-    raises(ResponseError, "", client.swapdb, 0, 1)
+    equal(client.swapdb(0, 1), True)
+    equal(client.swapdb(1, 0), True)
 
 
 def test_what_a_metrics_exporter_polls():

@@ -339,7 +339,9 @@ DAEMON_TEST(the_daemon, content, copy)
     expect(client, ":0", "COPY f g");
     expect(client, ":1", "COPY f g REPLACE DB 0");
     expect(client, ":1", "BF.EXISTS g more");
-    expect(client, "-ERR DB index is out of range", "COPY f h DB 1");
+    expect(client, "-ERR DB index is out of range", "COPY f h DB 16");
+    expect(client, ":1", "COPY f f DB 1");
+    expect(client, ":0", "COPY f f DB 1");
     expect(client, "-ERR source and destination objects are the same", "COPY f f");
     expect(client, "-ERR syntax error", "COPY f h QUICKLY");
 }

@@ -92,7 +92,7 @@ static bool is_as_in_file(redisContext *client, const unsigned char *file, size_
 DAEMON_TEST(the_daemon, import_rdb, every_filter_is_served_as_redis_had_it)
 {
     RUN(0, "imported 12 filters with 23863 items", "--rdb " MIXED " --db 0 '%s'", the_daemon.data);
-    RUN(0, "imported 1 filters with 1 items", "--rdb " MIXED " --db 1 --prefix db1: '%s'", the_daemon.data);
+    RUN(0, "imported 1 filters with 1 items", "--rdb " MIXED " --db 1 --into 0 --prefix db1: '%s'", the_daemon.data);
     daemon_start(&the_daemon, NULL);
     size_t len;
     unsigned char *file = golden_file(&len, MIXED);
@@ -143,10 +143,21 @@ Test(import_rdb, a_list_says_what_is_in_a_file_and_imports_nothing)
         strstr(output, "\"rdb\": 13, \"engine\": \"8.6.3\", \"valkey\": false, \"checksum\": true, \"keys\": 28"));
 }
 
-Test(import_rdb, which_database_must_be_said_where_several_have_filters)
+Test(import_rdb, filters_go_into_the_databases_that_they_were_in)
 {
-    RUN(1, "has filters in several databases", "--rdb " MIXED " '%s'", the_daemon.data);
-    cr_assert_neq(access(the_daemon.data, F_OK), 0, "nothing has been made");
+    RUN(0, "imported 13 filters", "--rdb " MIXED " '%s'", the_daemon.data);
+    RUN(1, "skipped: there is a filter of this name already", "--rdb " MIXED " --db 1 '%s'", the_daemon.data);
+    RUN(0, "imported 1 filters", "--rdb " MIXED " --db 1 --into 3 '%s'", the_daemon.data);
+    RUN(2, "--into '1024' is not the number of a database", "--rdb " MIXED " --into 1024 '%s'", the_daemon.data);
+    daemon_start(&the_daemon, NULL);
+    redisContext *client = client_open(the_daemon.port);
+    expect(client, ":12", "DBSIZE");
+    for (int db = 1; db <= 3; db += 2) {
+        expect(client, "+OK", "SELECT %d", db);
+        expect(client, "[\"other-db:filter\"]", "KEYS *");
+        expect(client, ":1", "BF.CARD other-db:filter");
+    }
+    redisFree(client);
 }
 
 Test(import_rdb, names_that_are_there_are_skipped_and_the_others_imported)

@@ -73,6 +73,10 @@ static void on_effect(void *ctx, const struct registry_effect *effect)
             if (life[id] == 1)
                 ends(id);
         break;
+    case REGISTRY_DATABASE_CLEARED:
+    case REGISTRY_SWAPPED:
+        EXPECT(false, "%s", "there is one database here");
+        break;
     }
     if (effect->replaced_id)
         ends(effect->replaced_id);

@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "command.h"
 #include "handlers.h"
+#include "registry_key.h"
 #include "host.h"
 #include "log.h"
 #include "server.h"
@@ -147,8 +148,12 @@ static void debug_sleep(struct command_ctx *ctx)
 
 static void debug_object(struct command_ctx *ctx)
 {
-    struct entry *entry = registry_lookup(ctx->server->registry, command_arg(ctx, 2));
+    char space[REGISTRY_MAX_NAME + 2 * DATABASE_PREFIX];
+    struct slice name = command_arg(ctx, 2);
+    struct entry *entry = NULL;
 
+    if (name.len <= REGISTRY_MAX_NAME)
+        entry = registry_lookup(ctx->server->registry, key_write(space, ctx->database, name));
     if (entry == NULL) {
         reply_error(ctx->reply, "ERR no such key");
         return;

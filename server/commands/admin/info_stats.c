@@ -6,6 +6,7 @@
 #include "command.h"
 #include "histogram.h"
 #include "info.h"
+#include "registry_databases.h"
 
 #define LEN(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -137,10 +138,15 @@ void info_latencystats(struct info *info)
 
 void info_keyspace(struct info *info)
 {
-    struct registry_expiry expiry;
-    registry_expiry(info->server->registry, &expiry);
-    size_t n = registry_count(info->server->registry);
-
-    if (n > 0)
-        info_line(info, "db0:keys=%zu,expires=%zu,avg_ttl=%" PRId64 ",subexpiry=0", n, expiry.count, expiry.avg_ttl_ms);
+    struct registry *registry = info->server->registry;
+    for (unsigned number = 0; number < (unsigned)info->cfg->databases; number++) {
+        unsigned database = registry_database(registry, number);
+        size_t n = registry_database_count(registry, database);
+        struct registry_expiry expiry;
+        if (n == 0)
+            continue;
+        registry_database_expiry(registry, database, &expiry);
+        info_line(info, "db%u:keys=%zu,expires=%zu,avg_ttl=%" PRId64 ",subexpiry=0", number, n, expiry.count,
+                  expiry.avg_ttl_ms);
+    }
 }

@@ -43,23 +43,6 @@ void cmd_echo(struct command_ctx *ctx)
     reply_bulk(ctx->reply, message.ptr, message.len);
 }
 
-/* A client that asked for another database must not find the filters of this one: some libraries go on after the error
- * (ioredis with `db: 5`). So its commands on filters are refused until it selects 0. */
-void cmd_select(struct command_ctx *ctx)
-{
-    int64_t index;
-
-    ctx->session->no_database = true;
-    if (!read_database(ctx->reply, command_arg(ctx, 1), NULL, &index))
-        return;
-    if (index != 0) {
-        reply_error(ctx->reply, "ERR DB index is out of range");
-        return;
-    }
-    ctx->session->no_database = false;
-    reply_ok(ctx);
-}
-
 void cmd_quit(struct command_ctx *ctx)
 {
     ctx->session->close_after_reply = true;
@@ -235,7 +218,7 @@ void cmd_reset(struct command_ctx *ctx)
         ctx->later = true;
         return;
     }
-    session->no_database = false;
+    atomic_store_explicit(&session->db, 0, memory_order_relaxed);
     (void)session_set(ctx->server->sessions, session, SESSION_NAME, (struct slice){NULL, 0}); /* clearing cannot fail */
     atomic_store_explicit(&session->resp, 2, memory_order_relaxed);
     ctx->reply->version = 2;

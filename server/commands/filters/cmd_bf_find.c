@@ -49,7 +49,7 @@ static struct find_job *begin(struct command_job *job)
     job->data = data;
     job->discard = discard;
     (void)bf_read_find(&words, &request, &error); /* it was read without an error before */
-    data->find = find_create(job->server, &words, &request, job->reply.buf->cap);
+    data->find = find_create(job->server, job->database, &words, &request, job->reply.buf->cap);
     if (!data->find)
         reply_error(&job->reply, "ERR out of memory");
     else if (!find_read_keys(data->find, &error))
@@ -105,7 +105,7 @@ static bool find_now(struct command_ctx *ctx, const struct bf_args *args, const 
     size_t n;
     if (command_bytes(ctx->args) > (request->keys ? INLINE_KEY_BYTES : COMMAND_SLICE_BYTES))
         return false;
-    struct find *find = find_create(ctx->server, args, request, ctx->reply->buf->cap);
+    struct find *find = find_create(ctx->server, ctx->database, args, request, ctx->reply->buf->cap);
     if (!find) {
         reply_error(ctx->reply, "ERR out of memory");
         return true;

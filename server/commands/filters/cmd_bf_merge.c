@@ -7,6 +7,7 @@
 #include "bloom_merge.h"
 #include "content.h"
 #include "handlers.h"
+#include "registry_key.h"
 
 #define MERGE_MAX_SOURCES 1000 /* each one is pinned and ORed, by one thread */
 #define MERGE_TRIES       16   /* retries, each after a client has deleted or replaced the destination meanwhile */
@@ -32,6 +33,17 @@ static int printable(struct slice name)
     return (int)(name.len < 128 ? name.len : 128);
 }
 
+static void reply_not_found(struct command_job *job, struct slice name)
+{
+    reply_errorf(&job->reply, "ERR not found: '%.*s'", printable(name), name.ptr);
+}
+
+static void reply_different(struct command_job *job, struct slice a, struct slice b, const struct errbuf *err)
+{
+    reply_errorf(&job->reply, "ERR '%.*s' and '%.*s' cannot be merged: %s", printable(a), a.ptr, printable(b), b.ptr,
+                 err->text);
+}
+
 static void unpin_all(struct merge *merge)
 {
     if (merge->dst)
@@ -53,7 +65,7 @@ static bool pin_all(struct merge *merge, const struct job_args *args)
         struct entry *entry = content_pin(merge->job, args->argv[i], &replied);
         if (!entry) {
             if (!replied)
-                reply_errorf(&merge->job->reply, "ERR not found: '%.*s'", printable(args->argv[i]), args->argv[i].ptr);
+                reply_not_found(merge->job, key_name(args->argv[i]));
             return false;
         }
         merge->sources[merge->nsources++] = (struct source){entry, bloom_filter_nlayers(entry_filter(entry))};
@@ -85,8 +97,7 @@ static bool make(struct merge *merge, const struct job_args *args)
         if (status == 0)
             status = bloom_filter_same_layout(made, source, &err);
         if (status == BLOOM_REFUSED)
-            reply_errorf(&merge->job->reply, "ERR '%.*s' and '%.*s' cannot be merged: %s", printable(merge->name),
-                         merge->name.ptr, printable(args->argv[i + 2]), args->argv[i + 2].ptr, err.text);
+            reply_different(merge->job, key_name(merge->name), key_name(args->argv[i + 2]), &err);
         else if (status != 0)
             reply_not_made(&merge->job->reply, status == BLOOM_LIMIT ? REGISTRY_LIMIT : status, &err);
     }

@@ -9,6 +9,7 @@
 #include "dump.h"
 #include "handlers.h"
 #include "redisbloom_dump.h"
+#include "registry_databases.h"
 
 /* The longest dump in one piece. It is copied a few times on its way out, once on the loop: 8 MB in about a
  * millisecond. RESTORE takes longer ones, as MIGRATE of a Redis with RedisBloom sends them. */
@@ -226,19 +227,18 @@ void cmd_restore(struct command_ctx *ctx)
 
 /* ---- COPY ---- */
 
-static bool copy_options(struct command_job *job, const struct job_args *args, bool *replace_out)
+static bool copy_options(struct command_job *job, const struct job_args *args, bool *replace_out,
+                         unsigned *database_out)
 {
     for (size_t i = 3; i < args->argc; i++) {
         int64_t db;
         if (slice_is(args->argv[i], "REPLACE")) {
             *replace_out = true;
         } else if (slice_is(args->argv[i], "DB") && i + 1 < args->argc) {
-            if (!read_database(&job->reply, args->argv[++i], NULL, &db))
+            if (!read_database(&job->reply, args->argv[++i], NULL, &db) ||
+                !database_exists(job->server, &job->reply, db))
                 return false;
-            if (db != 0) {
-                reply_error(&job->reply, "ERR DB index is out of range");
-                return false;
-            }
+            *database_out = registry_database(job->server->registry, (unsigned)db);
         } else {
             reply_error(&job->reply, "ERR syntax error");
             return false;
@@ -300,10 +300,14 @@ static bool same_name(struct slice a, struct slice b)
 static void copy_job(struct command_job *job)
 {
     const struct job_args *args = job->data;
-    struct slice from = args->argv[1], to = args->argv[2];
+    char space[REGISTRY_MAX_NAME + 2 * DATABASE_PREFIX];
+    unsigned database = job->database;
     bool replace = false, replied;
-    if (!copy_options(job, args, &replace))
+    if (!copy_options(job, args, &replace, &database))
         return;
+    struct slice from = args->argv[1], to = args->argv[2];
+    if (database != job->database && to.len <= REGISTRY_MAX_NAME) /* a longer one is refused as it is */
+        to = key_write(space, database, key_name(to));
     if (same_name(from, to)) {
         reply_error(&job->reply, "ERR source and destination objects are the same");
         return;

@@ -7,6 +7,7 @@
 #include "bloom_find.h"
 #include "cql_key.h"
 #include "glob.h"
+#include "registry_key.h"
 #include "sstables.h"
 
 #define STEP_QUESTIONS 65536 /* filters times items in a step: a few milliseconds */
@@ -40,6 +41,7 @@ struct pattern {
 
 struct find {
     struct server *server;
+    unsigned database;
     struct bf_args words;
     struct bf_find request;
     size_t cap;
@@ -54,6 +56,7 @@ struct find {
     size_t nunknown;
     struct buf unknown; /* names and reasons, as replies */
     struct buf keys;
+    struct buf key;     /* in the registry, of the name that was looked up last (key_of()) */
     struct buf unread;  /* names of SSTables' filters that are to be read, each behind its length */
     struct buf reading; /* the part of them that find_read() works on */
     size_t taken;       /* bytes of `reading` whose filters were chosen last */
@@ -109,13 +112,15 @@ static bool id_set_add(struct id_set *set, uint64_t id, size_t expected, bool *f
 
 /* ---- lifetime ---- */
 
-struct find *find_create(struct server *server, const struct bf_args *words, const struct bf_find *request, size_t cap)
+struct find *find_create(struct server *server, unsigned database, const struct bf_args *words,
+                         const struct bf_find *request, size_t cap)
 {
     struct find *find = malloc(sizeof(*find) + request->items * sizeof(find->found[0]));
     if (!find)
         return NULL;
     memset(find, 0, offsetof(struct find, filters)); /* the rest is written before it is read */
     find->server = server;
+    find->database = database;
     find->words = *words;
     find->request = *request;
     find->cap = cap;
@@ -129,6 +134,7 @@ struct find *find_create(struct server *server, const struct bf_args *words, con
     find->at = request->first_name;
     buf_init(&find->unknown, cap);
     buf_init(&find->keys, SIZE_MAX);
+    buf_init(&find->key, SIZE_MAX);
     buf_init(&find->unread, SIZE_MAX);
     buf_init(&find->reading, SIZE_MAX);
     buf_init(&find->pattern.after, cap);
@@ -150,6 +156,7 @@ void find_destroy(struct find *find)
     buf_deinit(&find->unread);
     buf_deinit(&find->reading);
     buf_deinit(&find->pattern.after);
+    buf_deinit(&find->key);
     free(find->seen.slots);
     free(find);
 }
@@ -256,11 +263,26 @@ static void choose(struct find *find, struct slice name, struct entry *entry)
     find->names[find->nchosen++] = name;
 }
 
+/* The key of a name in the registry; valid until the next call. No filter has a longer name than its limit. */
+static struct slice key_of(struct find *find, struct slice name)
+{
+    char prefix[DATABASE_PREFIX];
+    if (!database_prefix_for(find->database, name.ptr, name.len) || name.len > REGISTRY_MAX_NAME)
+        return name;
+    database_prefix_put(prefix, find->database);
+    buf_truncate(&find->key, 0);
+    buf_append(&find->key, prefix, sizeof(prefix));
+    buf_append(&find->key, name.ptr, name.len);
+    find->failed |= buf_failed(&find->key);
+    return (struct slice){buf_head(&find->key), buf_len(&find->key)};
+}
+
 static void choose_hashed(struct find *find, struct slice name, uint64_t hash)
 {
-    struct entry *entry = registry_find(find->server->registry, hash, name);
+    struct slice key = key_of(find, name);
+    struct entry *entry = registry_find(find->server->registry, hash, key);
     if (!entry)
-        entry = sstables_find(find->server->sstables, name);
+        entry = sstables_find(find->server->sstables, key);
     if (entry)
         choose(find, name, entry);
     else
@@ -269,7 +291,7 @@ static void choose_hashed(struct find *find, struct slice name, uint64_t hash)
 
 static void choose_named(struct find *find, struct slice name)
 {
-    choose_hashed(find, name, registry_hash(find->server->registry, name));
+    choose_hashed(find, name, registry_hash(find->server->registry, key_of(find, name)));
 }
 
 /* The next words, at most `most`, as long as they are names: the cache misses of NAMES_AHEAD of them overlap. Returns
@@ -280,7 +302,7 @@ static size_t choose_names(struct find *find, size_t most)
     uint64_t hashes[NAMES_AHEAD];
     size_t n = 0, end = find->request.first_name + find->request.names;
     while (n < most && n < NAMES_AHEAD && find->at + n < end && glob_is_literal(bf_arg(&find->words, find->at + n))) {
-        hashes[n] = registry_hash(registry, bf_arg(&find->words, find->at + n));
+        hashes[n] = registry_hash(registry, key_of(find, bf_arg(&find->words, find->at + n)));
         registry_prefetch(registry, hashes[n]);
         n++;
     }
@@ -292,14 +314,15 @@ static size_t choose_names(struct find *find, size_t most)
     return n;
 }
 
-static void choose_matching(void *ctx, struct slice name, struct entry *entry)
+static void choose_matching(void *ctx, struct slice key, struct entry *entry)
 {
     struct find *find = ctx;
     struct pattern *pattern = &find->pattern;
-    pattern->last = name;
+    struct slice name = key_name(key);
+    pattern->last = key;
     if (!entry || (pattern->compiled && !glob_test(&find->glob, name)))
         return;
-    if (find->in_sstables && registry_lookup(find->server->registry, name))
+    if (find->in_sstables && registry_lookup(find->server->registry, key))
         return; /* the data directory's filter of that name has been chosen */
     pattern->matched = true;
     choose(find, name, entry);
@@ -321,12 +344,13 @@ static void begin_pattern(struct find *find, struct slice text)
 static size_t choose_next(struct find *find, bool first, size_t most)
 {
     struct pattern *pattern = &find->pattern;
-    struct slice prefix = {pattern->prefix, pattern->prefix_len};
+    char space[GLOB_COMPILED_MAX + DATABASE_PREFIX];
+    struct slice prefix = key_write(space, find->database, (struct slice){pattern->prefix, pattern->prefix_len});
     struct slice after = {buf_head(&pattern->after), buf_len(&pattern->after)};
     const struct registry *registry =
         find->in_sstables ? sstables_registry(find->server->sstables) : find->server->registry;
     size_t n = registry_scan_prefix(registry, prefix, first ? NULL : &after, most, choose_matching, find);
-    if (n < most && find->server->sstables && !find->in_sstables) {
+    if (n < most && find->server->sstables && find->database == 0 && !find->in_sstables) {
         find->in_sstables = true;
         return n + choose_next(find, true, most - n);
     }

@@ -20,8 +20,10 @@
 
 struct find;
 
-/* `words` and their bytes are borrowed until the end. `cap`: bytes that the reply may have. NULL without memory. */
-struct find *find_create(struct server *server, const struct bf_args *words, const struct bf_find *request, size_t cap);
+/* Among the filters of a database (internal number). `words` and their bytes are borrowed until the end. `cap`: bytes
+ * that the reply may have. NULL without memory. */
+struct find *find_create(struct server *server, unsigned database, const struct bf_args *words,
+                         const struct bf_find *request, size_t cap);
 void find_destroy(struct find *find); /* NULL is fine */
 
 /* Reads the keys of the request, if it has any. False: `error` says which of them is none. Once, before find_ask(). */

@@ -6,6 +6,7 @@
 
 #include "command.h"
 #include "handlers.h"
+#include "registry_databases.h"
 #include "server.h"
 #include "sstables.h"
 
@@ -73,7 +74,7 @@ void cmd_type(struct command_ctx *ctx)
 void cmd_dbsize(struct command_ctx *ctx)
 {
     registry_expire_due(ctx->server->registry, DBSIZE_REMOVES, NULL);
-    reply_integer(ctx->reply, (int64_t)registry_count(ctx->server->registry));
+    reply_integer(ctx->reply, (int64_t)registry_database_count(ctx->server->registry, ctx->database));
 }
 
 /* ---- RENAME ---- */
@@ -115,59 +116,42 @@ void cmd_renamenx(struct command_ctx *ctx)
 
 /* ---- FLUSHALL, FLUSHDB ---- */
 
-static void flush_job(struct command_job *job)
+static void flushed(struct command_job *job, int status)
 {
-    size_t removed;
-    if (registry_clear(job->server->registry, &removed) != 0) {
+    if (status != 0)
         reply_error(&job->reply, "ERR out of memory");
-        return;
-    }
-    reply_status(&job->reply, "OK");
+    else
+        reply_status(&job->reply, "OK");
 }
 
-static void flush(struct command_ctx *ctx)
+static void flush_all(struct command_job *job)
+{
+    size_t removed;
+    flushed(job, registry_clear(job->server->registry, &removed));
+}
+
+static void flush_one(struct command_job *job)
+{
+    size_t removed;
+    flushed(job, registry_database_clear(job->server->registry, job->database, &removed));
+}
+
+static void flush(struct command_ctx *ctx, void (*run)(struct command_job *job))
 {
     struct slice mode = command_argc(ctx) > 1 ? command_arg(ctx, 1) : (struct slice){"SYNC", 4};
     if (command_argc(ctx) > 2 || (!slice_is(mode, "SYNC") && !slice_is(mode, "ASYNC"))) {
         reply_error(ctx->reply, "ERR syntax error");
         return;
     }
-    command_defer(ctx, flush_job, NULL);
+    command_defer(ctx, run, NULL);
 }
 
 void cmd_flushall(struct command_ctx *ctx)
 {
-    flush(ctx);
+    flush(ctx, flush_all);
 }
 
 void cmd_flushdb(struct command_ctx *ctx)
 {
-    flush(ctx);
-}
-
-/* ---- MOVE, SWAPDB ---- */
-
-/* There is database 0 and no other, as in a Redis with `databases 1`. */
-
-void cmd_move(struct command_ctx *ctx)
-{
-    int64_t db;
-    if (!read_database(ctx->reply, command_arg(ctx, 2), NULL, &db))
-        return;
-    if (db != 0)
-        reply_error(ctx->reply, "ERR DB index is out of range");
-    else
-        reply_error(ctx->reply, "ERR source and destination objects are the same");
-}
-
-void cmd_swapdb(struct command_ctx *ctx)
-{
-    int64_t first, second;
-    if (!read_database(ctx->reply, command_arg(ctx, 1), "ERR invalid first DB index", &first) ||
-        !read_database(ctx->reply, command_arg(ctx, 2), "ERR invalid second DB index", &second))
-        return;
-    if (first != 0 || second != 0)
-        reply_error(ctx->reply, "ERR DB index is out of range");
-    else
-        reply_status(ctx->reply, "OK");
+    flush(ctx, flush_one);
 }

@@ -14,6 +14,7 @@
 #include "host.h"
 #include "peer.h"
 #include "rcu.h"
+#include "registry_key.h"
 #include "registry_version.h"
 
 #define TIMEOUT_PRESET_MS 1000
@@ -21,7 +22,7 @@
 #define MIGRATIONS_MAX    4     /* at a time: the pool has other jobs, too */
 
 struct key {
-    struct slice name;
+    struct slice name;               /* its key in the registry */
     struct registry_version version; /* before its dump */
     bool sent;                       /* the target has it */
     bool removed;
@@ -35,6 +36,7 @@ struct migration {
     bool copy, replace;
     struct key *keys;
     size_t nkeys;
+    char *space; /* for the keys */
     struct peer peer;
 };
 
@@ -90,6 +92,26 @@ static bool read_options(struct migration *m, const struct job_args *args, size_
     return true;
 }
 
+/* Those that exist; the others are passed over, as in Redis. False after an error reply. */
+static bool choose_keys(struct migration *m, const struct job_args *args, size_t first, size_t n)
+{
+    size_t bytes = 1;
+    for (size_t i = 0; i < n; i++)
+        bytes += args->argv[first + i].len + DATABASE_PREFIX;
+    char *at = m->space = malloc(bytes);
+    if (!at) {
+        reply_error(&m->job->reply, "ERR out of memory");
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct slice key = key_write(at, m->job->database, args->argv[first + i]);
+        at += key.len;
+        if (registry_lookup(m->job->server->registry, key))
+            m->keys[m->nkeys++].name = key;
+    }
+    return true;
+}
+
 static bool read_arguments(struct migration *m, const struct job_args *args)
 {
     struct slice port = args->argv[2];
@@ -113,11 +135,7 @@ static bool read_arguments(struct migration *m, const struct job_args *args)
         reply_error(&m->job->reply, "ERR out of memory");
         return false;
     }
-    for (size_t i = 0; i < n; i++) { /* names that exist; the others are passed over, as in Redis */
-        if (registry_lookup(m->job->server->registry, args->argv[first + i]))
-            m->keys[m->nkeys++].name = args->argv[first + i];
-    }
-    return true;
+    return choose_keys(m, args, first, n);
 }
 
 /* ---- the target ---- */
@@ -186,8 +204,11 @@ static bool put_restore(struct migration *m, struct key *key, struct entry *entr
     int64_t ttl = key->version.expires_ms == 0 ? 0 : key->version.expires_ms - clock_unix_ms();
     if (key->version.expires_ms != 0 && ttl < 1)
         ttl = 1;
-    struct slice words[] = {
-        PEER_WORD("RESTORE"), key->name, peer_number(ttl, number), {(const char *)bytes, len}, PEER_WORD("REPLACE")};
+    struct slice words[] = {PEER_WORD("RESTORE"),
+                            key_name(key->name),
+                            peer_number(ttl, number),
+                            {(const char *)bytes, len},
+                            PEER_WORD("REPLACE")};
     peer_put(&m->peer, words, m->replace ? 5 : 4);
     free(bytes);
     return true;
@@ -283,6 +304,7 @@ static void migrate_job(struct command_job *job)
     free((char *)(uintptr_t)m.address.user);
     free((char *)(uintptr_t)m.address.password);
     free(m.keys);
+    free(m.space);
 }
 
 void cmd_migrate(struct command_ctx *ctx)

@@ -14,6 +14,7 @@
 #include "command.h"
 #include "glob.h"
 #include "handlers.h"
+#include "registry_databases.h"
 #include "server.h"
 #include "sstables.h"
 
@@ -44,9 +45,10 @@ struct name_list {
     size_t found;
 };
 
-static void list_name(void *ctx, struct slice name, struct entry *entry)
+static void list_name(void *ctx, struct slice key, struct entry *entry)
 {
     struct name_list *list = ctx;
+    struct slice name = key_name(key);
     (void)entry;
     if (list->glob && !glob_test(list->glob, name))
         return;
@@ -110,29 +112,31 @@ static bool scan_options(struct command_ctx *ctx, struct scan_options *options)
 /* SSTables' filters come behind the others: their cursors begin here. */
 #define SSTABLES_CURSOR (UINT64_C(1) << 48)
 
-/* registry_scan() over both registries. */
-static uint64_t scan_both(const struct server *server, uint64_t cursor, size_t count,
+/* registry_database_scan() over both registries. */
+static uint64_t scan_both(const struct server *server, unsigned database, uint64_t cursor, size_t count,
                           void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx)
 {
+    bool has_sstables = server->sstables && database == 0;
     if (cursor < SSTABLES_CURSOR) {
-        uint64_t next = registry_scan(server->registry, cursor, count, visit, ctx);
-        return next == 0 && server->sstables ? SSTABLES_CURSOR : next;
+        uint64_t next = registry_database_scan(server->registry, database, cursor, count, visit, ctx);
+        return next == 0 && has_sstables ? SSTABLES_CURSOR : next;
     }
-    if (!server->sstables || cursor >= 2 * SSTABLES_CURSOR)
+    if (!has_sstables || cursor >= 2 * SSTABLES_CURSOR)
         return 0;
     uint64_t next = registry_scan(sstables_registry(server->sstables), cursor - SSTABLES_CURSOR, count, visit, ctx);
     return next ? SSTABLES_CURSOR + next : 0;
 }
 
 /* Collects names until `count` have been looked at or the turn is over. */
-static uint64_t scan_names(struct server *server, const struct scan_options *options, struct name_list *list)
+static uint64_t scan_names(struct server *server, unsigned database, const struct scan_options *options,
+                           struct name_list *list)
 {
     int64_t end = clock_ms() + TURN_MS;
     uint64_t cursor = options->cursor;
     size_t left = options->count < SCAN_MAX_COUNT ? (size_t)options->count : SCAN_MAX_COUNT;
     for (;;) {
         size_t step = left < STEP_NAMES ? left : STEP_NAMES;
-        cursor = scan_both(server, cursor, step, options->no_match ? skip_name : list_name, list);
+        cursor = scan_both(server, database, cursor, step, options->no_match ? skip_name : list_name, list);
         left -= step;
         if (cursor == 0 || left == 0 || clock_ms() >= end)
             return cursor;
@@ -141,14 +145,14 @@ static uint64_t scan_names(struct server *server, const struct scan_options *opt
 
 /* The names come before the cursor is known, and a reply is written front to back: so they go to a buffer of their own.
  */
-static void scan(struct server *server, struct reply *reply, const struct scan_options *options,
+static void scan(struct server *server, unsigned database, struct reply *reply, const struct scan_options *options,
                  const struct glob *glob)
 {
     struct buf names;
     buf_init(&names, reply->buf->cap);
     struct reply list_reply = {.buf = &names, .version = reply->version};
     struct name_list list = {.reply = &list_reply, .glob = glob};
-    uint64_t next = scan_names(server, options, &list);
+    uint64_t next = scan_names(server, database, options, &list);
     char text[24];
     int len = snprintf(text, sizeof(text), "%" PRIu64, next);
     reply_array(reply, 2);
@@ -169,7 +173,7 @@ struct scan_job {
 static void scan_job(struct command_job *job)
 {
     const struct scan_job *data = job->data;
-    scan(job->server, &job->reply, &data->options, &data->glob);
+    scan(job->server, job->database, &job->reply, &data->options, &data->glob);
 }
 
 /* Many names, or a pattern to hold against each, are not for a loop. */
@@ -210,7 +214,7 @@ void cmd_scan(struct command_ctx *ctx)
     if (!scan_options(ctx, &options))
         return;
     if (options.count <= SCAN_INLINE_COUNT && slice_is(options.pattern, "*"))
-        scan(ctx->server, ctx->reply, &options, NULL);
+        scan(ctx->server, ctx->database, ctx->reply, &options, NULL);
     else
         defer_scan(ctx, &options);
 }
@@ -234,7 +238,7 @@ static void keys_job(struct command_job *job)
     keys->begun = true;
     struct name_list list = {.reply = &job->reply, .glob = &keys->glob, .found = keys->found};
     do
-        keys->cursor = scan_both(job->server, keys->cursor, STEP_NAMES, list_name, &list);
+        keys->cursor = scan_both(job->server, job->database, keys->cursor, STEP_NAMES, list_name, &list);
     while (keys->cursor && !buf_failed(job->reply.buf) && clock_ms() < end);
     keys->found = list.found;
     job->again = keys->cursor && !buf_failed(job->reply.buf);
@@ -274,37 +278,43 @@ static void draw(void *ctx, struct slice name, struct entry *entry)
         lottery->kept = name;
 }
 
+static void reply_name(struct reply *reply, struct slice key)
+{
+    struct slice name = key_name(key);
+    reply_bulk(reply, name.ptr, name.len);
+}
+
 /* The names stay valid: this thread does not go offline meanwhile. */
-static void random_by_sweep(struct server *server, struct reply *reply, uint64_t random)
+static void random_by_sweep(struct server *server, unsigned database, struct reply *reply, uint64_t random)
 {
     struct lottery lottery = {.random = random};
     uint64_t cursor = 0;
     do
-        cursor = registry_scan(server->registry, cursor, SWEEP_COUNT, draw, &lottery);
+        cursor = registry_database_scan(server->registry, database, cursor, SWEEP_COUNT, draw, &lottery);
     while (cursor);
     if (lottery.met)
-        reply_bulk(reply, lottery.kept.ptr, lottery.kept.len);
+        reply_name(reply, lottery.kept);
     else
         reply_null(reply);
 }
 
 static void random_job(struct command_job *job)
 {
-    random_by_sweep(job->server, &job->reply, *(uint64_t *)job->data);
+    random_by_sweep(job->server, job->database, &job->reply, *(uint64_t *)job->data);
 }
 
 void cmd_randomkey(struct command_ctx *ctx)
 {
     uint64_t random = 0;
-    struct slice name;
+    struct slice key;
     if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random))
         random = (uint64_t)clock_ms();
-    if (registry_random(registry_of(ctx), &random, &name)) {
-        reply_bulk(ctx->reply, name.ptr, name.len);
+    if (registry_database_random(registry_of(ctx), ctx->database, &random, &key)) {
+        reply_name(ctx->reply, key);
         return;
     }
-    if (registry_count(registry_of(ctx)) <= SWEEP_COUNT) {
-        random_by_sweep(ctx->server, ctx->reply, random);
+    if (registry_database_count(registry_of(ctx), ctx->database) <= SWEEP_COUNT) {
+        random_by_sweep(ctx->server, ctx->database, ctx->reply, random);
         return;
     }
     /* Nearly all have expired and are being removed. */

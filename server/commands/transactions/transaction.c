@@ -7,12 +7,14 @@
 #include "handlers.h"
 #include "host.h"
 #include "journal.h"
+#include "registry_databases.h"
 #include "registry_version.h"
 #include "server.h"
 
 struct watched {
     struct watched *next;
     struct registry_version version;
+    unsigned db; /* the client's number: SWAPDB gives it other filters */
     size_t len;
     char name[];
 };
@@ -173,15 +175,19 @@ bool transaction_queue(struct session *session, const struct command *command, c
 
 /* ---- WATCH ---- */
 
-static struct registry_version version_of(const struct server *server, struct slice name)
+static struct registry_version version_of(const struct server *server, unsigned db, struct slice name)
 {
-    return registry_version(server->registry, registry_hash(server->registry, name), name);
+    char space[REGISTRY_MAX_NAME + 2 * DATABASE_PREFIX];
+    if (name.len > REGISTRY_MAX_NAME) /* no filter has so long a name */
+        return (struct registry_version){0};
+    struct slice key = key_write(space, registry_database(server->registry, db), name);
+    return registry_version(server->registry, registry_hash(server->registry, key), key);
 }
 
 static bool touched(const struct server *server, const struct transaction *tx)
 {
     for (const struct watched *w = tx->watched; w; w = w->next) {
-        struct registry_version now = version_of(server, (struct slice){w->name, w->len});
+        struct registry_version now = version_of(server, w->db, (struct slice){w->name, w->len});
         if (!registry_version_same(&now, &w->version))
             return true;
     }
@@ -194,7 +200,8 @@ static bool watch(const struct server *server, struct session *session, struct s
     struct watched *w = malloc(sizeof(*w) + name.len);
     if (!w)
         return false;
-    w->version = version_of(server, name);
+    w->db = atomic_load_explicit(&session->db, memory_order_relaxed);
+    w->version = version_of(server, w->db, name);
     w->len = name.len;
     memcpy(w->name, name.ptr, name.len);
     w->next = tx->watched;
@@ -224,7 +231,7 @@ void cmd_watch(struct command_ctx *ctx)
             command_over_limit(ctx, "its transaction passed client-query-buffer-limit");
             return;
         }
-        if (!tx || !watch(ctx->server, session, command_arg(ctx, i))) {
+        if (!tx || !watch(ctx->server, session, key_name(command_arg(ctx, i)))) {
             reply_error(ctx->reply, "ERR out of memory");
             return;
         }
@@ -299,7 +306,7 @@ static void run_queue(struct command_ctx *ctx, struct transaction *tx)
 /* A single command is isolated anyway; several, or watched names, need all other workers to stand still. */
 static bool needs_exclusive(const struct transaction *tx)
 {
-    return tx->ncommands > 1 || (tx->ncommands && tx->watched);
+    return tx->ncommands > 1 || (tx->ncommands && tx->watched) || (tx->flags & CMD_ALONE);
 }
 
 void cmd_exec(struct command_ctx *ctx)

@@ -165,8 +165,12 @@ async function overview() {
 
 const COLUMNS = [['name', 'name'], ['items', 'items'], ['capacity', 'capacity', 'wide'], ['fill', 'fill'], ['rate', 'rate now'], ['over', 'of the rate asked', 'wide'], ['bytes', 'memory'], ['layers', 'layers', 'wide']]
 
+function filterTitle(row) {
+  return (row.db ? 'database ' + row.db + ': ' : '') + (row.name || '(empty name)')
+}
+
 function filterLink(row) {
-  return row.key == null ? row.name : el('a', { href: '#/filter?key=' + row.key }, row.name || '(empty name)')
+  return row.key == null ? filterTitle(row) : el('a', { href: '#/filter?key=' + row.key }, filterTitle(row))
 }
 
 function filterRow(row) {
@@ -227,7 +231,7 @@ async function filter(params) {
   const [now, f] = await Promise.all([ask('/api/overview'), ask('/api/filter?key=' + encodeURIComponent(key))])
   if (filterPoints.key !== key) filterPoints = { key, items: [] }
   push(filterPoints.items, f.items)
-  const title = f.name || '(empty name)'
+  const title = filterTitle(f)
   if (f.quarantined) return [now, card(title, el('p', { class: 'bad' }, 'quarantined: ' + f.reason))]
   const asked = f.hits + f.misses
   const measured = { rate: f.measured, asked: f.asked }

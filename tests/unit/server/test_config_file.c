@@ -136,7 +136,7 @@ Test(config_file, refusals_name_the_line)
     refuses("port\n", "test.conf:1: 'port' needs a value");
     refuses("port 1 2\n", "test.conf:1: 'port' takes one value; one with spaces is put in quotes");
     refuses("save 60\n", "test.conf:1: 'save' must be pairs of seconds (at least 1) and changes, not '60'");
-    refuses("databases 16\n", "test.conf:1: 'databases' must be 1, not '16'");
+    refuses("databases 0\n", "test.conf:1: 'databases' must be an integer from 1 to 1024, not '0'");
     refuses("\x01\xff\n", "test.conf:1: unknown setting '\\x01\\xff'");
     cr_assert_eq(config_load_text(&cfg, "test.conf", (struct slice){"port 1\0002\n", 9}, &err), CONFIG_REFUSED);
 }

@@ -1,0 +1,87 @@
+/* Commands on databases: SELECT, MOVE, SWAPDB. */
+#include <errno.h>
+
+#include "command.h"
+#include "handlers.h"
+#include "host.h"
+#include "registry_databases.h"
+#include "server.h"
+
+#define OUT_OF_RANGE "ERR DB index is out of range"
+
+bool database_exists(const struct server *server, struct reply *reply, int64_t number)
+{
+    if (number >= 0 && number < (int64_t)server_config(server)->databases)
+        return true;
+    reply_error(reply, OUT_OF_RANGE);
+    return false;
+}
+
+void cmd_select(struct command_ctx *ctx)
+{
+    int64_t number;
+    if (!read_database(ctx->reply, command_arg(ctx, 1), NULL, &number))
+        return;
+    if (!database_exists(ctx->server, ctx->reply, number))
+        return;
+    atomic_store_explicit(&ctx->session->db, (unsigned)number, memory_order_relaxed);
+    reply_status(ctx->reply, "OK");
+}
+
+/* ---- MOVE ---- */
+
+static void move_key(struct command_ctx *ctx, struct slice from, unsigned database)
+{
+    char space[REGISTRY_MAX_NAME + 2 * DATABASE_PREFIX];
+    struct registry *registry = ctx->server->registry;
+    struct errbuf err = {""};
+    int status = REGISTRY_NOT_FOUND;
+    struct entry *entry = registry_lookup(registry, from);
+    if (entry && entry_quarantine_reason(entry)) {
+        reply_errorf(ctx->reply, "ERR the filter could not be loaded and is quarantined: %s",
+                     entry_quarantine_reason(entry));
+        return;
+    }
+    if (entry)
+        status = registry_rename(registry, from, key_write(space, database, key_name(from)), true, &err);
+    if (status == REGISTRY_REFUSED)
+        reply_errorf(ctx->reply, "ERR %s", err.text);
+    else if (status == REGISTRY_LIMIT)
+        reply_error(ctx->reply, COMMAND_OOM);
+    else if (status == -ENOMEM)
+        reply_error(ctx->reply, "ERR out of memory");
+    else
+        reply_integer(ctx->reply, status == REGISTRY_OK);
+}
+
+void cmd_move(struct command_ctx *ctx)
+{
+    int64_t number;
+    if (!read_database(ctx->reply, command_arg(ctx, 2), NULL, &number) ||
+        !database_exists(ctx->server, ctx->reply, number))
+        return;
+    unsigned database = registry_database(ctx->server->registry, (unsigned)number);
+    if (database == ctx->database)
+        reply_error(ctx->reply, "ERR source and destination objects are the same");
+    else
+        move_key(ctx, command_arg(ctx, 1), database);
+}
+
+/* ---- SWAPDB ---- */
+
+/* While all other workers stand still: so no command sees one half of it. In a transaction that is so already. */
+void cmd_swapdb(struct command_ctx *ctx)
+{
+    int64_t first, second;
+    if (!read_database(ctx->reply, command_arg(ctx, 1), "ERR invalid first DB index", &first) ||
+        !read_database(ctx->reply, command_arg(ctx, 2), "ERR invalid second DB index", &second) ||
+        !database_exists(ctx->server, ctx->reply, first) || !database_exists(ctx->server, ctx->reply, second))
+        return;
+    if (first != second && !command_is_alone(ctx)) {
+        command_wait_to_be_alone(ctx);
+        return;
+    }
+    if (first != second)
+        registry_swap(ctx->server->registry, (unsigned)first, (unsigned)second);
+    reply_status(ctx->reply, "OK");
+}

@@ -1,0 +1,38 @@
+/* registry_databases: the databases of a registry.
+ *
+ * Each database that has ever had a filter has a table, an index of names and a heap of times of its own, so that
+ * whatever concerns one costs nothing for the filters of the others. A filter's database is in its key (database.h), by
+ * the internal number. Which internal number a client's number stands for is kept here: at first each its own, and
+ * SWAPDB exchanges two. All other functions of the registry take keys.
+ *
+ * Thread rule: as registry.h. */
+#ifndef BLOOMERY_REGISTRY_DATABASES_H
+#define BLOOMERY_REGISTRY_DATABASES_H
+
+#include "registry.h"
+#include "registry_key.h"
+
+/* Which is which. Both numbers are below DATABASES_MAX. Thread: any. */
+unsigned registry_database(const struct registry *registry, unsigned number); /* the internal number of a client's */
+unsigned registry_number(const struct registry *registry, unsigned database); /* the reverse */
+
+/* Exchanges what two of the clients' numbers stand for, and reports it as an effect. Called while no command runs. */
+void registry_swap(struct registry *registry, unsigned first, unsigned second);
+
+/* Loading: a client's number stands for this internal one. The caller sets all, so that none is there twice. */
+void registry_set_database(struct registry *registry, unsigned number, unsigned database);
+
+/* Of one database, by its internal number: as registry_count(), registry_expiry(), registry_clear(), registry_scan()
+ * and registry_random() of all. The cursor is below 1 << 48. */
+size_t registry_database_count(const struct registry *registry, unsigned database);
+void registry_database_expiry(struct registry *registry, unsigned database, struct registry_expiry *expiry_out);
+int registry_database_clear(struct registry *registry, unsigned database, size_t *removed_out);
+uint64_t registry_database_scan(const struct registry *registry, unsigned database, uint64_t cursor, size_t count,
+                                void (*visit)(void *ctx, struct slice key, struct entry *entry), void *ctx);
+bool registry_database_random(const struct registry *registry, unsigned database, uint64_t *random,
+                              struct slice *key_out);
+
+/* The highest of the clients' numbers that has a filter; 0: none has, or only 0. */
+unsigned registry_highest_number(const struct registry *registry);
+
+#endif

@@ -168,6 +168,7 @@ class Adders:
                 elif isinstance(items, Error):
                     raise AssertionError(f"an add was answered {items}")
                 i += 1
+                time.sleep(0.002)  # the nodes need their time: what is tested does not get better by millions of adds
         except Exception as error:
             self.failure = error
 

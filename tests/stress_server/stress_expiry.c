@@ -4,19 +4,15 @@
  * Claims: a filter whose time is always put off is never gone; one that a reader has found gone never comes back; every
  * filter comes into being once and ends once, in the order told, and what has been told to have ended is not found; the
  * numbers and the memory agree in the end. */
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "expirer.h"
-#include "rcu.h"
-#include "registry.h"
 #include "registry_effect.h"
+#include "registry_rig.h"
 #include "registry_walk.h"
-#include "stress.h"
 
 #define SAFE    32
 #define CHURN   128
@@ -24,12 +20,6 @@
 #define ROUNDS  12000
 #define WRITERS 2
 #define MAX_ID  (1u << 20)
-
-static struct bloom_pool *pool;
-static struct reclaimer *reclaimer;
-static struct registry *registry;
-static struct bloom_class *class;
-static _Atomic int running_writers;
 
 /* By id: 0 not yet, 1 there, 2 ended. Written under the registry's mutex. */
 static _Atomic unsigned char life[MAX_ID];
@@ -95,10 +85,10 @@ static struct slice name_in(char *text, const char *kind, unsigned i)
     return (struct slice){text, (size_t)len};
 }
 
-static void create(struct slice name)
+static void make(struct slice name)
 {
     struct entry *entry;
-    registry_create_filter(registry, name, 0, class, &entry, NULL);
+    (void)create(name, &entry);
 }
 
 static void use(struct entry *entry, unsigned *state)
@@ -159,7 +149,7 @@ static void *racer(void *arg)
         rcu_reader_online();
         struct slice name = name_in(text, "raced", (unsigned)rand_r(&state) % RACED);
         if (registry_expire(registry, name, now_ms() + 1 + rand_r(&state) % 3, 0) == REGISTRY_NOT_FOUND)
-            create(name);
+            make(name);
         rcu_reader_offline();
     }
     rcu_reader_end();
@@ -204,7 +194,7 @@ static void *writer(void *arg)
             registry_expire(registry, from, now_ms() + rand_r(&state) % 4 - 1, 0);
             break;
         default:
-            create(from);
+            make(from);
             break;
         }
         struct slice safe = name_in(a, "safe", (unsigned)rand_r(&state) % SAFE);
@@ -279,15 +269,13 @@ static void *walker(void *arg)
 
 int main(void)
 {
-    struct bloom_params params = {.capacity = 100, .error_rate = 0.01, .expansion = 0};
     struct expirer *expirer;
     char text[32];
-    if (bloom_pool_create(&pool) || reclaimer_create(&reclaimer) || registry_create(&registry, pool, reclaimer) ||
-        bloom_class_get(pool, &params, NULL, &class, NULL) || expirer_create(&expirer, registry, NULL, NULL))
-        return 2;
+    registry_rig_init(0);
+    EXPECT(expirer_create(&expirer, registry, NULL, NULL) == 0, "setup");
     registry_on_effect(registry, on_effect, NULL);
     for (unsigned i = 0; i < SAFE; i++)
-        create(name_in(text, "safe", i));
+        make(name_in(text, "safe", i));
 
     void *(*const mixed[])(void *) = {reader, reader, writer, writer, racer, racer, scanner, walker};
     running_writers = WRITERS;
@@ -297,13 +285,8 @@ int main(void)
     registry_barrier(registry);
     EXPECT(registry_count(registry) == (size_t)alive, "%zu filters are counted, %ld were told",
            registry_count(registry), (long)alive);
-    size_t removed;
     expirer_destroy(expirer);
-    EXPECT(registry_clear(registry, &removed) == 0 && alive == 0, "%ld filters have not ended", (long)alive);
-    bloom_class_release(class);
-    registry_destroy(registry);
-    reclaimer_destroy(reclaimer);
-    EXPECT(bloom_pool_bytes(pool) == 0, "%llu bytes were not freed", (unsigned long long)bloom_pool_bytes(pool));
-    bloom_pool_destroy(pool);
+    registry_rig_deinit(0);
+    EXPECT(alive == 0, "%ld filters have not ended", (long)alive);
     return 0;
 }

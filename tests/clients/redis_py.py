@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """A session of redis-py (the one Debian ships) with its bf() helpers, as its users write it. See with_daemon.py."""
+import functools
 import re
 import sys
 import threading
@@ -9,11 +10,14 @@ import redis
 from redis.exceptions import AuthenticationError, BusyLoadingError, ConnectionError, ResponseError, WatchError
 from redis.utils import HIREDIS_AVAILABLE
 
-from session import AUTH_PORT, PASSWORD, PORT, claims_of, equal, holds, raises, run, until
+from session import AUTH_PORT, PASSWORD, PORT, SCHEME, TLS, claims_of, equal, holds, raises, run, until
+
+
+Redis = functools.partial(redis.Redis, **TLS)
 
 
 def fresh(**kwargs):
-    client = redis.Redis(port=PORT, **kwargs)
+    client = Redis(port=PORT, **kwargs)
     client.flushall()
     return client
 
@@ -37,21 +41,22 @@ def dict_of(pairs):
 # ---- connecting ----
 
 def test_connects_with_and_without_a_password():
-    equal(redis.Redis(port=PORT).ping(), True)
-    raises(AuthenticationError, "Authentication required", redis.Redis(port=AUTH_PORT).ping)
-    equal(redis.Redis(port=AUTH_PORT, password=PASSWORD).ping(), True)
-    equal(redis.Redis(port=AUTH_PORT, username="default", password=PASSWORD).ping(), True)
+    equal(Redis(port=PORT).ping(), True)
+    raises(AuthenticationError, "Authentication required", Redis(port=AUTH_PORT).ping)
+    equal(Redis(port=AUTH_PORT, password=PASSWORD).ping(), True)
+    equal(Redis(port=AUTH_PORT, username="default", password=PASSWORD).ping(), True)
     # This redis-py takes WRONGPASS for an ordinary error.
-    raises(ResponseError, "WRONGPASS invalid username-password pair", redis.Redis(port=AUTH_PORT, password="no").ping)
+    raises(ResponseError, "WRONGPASS invalid username-password pair", Redis(port=AUTH_PORT, password="no").ping)
     raises(ResponseError, "WRONGPASS invalid username-password pair",
-           redis.Redis(port=AUTH_PORT, username="bob", password=PASSWORD).ping)
-    client = redis.Redis.from_url(f"redis://:{PASSWORD.replace(' ', '%20')}@127.0.0.1:{AUTH_PORT}/0")
+           Redis(port=AUTH_PORT, username="bob", password=PASSWORD).ping)
+    client = redis.Redis.from_url(f"{SCHEME}://:{PASSWORD.replace(' ', '%20')}@127.0.0.1:{AUTH_PORT}/0",
+                                  **{name: value for name, value in TLS.items() if name != "ssl"})
     equal(client.bf().add("f", "a"), 1)
-    raises(ResponseError, "DB index is out of range", redis.Redis(port=PORT, db=16).ping)
+    raises(ResponseError, "DB index is out of range", Redis(port=PORT, db=16).ping)
 
 
 def test_what_a_connection_says_of_itself():
-    client = redis.Redis(port=PORT, client_name="crawler-7", single_connection_client=True)
+    client = Redis(port=PORT, client_name="crawler-7", single_connection_client=True)
     equal(client.client_getname(), "crawler-7")
     me = client.client_info()
     equal(me["name"], "crawler-7")
@@ -63,7 +68,7 @@ def test_what_a_connection_says_of_itself():
 
 
 def test_health_checks_and_many_connections():
-    client = redis.Redis(port=PORT, health_check_interval=1, socket_timeout=60, socket_keepalive=True)
+    client = Redis(port=PORT, health_check_interval=1, socket_timeout=60, socket_keepalive=True)
     errors = []
 
     def work(number):
@@ -190,7 +195,7 @@ def test_errors_in_pipelines():
 
 
 def test_optimistic_transactions():
-    client, other = fresh(), redis.Redis(port=PORT)
+    client, other = fresh(), Redis(port=PORT)
     client.bf().add("w", "a")
     with client.pipeline() as pipeline:
         pipeline.watch("w")
@@ -398,7 +403,7 @@ def test_events_of_keys():
 def test_monitor():
     client = fresh(decode_responses=True)
     with client.monitor() as monitor:
-        redis.Redis(port=PORT).bf().add("f", 'a "quoted" item')
+        Redis(port=PORT).bf().add("f", 'a "quoted" item')
         for seen in monitor.listen():
             if seen["command"].startswith("BF.ADD"):
                 equal(seen["command"], 'BF.ADD f a "quoted" item')
@@ -508,14 +513,14 @@ def test_what_a_browser_of_keys_asks():
 def test_a_connection_that_was_killed_is_replaced():
     client = fresh(single_connection_client=True)
     number = client.client_id()
-    equal(redis.Redis(port=PORT).client_kill_filter(_id=str(number)), 1)
+    equal(Redis(port=PORT).client_kill_filter(_id=str(number)), 1)
     until(lambda: survives(client.ping), "the client connects again")
     holds(client.client_id() > number, "as another one")
 
 
 def test_clients_can_be_held():
     client = fresh()
-    redis.Redis(port=PORT).client_pause(100, all=False)
+    Redis(port=PORT).client_pause(100, all=False)
     equal(client.bf().exists("f", "a"), 0)  # reads go on
     equal(client.bf().add("f", "a"), 1)  # writes wait
     equal(client.client_unpause(), b"OK")

@@ -10,7 +10,10 @@ import redis.asyncio
 from redis.exceptions import AuthenticationError, BusyLoadingError, ConnectionError, ResponseError, WatchError
 from redis.utils import HIREDIS_AVAILABLE
 
-from session import AUTH_PORT, PASSWORD, PATIENCE_S, PORT, claims_of, equal, holds, run
+from session import AUTH_PORT, PASSWORD, PATIENCE_S, PORT, TLS, claims_of, equal, holds, run
+
+
+Redis = functools.partial(redis.asyncio.Redis, **TLS)
 
 
 def in_a_loop(claim):
@@ -21,7 +24,7 @@ def in_a_loop(claim):
 
 
 async def fresh(**kwargs):
-    client = redis.asyncio.Redis(port=PORT, **kwargs)
+    client = Redis(port=PORT, **kwargs)
     await client.flushall()
     return client
 
@@ -44,11 +47,11 @@ async def until(condition, what):
 
 @in_a_loop
 async def test_connects_with_and_without_a_password():
-    async with redis.asyncio.Redis(port=PORT) as client:
+    async with Redis(port=PORT) as client:
         equal(await client.ping(), True)
-    async with redis.asyncio.Redis(port=AUTH_PORT, password=PASSWORD, client_name="asynchronous") as client:
+    async with Redis(port=AUTH_PORT, password=PASSWORD, client_name="asynchronous") as client:
         equal(await client.client_getname(), "asynchronous")
-    async with redis.asyncio.Redis(port=AUTH_PORT) as client:
+    async with Redis(port=AUTH_PORT) as client:
         await raises(AuthenticationError, "Authentication required", client.ping())
 
 
@@ -175,7 +178,7 @@ async def test_publish_and_subscribe():
 async def test_connects_again():
     client = await fresh()
     await client.bf().add("f", "a")
-    other = redis.asyncio.Redis(port=PORT)
+    other = Redis(port=PORT)
     await other.client_kill_filter(_type="normal", skipme=True)
 
     async def answers():

@@ -8,6 +8,11 @@ PORT = int(os.environ["BLOOMERY_PORT"])
 AUTH_PORT = int(os.environ["BLOOMERY_AUTH_PORT"])
 PASSWORD = os.environ["BLOOMERY_PASSWORD"]
 TEST_DIR = os.environ["BLOOMERY_TEST_DIR"]
+TLS_DIR = os.environ.get("BLOOMERY_TLS_DIR")
+# What redis-py needs beside the port, and in a URL.
+TLS = dict(ssl=True, ssl_ca_certs=f"{TLS_DIR}/ca.crt", ssl_certfile=f"{TLS_DIR}/client.crt",
+           ssl_keyfile=f"{TLS_DIR}/client.key") if TLS_DIR else {}
+SCHEME = "rediss" if TLS_DIR else "redis"
 PATIENCE_S = 60  # for what certainly happens
 
 

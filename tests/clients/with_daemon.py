@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""with_daemon.py BLOOMERYD COMMAND [ARGUMENT...]: runs a program beside real daemons of its own.
+"""with_daemon.py [--tls] BLOOMERYD COMMAND [ARGUMENT...]: runs a program beside real daemons of its own.
 
 Two daemons are started on free ports of localhost, by IPv4 and, where the machine has it, IPv6: which of them a library
 takes for "localhost" depends on its version and on /etc/hosts. Each has its data in a temporary directory; one is open,
@@ -10,6 +10,8 @@ the other has a password. The program finds them by its environment:
   BLOOMERY_AUTH_PORT        the one with a password
   BLOOMERY_WEB_PORT         the open one's metrics-port; BLOOMERY_AUTH_WEB_PORT: of the one with a password
   BLOOMERY_PASSWORD         the password
+  BLOOMERY_TLS_DIR          with --tls, where both daemons have ports with TLS only and ask for certificates: the
+                            directory of ca.crt, client.crt and client.key (tests/support/certificates)
   BLOOMERY_TEST_DIR         a directory for the program's own files, removed at the end
 
 The exit status is 0 only if the program's is 0, both daemons end with status 0 when they are told to, and neither
@@ -46,6 +48,7 @@ def free_port():
 class Daemon:
     def __init__(self, program, directory, name, arguments):
         self.program, self.arguments = program, arguments
+        self.tls = "--tls-cert-file" in arguments
         self.data = os.path.join(directory, name)
         self.log = os.path.join(directory, name + ".log")
         self.process = None
@@ -62,7 +65,8 @@ class Daemon:
     def start(self):
         """True when it is ready, False when its port was taken."""
         before = os.path.getsize(self.log) if os.path.exists(self.log) else 0
-        command = [self.program, "--port", str(self.port), "--metrics-port", str(self.web_port), "--dir", self.data]
+        ports = ["--port", "0", "--tls-port", str(self.port)] if self.tls else ["--port", str(self.port)]
+        command = [self.program, *ports, "--metrics-port", str(self.web_port), "--dir", self.data]
         command += self.arguments
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -120,18 +124,33 @@ def run_program(environment, daemon):
     return [f"{sys.argv[2]} ended with status {program.returncode}"] if program.returncode != 0 else []
 
 
+def make_certificates(directory):
+    """The arguments for a daemon with them."""
+    tls = os.path.join(directory, "tls")
+    support = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support")
+    subprocess.run([os.path.join(support, "certificates"), tls], check=True)
+    return ["--tls-cert-file", f"{tls}/server.crt", "--tls-key-file", f"{tls}/server.key",
+            "--tls-ca-cert-file", f"{tls}/ca.crt"]
+
+
 def main():
+    with_tls = sys.argv[1:2] == ["--tls"]
+    if with_tls:
+        del sys.argv[1]
     if len(sys.argv) < 3:
         sys.exit(__doc__)
     directory = tempfile.mkdtemp(prefix="bloomery-clients-")
     try:
-        open_daemon = Daemon(sys.argv[1], directory, "open", [])
-        auth_daemon = Daemon(sys.argv[1], directory, "auth", ["--requirepass", PASSWORD])
+        tls = make_certificates(directory) if with_tls else []
+        open_daemon = Daemon(sys.argv[1], directory, "open", tls)
+        auth_daemon = Daemon(sys.argv[1], directory, "auth", ["--requirepass", PASSWORD, *tls])
         files = os.path.join(directory, "files")
         os.mkdir(files)
         environment = dict(os.environ, BLOOMERY_PORT=str(open_daemon.port), BLOOMERY_AUTH_PORT=str(auth_daemon.port),
                            BLOOMERY_WEB_PORT=str(open_daemon.web_port), BLOOMERY_AUTH_WEB_PORT=str(auth_daemon.web_port),
                            BLOOMERY_PASSWORD=PASSWORD, BLOOMERY_TEST_DIR=files)
+        if with_tls:
+            environment["BLOOMERY_TLS_DIR"] = os.path.join(directory, "tls")
         wrong = run_program(environment, open_daemon)
         for daemon in (open_daemon, auth_daemon):
             problems = daemon.stop()

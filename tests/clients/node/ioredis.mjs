@@ -1,17 +1,18 @@
 // A session of ioredis, which has no helpers for filters: `node ioredis.mjs ioredis-5|ioredis-6 [2|3]`, with the
 // library's default protocol or the given one. See with_daemon.py.
-import { AUTH_PORT, HOST, PASSWORD, PORT, equal, event, holds, library, raises, run, until } from './session.mjs';
+import { AUTH_PORT, HOST, PASSWORD, PORT, SCHEME, TLS, equal, event, holds, library, raises, run, until } from './session.mjs';
 
 const [, , packageName, protocol] = process.argv;
 const { Redis } = library(packageName);
 const { version } = library(`${packageName}/package.json`);
 const resp3 = packageName !== 'ioredis-5' && protocol !== '2';
 const yes = 1, no = 0; // version 6 gives booleans as numbers, and maps as flat arrays, unless it is asked otherwise
+const secure = TLS ? { tls: TLS } : {};
 const clients = [];
 
 function create(options = {}) {
     const asked = protocol ? { protocol: Number(protocol) } : {};
-    const client = new Redis({ host: HOST, port: PORT, retryStrategy: () => 20, ...asked, ...options });
+    const client = new Redis({ host: HOST, port: PORT, retryStrategy: () => 20, ...secure, ...asked, ...options });
     client.on('error', () => {}); // a lost connection is reported here, and made again
     clients.push(client);
     return client;
@@ -45,10 +46,10 @@ async function connectsWithAndWithoutAPassword() {
     equal(open.status, 'ready');
     equal(await create({ port: AUTH_PORT, password: PASSWORD, connectionName: 'guard' }).client('GETNAME'), 'guard');
     equal(await create({ port: AUTH_PORT, username: 'default', password: PASSWORD, db: 0 }).ping(), 'PONG');
-    const url = new Redis(`redis://:${encodeURIComponent(PASSWORD)}@${HOST}:${AUTH_PORT}/0`);
+    const url = new Redis(`${SCHEME}://:${encodeURIComponent(PASSWORD)}@${HOST}:${AUTH_PORT}/0`, secure);
     clients.push(url);
     equal(await url.ping(), 'PONG');
-    const wrong = new Redis({ host: HOST, port: AUTH_PORT, password: 'no', retryStrategy: null, maxRetriesPerRequest: 0 });
+    const wrong = new Redis({ host: HOST, port: AUTH_PORT, password: 'no', retryStrategy: null, maxRetriesPerRequest: 0, ...secure });
     clients.push(wrong);
     const reported = new Promise(resolve => wrong.on('error', resolve));
     holds((await reported).message.includes('WRONGPASS'), 'a wrong password is reported');

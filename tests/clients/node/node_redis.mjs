@@ -1,15 +1,16 @@
 // A session of node-redis: `node node_redis.mjs redis-5|redis-6 [2|3]`, with the library's default protocol or the
 // given one. See with_daemon.py.
-import { AUTH_PORT, HOST, PASSWORD, PORT, equal, event, holds, library, raises, run, until } from './session.mjs';
+import { AUTH_PORT, HOST, PASSWORD, PORT, SCHEME, TLS, equal, event, holds, library, raises, run, until } from './session.mjs';
 
 const [, , packageName, protocol] = process.argv;
 const { createClient, createClientPool, RESP_TYPES, WatchError, MultiErrorReply } = library(packageName);
 const { version } = library(`${packageName}/package.json`);
+const secure = TLS ? { tls: true, ...TLS } : {};
 const clients = [];
 
 async function connect(options = {}) {
     const client = createClient({
-        socket: { host: HOST, port: PORT, reconnectStrategy: 20 },
+        socket: { ...secure, host: HOST, port: PORT, reconnectStrategy: 20 },
         ...(protocol ? { RESP: Number(protocol) } : {}),
         ...options,
     });
@@ -25,7 +26,7 @@ async function fresh(options) {
     return client;
 }
 
-const auth = { socket: { host: HOST, port: AUTH_PORT, reconnectStrategy: false } };
+const auth = { socket: { ...secure, host: HOST, port: AUTH_PORT, reconnectStrategy: false } };
 
 async function connectsWithAndWithoutAPassword() {
     equal(await (await connect()).ping(), 'PONG');
@@ -34,9 +35,9 @@ async function connectsWithAndWithoutAPassword() {
     equal(await named.clientGetName(), 'guard');
     await raises('WRONGPASS', connect({ ...auth, password: 'no' }));
     await raises('NOAUTH', (async () => (await connect(auth)).bf.add('f', 'a'))());
-    const elsewhere = { database: 1, socket: { host: HOST, port: PORT, reconnectStrategy: false } };
+    const elsewhere = { database: 1, socket: { ...secure, host: HOST, port: PORT, reconnectStrategy: false } };
     await raises('DB index is out of range', connect(elsewhere));
-    const url = createClient({ url: `redis://:${encodeURIComponent(PASSWORD)}@${HOST}:${AUTH_PORT}` });
+    const url = createClient({ url: `${SCHEME}://:${encodeURIComponent(PASSWORD)}@${HOST}:${AUTH_PORT}`, socket: { ...secure } });
     clients.push(url);
     equal(await (await url.connect()).ping(), 'PONG');
     const mine = await named.sendCommand(['CLIENT', 'INFO']);
@@ -222,7 +223,7 @@ async function administration() {
 }
 
 async function aPool() {
-    const options = { socket: { host: HOST, port: PORT }, ...(protocol ? { RESP: Number(protocol) } : {}) };
+    const options = { socket: { ...secure, host: HOST, port: PORT }, ...(protocol ? { RESP: Number(protocol) } : {}) };
     const pool = createClientPool(options, { maximum: 5 });
     pool.on('error', () => {});
     await pool.connect();

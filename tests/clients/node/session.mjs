@@ -1,6 +1,7 @@
 // What the Node.js sessions have in common: where the daemons are, and checks that say what they saw. The libraries are
 // those that `npm ci` put into the directory of the environment's BLOOMERY_NODE_MODULES.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -9,6 +10,13 @@ export const HOST = '127.0.0.1'; // not localhost, which may mean ::1, too: on a
 export const PORT = Number(process.env.BLOOMERY_PORT);
 export const AUTH_PORT = Number(process.env.BLOOMERY_AUTH_PORT);
 export const PASSWORD = process.env.BLOOMERY_PASSWORD;
+const tlsDirectory = process.env.BLOOMERY_TLS_DIR;
+const tlsFile = name => readFileSync(path.join(tlsDirectory, name));
+// Of a session with TLS: what Node.js's tls.connect() takes. null: without.
+export const TLS = tlsDirectory
+    ? { ca: tlsFile('ca.crt'), cert: tlsFile('client.crt'), key: tlsFile('client.key') }
+    : null;
+export const SCHEME = TLS ? 'rediss' : 'redis';
 const PATIENCE_MS = 60000; // for what certainly happens
 
 export const library = createRequire(path.join(process.env.BLOOMERY_NODE_MODULES, 'x.js'));

@@ -178,7 +178,10 @@ HANDLER(cmd_acl_getuser);
 HANDLER(cmd_acl_help);
 HANDLER(cmd_acl_list);
 HANDLER(cmd_acl_log);
-HANDLER(cmd_acl_refused);
+HANDLER(cmd_acl_setuser);
+HANDLER(cmd_acl_deluser);
+HANDLER(cmd_acl_load);
+HANDLER(cmd_acl_save);
 HANDLER(cmd_acl_users);
 HANDLER(cmd_acl_whoami);
 

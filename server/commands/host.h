@@ -76,6 +76,10 @@ void command_over_limit(struct command_ctx *ctx, const char *why);
 unsigned host_connections(const struct server *server, unsigned worker);
 unsigned host_sleepers(const struct server *server, unsigned worker);
 
+/* Users have been changed or deleted: the workers look at their clients soon, and disconnect those whose user is gone
+ * or may not use their channels any more. Thread: any. */
+void host_users_changed(struct server *server);
+
 #define HOST_TICKS_PER_SECOND 10 /* the frequency of checks for idle clients and sleepers: INFO's hz */
 
 /* Closes sessions of a worker, given by their ids (ascending, n of them, malloc'ed: ownership passes); `self` gets its

@@ -24,6 +24,7 @@ static const char *const appendfsync_policies[] = {"always", "everysec", "no", N
 static const char *const bf_layouts[] = {"na", "redisbloom", NULL};
 static const char *const missing_filter_replies[] = {"absent", "null", "error", NULL};
 static const char *const only_noeviction[] = {"noeviction", NULL};
+static const char *const acl_pubsub_defaults[] = {"allchannels", "resetchannels", NULL}; /* enum pubsub_default */
 
 #define ROW(field, name_, type_, default_, flags_, doc_)                                       \
     .name = name_, .type = type_, .flags = (flags_), .offset = offsetof(struct config, field), \
@@ -36,6 +37,7 @@ static const char *const only_noeviction[] = {"noeviction", NULL};
     {ROW(field, name, CONFIG_OUTPUT_LIMITS, def, flags, doc), .unit = ""},
 #define SETTING_CPUS(field, name, alias_, def, flags, doc) \
     {ROW(field, name, CONFIG_CPUS, def, flags, doc), .alias = alias_, .unit = ""},
+#define SETTING_USERS(field, name, def, flags, doc) {ROW(field, name, CONFIG_USERS, def, flags, doc), .unit = ""},
 #define SETTING_ADDRESSES(field, name, def, flags, doc) \
     {ROW(field, name, CONFIG_ADDRESSES, def, flags, doc), .unit = ""},
 #define SETTING_INTEGER(field, name, def, flags, min_, max_, unit_, doc) \
@@ -218,7 +220,7 @@ static int refuse(const struct config_row *row, enum config_fault fault, struct 
         errbuf_set(err, "'%s': out of memory", row->name);
     } else {
         config_fault_text(row, text, sizeof(text));
-        if (row->flags & CONFIG_SECRET || row->type == CONFIG_STRING)
+        if (row->flags & CONFIG_SECRET || row->type == CONFIG_STRING || row->type == CONFIG_USERS)
             errbuf_set(err, "'%s' %s", row->name, text);
         else
             errbuf_set(err, "'%s' %s, not '%.*s%s'", row->name, text, len, value.ptr ? value.ptr : "",
@@ -336,6 +338,10 @@ int config_check(const struct config *cfg, enum config_source source, struct err
     if (config_patterns(cfg->metrics_filters, patterns) < 0)
         return refuse_together("metrics-filters", source, "metrics-filters must be at most 16 patterns of 256 bytes",
                                "must be at most 16 patterns of 256 bytes", err);
+    if (cfg->aclfile[0] && cfg->user[0]) {
+        errbuf_set(err, "users are defined by 'user' lines, and 'aclfile' is set: keep all users in one place");
+        return CONFIG_REFUSED;
+    }
     return check_ports(cfg, err);
 }
 
@@ -352,6 +358,22 @@ static void append_words(struct buf *out, const struct slice *values, size_t n)
         if (buf_len(out) > 0)
             buf_append(out, " ", 1);
         buf_append(out, values[i].ptr, values[i].len);
+    }
+}
+
+/* `user`: each line adds to the value, but for an empty one. */
+static void append_user(const struct config *cfg, const struct config_row *row, const struct slice *values, size_t n,
+                        struct buf *out)
+{
+    config_get(cfg, row, out);
+    if (n == 1 && values[0].len == 0)
+        return;
+    if (buf_len(out) > 0)
+        buf_append(out, "\n", 1);
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0)
+            buf_append(out, " ", 1);
+        config_print_word(values[i], out);
     }
 }
 
@@ -375,7 +397,10 @@ int config_apply(struct config *cfg, struct config_merge *merge, struct slice na
     buf_init(&joined, SIZE_MAX);
     if (row->type == CONFIG_RULES && merge->save_seen && !(n == 1 && values[0].len == 0))
         config_get(cfg, row, &joined);
-    append_words(&joined, values, n);
+    if (row->type == CONFIG_USERS)
+        append_user(cfg, row, values, n, &joined);
+    else
+        append_words(&joined, values, n);
     if (buf_failed(&joined))
         status = refuse(row, FAULT_NO_MEMORY, (struct slice){NULL, 0}, source, err);
     else

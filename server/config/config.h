@@ -54,6 +54,7 @@ struct config_output_limits {
 };
 
 enum quarantine_policy { QUARANTINE_ERROR, QUARANTINE_MAYBE };
+enum pubsub_default { PUBSUB_DEFAULT_ALL, PUBSUB_DEFAULT_RESET };
 enum bf_layout { BF_LAYOUT_NA, BF_LAYOUT_REDISBLOOM };
 
 /* The C type of a field is that of its setting's type. Strings are NUL-terminated and never NULL. */
@@ -69,6 +70,7 @@ struct config {
 #define SETTING_EVENTS(field, ...)        unsigned field; /* enum notify_flags, ored */
 #define SETTING_OUTPUT_LIMITS(field, ...) struct config_output_limits field;
 #define SETTING_CPUS(field, ...)          char *field; /* for config_cpus() */
+#define SETTING_USERS(field, ...)         char *field; /* lines, "name rule rule ...", words quoted as in a file */
 #include "config.def"
 };
 
@@ -87,6 +89,7 @@ enum config_type {
     CONFIG_OUTPUT_LIMITS, /* "<class> <hard bytes> <soft bytes> <soft seconds> ..."; classes not named stay as they are
                            */
     CONFIG_CPUS,          /* a list of processors in taskset's form, or nothing */
+    CONFIG_USERS,         /* several lines of a file, each of which adds to the value */
 };
 
 /* Bytes of a password. An unauthenticated client may send arguments of proto-max-bulk-len-unauthenticated bytes, which
@@ -99,6 +102,7 @@ enum {
     CONFIG_OCTAL = 1 << 2,      /* an integer written in base 8 */
     CONFIG_OR_MINUS_1 = 1 << 3, /* an integer that may also be -1, below its range: "none" */
     CONFIG_TLS = 1 << 4,        /* certificates and rules of TLS are made from it: a change reads files */
+    CONFIG_HIDDEN = 1 << 5,     /* unknown to CONFIG GET and CONFIG SET */
 };
 
 struct config_row {
@@ -170,6 +174,20 @@ int config_patterns(const char *text, struct slice patterns_out[CONFIG_MAX_PATTE
  * between. Numbers are below CPU_SETSIZE, the size of the C library's sets. An empty text is an empty set. False if the
  * text is no such list; `set_out` may have changed then. */
 bool config_cpus(struct slice text, cpu_set_t *set_out);
+
+/* Cuts a line of a file, without its end, into words, and frees them. */
+struct config_line {
+    struct slice *words; /* into text */
+    size_t nwords;       /* 0: empty, or a comment */
+    char *text;
+};
+
+/* CONFIG_OK, CONFIG_REFUSED or -ENOMEM; config_line_deinit() in any case. */
+int config_line_split(struct slice in, struct config_line *line_out, struct errbuf *err);
+void config_line_deinit(struct config_line *line);
+
+/* Appends a word as such a line has it, quoted where it has to be. */
+void config_print_word(struct slice word, struct buf *out);
 
 /* Appends the value as CONFIG GET shows it: bytes in full, lists and rules separated by spaces, secrets in clear. `out`
  * remembers a failure. */

@@ -116,6 +116,7 @@ static const struct outline outline[] = {
 #define SETTING_EVENTS(field, name, ...)        {NULL, name},
 #define SETTING_OUTPUT_LIMITS(field, name, ...) {NULL, name},
 #define SETTING_CPUS(field, name, ...)          {NULL, name},
+#define SETTING_USERS(field, name, ...)         {NULL, name},
 #include "config.def"
 };
 
@@ -178,6 +179,7 @@ static void print_range(const struct config_row *row, struct buf *out)
     case CONFIG_RULES:
     case CONFIG_EVENTS:
     case CONFIG_OUTPUT_LIMITS:
+    case CONFIG_USERS:
     case CONFIG_CPUS:
         break;
     }
@@ -201,8 +203,7 @@ static void print_facts(const struct config_row *row, struct buf *out)
     buf_deinit(&facts);
 }
 
-/* Prints a word of a file, quoted and escaped if it would not be read back as it is. */
-static void print_word(struct slice word, struct buf *out)
+void config_print_word(struct slice word, struct buf *out)
 {
     bool plain = word.len > 0;
 
@@ -225,6 +226,16 @@ static void print_word(struct slice word, struct buf *out)
     config_append(out, "\"");
 }
 
+/* The first one has its name already, the last one gets its end from the caller. */
+static void print_lines(const struct config_row *row, struct slice text, struct buf *out)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        buf_append(out, text.ptr + i, 1);
+        if (text.ptr[i] == '\n')
+            buf_appendf(out, "%s ", row->name);
+    }
+}
+
 void config_print_setting(const struct config *cfg, const struct config_row *row, struct buf *out)
 {
     struct buf value;
@@ -239,10 +250,12 @@ void config_print_setting(const struct config *cfg, const struct config_row *row
     text = (struct slice){buf_head(&value), buf_len(&value)};
     if (buf_failed(&value))
         out->failed = true;
+    else if (row->type == CONFIG_USERS && text.len > 0)
+        print_lines(row, text, out);
     else if (text.len > 0 && config_takes_words(row))
         buf_append(out, text.ptr, text.len);
     else
-        print_word(text, out);
+        config_print_word(text, out);
     config_append(out, "\n");
     buf_deinit(&value);
 }

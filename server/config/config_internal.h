@@ -14,24 +14,14 @@ struct config_merge {
 int config_apply(struct config *cfg, struct config_merge *merge, struct slice name, const struct slice *values,
                  size_t n, enum config_source source, struct errbuf *err);
 
-/* A line of a file, cut into words. */
-struct config_line {
-    struct slice *words; /* into text */
-    size_t nwords;       /* 0: empty, or a comment */
-    char *text;
-};
-
-/* Cuts a line, without its end, into words. CONFIG_OK, CONFIG_REFUSED or -ENOMEM; config_line_deinit() in any case. */
-int config_line_split(struct slice in, struct config_line *line_out, struct errbuf *err);
-void config_line_deinit(struct config_line *line);
-
 /* Appends the line `name value` of a file, with its end. */
 void config_print_setting(const struct config *cfg, const struct config_row *row, struct buf *out);
 
 /* Whether a value's words may be written without quotes. */
 static inline bool config_takes_words(const struct config_row *row)
 {
-    return row->type == CONFIG_ADDRESSES || row->type == CONFIG_RULES || row->type == CONFIG_OUTPUT_LIMITS;
+    return row->type == CONFIG_ADDRESSES || row->type == CONFIG_RULES || row->type == CONFIG_OUTPUT_LIMITS ||
+           row->type == CONFIG_USERS;
 }
 
 /* Appends a number of bytes in the largest unit that divides it: "512mb", "1000". */

@@ -13,6 +13,7 @@
 
 #include "config.h"
 #include "config_internal.h"
+#include "config_replace.h"
 
 #define TEXT_MAX    (8 * 1024 * 1024) /* twice the largest file that is read */
 #define REWRITE_END "# Added by CONFIG REWRITE"
@@ -191,113 +192,6 @@ int config_rewrite_text(const struct config *cfg, const char *name, struct slice
 
 /* ---- the file ---- */
 
-static int failed_errno(const char *what, const char *path, struct errbuf *err)
-{
-    int status = errno != 0 ? -errno : -EIO;
-
-    errbuf_set(err, "%s %s: %s", what, path, strerror(-status));
-    return status;
-}
-
-static int read_all(int fd, const char *path, struct buf *out, struct errbuf *err)
-{
-    for (;;) {
-        char *room = buf_reserve(out, 4096);
-        if (!room) {
-            errno = buf_len(out) + 4096 > TEXT_MAX ? EFBIG : ENOMEM;
-            return failed_errno("cannot read", path, err);
-        }
-        ssize_t n = read(fd, room, 4096);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return failed_errno("cannot read", path, err);
-        if (n == 0)
-            return 0;
-        buf_commit(out, (size_t)n);
-    }
-}
-
-static int read_file(const char *path, struct buf *out, struct stat *stat_out, struct errbuf *err)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-    if (fd < 0)
-        return failed_errno("cannot open", path, err);
-    int status = fstat(fd, stat_out) != 0 ? failed_errno("cannot read", path, err) : read_all(fd, path, out, err);
-    close(fd);
-    return status;
-}
-
-static int write_all(int fd, const char *data, size_t len)
-{
-    while (len > 0) {
-        ssize_t n = write(fd, data, len);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -1;
-        data += n;
-        len -= (size_t)n;
-    }
-    return 0;
-}
-
-/* Keeps the mode, and the owner where that is permitted. */
-static int write_file(const char *path, const struct buf *text, const struct stat *old, struct errbuf *err)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-
-    if (fd < 0)
-        return failed_errno("cannot create", path, err);
-    int owner_kept = fchown(fd, old->st_uid, old->st_gid);
-    int status = 0;
-    (void)owner_kept;
-    if (fchmod(fd, old->st_mode & 07777) != 0 || write_all(fd, buf_head(text), buf_len(text)) != 0 || fsync(fd) != 0)
-        status = failed_errno("cannot write", path, err);
-    if (close(fd) != 0 && status == 0)
-        status = failed_errno("cannot write", path, err);
-    if (status != 0)
-        unlink(path);
-    return status;
-}
-
-static int sync_directory_of(const char *path, struct errbuf *err)
-{
-    char dir[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    size_t len = !slash ? 0 : slash == path ? 1 : (size_t)(slash - path);
-
-    memcpy(dir, len == 0 ? "." : path, len == 0 ? 1 : len);
-    dir[len == 0 ? 1 : len] = '\0';
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return failed_errno("cannot sync", dir, err);
-    int status = fsync(fd) != 0 ? failed_errno("cannot sync", dir, err) : 0;
-    close(fd);
-    return status;
-}
-
-static int replace_file(const char *path, const struct buf *text, const struct stat *old, struct errbuf *err)
-{
-    char temporary[PATH_MAX];
-
-    if (snprintf(temporary, sizeof(temporary), "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof(temporary)) {
-        errno = ENAMETOOLONG;
-        return failed_errno("cannot write", path, err);
-    }
-    unlink(temporary); /* left by a killed process of the same number */
-    int status = write_file(temporary, text, old, err);
-    if (status != 0)
-        return status;
-    if (rename(temporary, path) != 0) {
-        status = failed_errno("cannot replace", path, err);
-        unlink(temporary);
-        return status;
-    }
-    return sync_directory_of(path, err);
-}
-
 int config_rewrite(const struct config *cfg, const char *path, struct errbuf *err)
 {
     char real[PATH_MAX];
@@ -305,14 +199,14 @@ int config_rewrite(const struct config *cfg, const char *path, struct errbuf *er
     struct buf text, rewritten;
 
     if (!realpath(path, real))
-        return failed_errno("cannot open", path, err);
+        return config_file_failed("cannot open", path, err);
     buf_init(&text, TEXT_MAX);
     buf_init(&rewritten, TEXT_MAX);
-    int status = read_file(real, &text, &old, err);
+    int status = config_file_read(real, &text, &old, err);
     if (status == 0)
         status = config_rewrite_text(cfg, real, (struct slice){buf_head(&text), buf_len(&text)}, &rewritten, err);
     if (status == CONFIG_OK)
-        status = replace_file(real, &rewritten, &old, err);
+        status = config_file_replace(real, &rewritten, &old, err);
     buf_deinit(&text);
     buf_deinit(&rewritten);
     return status;

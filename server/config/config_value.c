@@ -276,6 +276,8 @@ enum config_fault config_value_parse(const struct config_row *row, struct slice 
         return parse_rate(row, text, value_out);
     case CONFIG_WORD:
         return parse_word(row, text, value_out);
+    case CONFIG_USERS:
+        return parse_string(text, value_out);
     case CONFIG_STRING:
         return row->flags & CONFIG_SECRET && text.len > CONFIG_MAX_SECRET ? FAULT_RANGE : parse_string(text, value_out);
     case CONFIG_ADDRESSES:
@@ -331,6 +333,7 @@ void config_value_format(const struct config_row *row, const void *value, struct
         break;
     case CONFIG_STRING:
     case CONFIG_CPUS:
+    case CONFIG_USERS:
         config_append(out, *(char *const *)value);
         break;
     case CONFIG_ADDRESSES: {
@@ -365,7 +368,7 @@ void config_value_format(const struct config_row *row, const void *value, struct
 
 static bool is_text(const struct config_row *row)
 {
-    return row->type == CONFIG_STRING || row->type == CONFIG_CPUS;
+    return row->type == CONFIG_STRING || row->type == CONFIG_CPUS || row->type == CONFIG_USERS;
 }
 
 static bool copy_list(const struct config_list *list, struct config_list *copy_out)
@@ -438,6 +441,7 @@ size_t config_value_size(const struct config_row *row)
         return sizeof(int);
     case CONFIG_STRING:
     case CONFIG_CPUS:
+    case CONFIG_USERS:
         return sizeof(char *);
     case CONFIG_ADDRESSES:
         return sizeof(struct config_list);

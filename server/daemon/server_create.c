@@ -8,6 +8,7 @@
 
 #include "server_create.h"
 
+#include "acl.h"
 #include "clock.h"
 #include "exclusive.h"
 #include "half_loads.h"
@@ -244,6 +245,8 @@ int server_create(struct server **server_out, struct config *config, unsigned ma
     init_values(server, config);
     server->max_workers = max_workers;
     status = start_parts(server, err);
+    if (!status)
+        status = acl_create(&server->acl, config, err);
     if (status) {
         atomic_store(&server->settings.now, NULL); /* the caller still owns it */
         server_destroy(server);
@@ -286,6 +289,7 @@ void server_destroy(struct server *server)
     if (!server)
         return;
     server_stop(server);
+    acl_destroy(server->acl);
     for (size_t i = PARTS; i-- > 0;)
         parts[i].stop(server);
     log_deinit(&server->log);

@@ -1,7 +1,9 @@
 #include "admission.h"
 
 #include <stdio.h>
+#include <string.h>
 
+#include "acl_session.h"
 #include "command.h"
 #include "conn.h"
 #include "handlers.h"
@@ -78,11 +80,12 @@ void admission_look(struct worker *worker, bool log_full)
 /* ---- the window ---- */
 
 /* The log needs room for all adds that the window may hold and for those of the new run; with a twin each add is
- * recorded twice. */
+ * recorded twice. What the client's user may do is looked at where the name of the filter is known. */
 bool admission_by_window(const struct conn *conn, enum window_kind kind)
 {
     const struct worker *worker = conn->worker;
-    if ((worker->admission.reasons & worker->admission.concern[kind]) || conn->session.modes ||
+    if ((worker->admission.reasons & worker->admission.concern[kind]) ||
+        (conn->session.modes & ~(unsigned)MODE_RESTRICTED) ||
         !atomic_load_explicit(&conn->session.authenticated, memory_order_relaxed))
         return false;
     return kind == WINDOW_QUERY || !worker->log.ring ||
@@ -127,6 +130,27 @@ static enum admission_answer check_size(const struct conn *conn, const struct co
     return ADMISSION_REFUSE;
 }
 
+/* Whether the client's user may run the command. */
+static enum admission_answer check_rights(const struct conn *conn, const struct command *command,
+                                          const struct resp_command *cmd, enum admission_of of, char *text_out)
+{
+    const struct acl_user *user = conn->session.user;
+    size_t at = 0;
+    if (!(conn->session.modes & MODE_RESTRICTED))
+        return ADMISSION_RUN;
+    enum acl_verdict verdict = acl_check(user, command, cmd, 0, &at);
+    if (verdict == ACL_ALLOWED)
+        return ADMISSION_RUN;
+    struct slice name = {command->full_name, strlen(command->full_name)};
+    acl_note_denied(conn->worker->server, &conn->session, verdict,
+                    verdict == ACL_DENIED_COMMAND ? name : resp_arg(cmd, at),
+                    (struct slice){user->name, strlen(user->name)});
+    if (of == ADMISSION_OF_EXEC)
+        return refuse(text_out, acl_denial_of_exec(verdict));
+    acl_denial(verdict, command, text_out, ADMISSION_TEXT_SIZE);
+    return ADMISSION_REFUSE;
+}
+
 /* Whether the command fits its row and the rights of its client. */
 static enum admission_answer check_call(const struct conn *conn, const struct command *command,
                                         const struct resp_command *cmd, char *text_out)
@@ -144,7 +168,8 @@ static enum admission_answer check_call(const struct conn *conn, const struct co
     if ((conn->session.modes & MODE_IN_MULTI) &&
         ((command->flags & CMD_NO_MULTI) || command->handler == cmd_client_reply))
         return refuse(text_out, "ERR Command not allowed inside a transaction");
-    return check_size(conn, command, cmd, text_out);
+    enum admission_answer answer = check_rights(conn, command, cmd, ADMISSION_OF_NEW, text_out);
+    return answer == ADMISSION_RUN ? check_size(conn, command, cmd, text_out) : answer;
 }
 
 /* Whether the state of the server or of the connection forbids the command. */
@@ -208,6 +233,8 @@ enum admission_answer admission_check(const struct conn *conn, const struct comm
     if (of == ADMISSION_OF_NEW && ((answer = check_call(conn, command, cmd, text_out)) != ADMISSION_RUN ||
                                    (answer = check_state(conn, command, reasons, text_out)) != ADMISSION_RUN))
         return answer;
+    if (of == ADMISSION_OF_EXEC && (answer = check_rights(conn, command, cmd, of, text_out)) != ADMISSION_RUN)
+        return answer; /* they may have changed since it was queued */
     if (of != ADMISSION_OF_EXEC && (answer = check_time(conn, command, reasons)) != ADMISSION_RUN)
         return answer;
     if (!reserve_room(conn, command, cmd))

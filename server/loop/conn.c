@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "acl_session.h"
 #include "check.h"
 #include "command.h"
 #include "conn_tls.h"
@@ -250,6 +251,7 @@ void conn_close(struct conn *conn)
     conn_leave(conn);
     tracking_stop(conn);
     sessions_remove(worker->server->sessions, &conn->session);
+    acl_logout(&conn->session);
     conn_drop_input(conn);
     transaction_end(&conn->session);
     buf_deinit(&conn->running.reply);

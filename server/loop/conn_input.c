@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "acl_session.h"
 #include "conn_tls.h"
 #include "dispatch.h"
 #include "monitor.h"
@@ -226,6 +227,10 @@ static void take_input(struct conn *conn, char *data, size_t len)
 {
     struct worker *worker = conn->worker;
     bool own = data == conn->input.kept;
+    if (!acl_is_current(&conn->session) && !acl_refresh(worker->server, &conn->session)) {
+        conn_close_after_reply(conn); /* its user was deleted */
+        return;
+    }
     turn_begin(&worker->turns.current);
     monitor_look(worker);
     size_t done = run_commands(conn, data, len);

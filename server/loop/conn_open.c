@@ -12,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "acl_session.h"
 #include "conn_tls.h"
 #include "memory_reserve.h"
 #include "worker.h"
@@ -79,7 +80,7 @@ static const char too_many_text[] = "ERR max number of clients reached";
 /* A refused client gets a reason before it is closed. */
 static const char *refusal(const struct conn *conn, const struct config *config)
 {
-    if (config->protected_mode && !config->requirepass[0] && !conn->session.local)
+    if (config->protected_mode && conn->session.user->flags & ACL_NOPASS && !conn->session.local)
         return protected_mode_text;
     const struct server *server = conn->worker->server;
     if (sessions_count(server->sessions) > (uint64_t)atomic_load_explicit(&server->clients_max, memory_order_relaxed))
@@ -127,7 +128,6 @@ int conn_open(struct worker *worker, int fd, bool with_tls)
     conn->session.resp = 2;
     conn->session.created_ms = worker->now_ms;
     conn->session.last_ms = worker->now_ms;
-    conn->session.authenticated = !config->requirepass[0];
     describe(conn);
     set_socket_options(conn, config);
 
@@ -135,6 +135,7 @@ int conn_open(struct worker *worker, int fd, bool with_tls)
     if (conn->next)
         conn->next->prev = conn;
     worker->conns = conn;
+    acl_login_default(worker->server, &conn->session);
     sessions_add(worker->server->sessions, &conn->session);
 
     const char *why_not = refusal(conn, config);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "acl_session.h"
 #include "admission.h"
 #include "check.h"
 #include "clock.h"
@@ -114,9 +115,12 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
         take_sliced_reply(conn);
     if (conn->session.close_after_reply)
         conn_drain(conn);
-    if (command->flags & CMD_ADMIN)
-        admission_look_at_settings(worker); /* the command may have been CONFIG SET */
-    if (!(conn->waits & CONN_WAITS_JOB)) {  /* a deferred call counts when its job ends */
+    if (command->flags & CMD_ADMIN) {
+        admission_look_at_settings(worker);  /* the command may have been CONFIG SET */
+        if (!acl_is_current(&conn->session)) /* or ACL SETUSER of its own user */
+            (void)acl_refresh(worker->server, &conn->session);
+    }
+    if (!(conn->waits & CONN_WAITS_JOB)) { /* a deferred call counts when its job ends */
         timing_command(&worker->timing, command, cmd, &conn->session, took_ns);
         stats_add(&worker->stats.calls[counter], 1);
     }
@@ -167,6 +171,7 @@ static bool take_into_window(struct conn *conn, const struct resp_command *cmd, 
     struct worker *worker = conn->worker;
     enum window_kind kind;
     if (!window_kind_of(cmd, &kind) || !admission_by_window(conn, kind) ||
+        !window_may_push(worker, kind, conn, resp_arg(cmd, 1)) ||
         sstables_find(worker->server->sstables, resp_arg(cmd, 1))) /* it may have to wait for its file */
         return false;
     unsigned database = database_of(conn);

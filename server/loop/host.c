@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "acl_session.h"
 #include "conn.h"
 #include "dispatch.h"
 #include "exclusive.h"
@@ -148,4 +149,42 @@ uint64_t host_close(struct server *server, unsigned index, uint64_t *ids, size_t
 bool host_closed(const struct server *server, unsigned worker, uint64_t closing)
 {
     return atomic_load(&server->workers[worker]->kills.done) >= closing;
+}
+
+/* ---- users ---- */
+
+/* Looks at one client whose user has been replaced. */
+static void look_at_user(struct conn *conn)
+{
+    if (!acl_refresh(conn->worker->server, &conn->session)) {
+        if (conn->session.close_after_reply || conn->waits & CONN_WAITS_JOB)
+            conn_close_after_reply(conn); /* it may have deleted its own user: it gets the reply */
+        else
+            conn_close(conn);
+    } else if (!acl_allows_subscriptions(&conn->session)) {
+        conn_close_after_reply(conn);
+    }
+}
+
+void worker_look_at_users(struct worker *worker, struct worker_message *message)
+{
+    (void)message;
+    atomic_store(&worker->users.posted, false);
+    if (worker->stopping)
+        return;
+    window_flush(worker);
+    for (struct conn *conn = worker->conns, *next; conn; conn = next) {
+        next = conn->next;
+        if (!acl_is_current(&conn->session))
+            look_at_user(conn);
+    }
+}
+
+void host_users_changed(struct server *server)
+{
+    for (unsigned i = 0; i < server->nworkers; i++) {
+        struct users_message *users = &server->workers[i]->users;
+        if (!atomic_exchange(&users->posted, true))
+            worker_post_message(server->workers[i], &users->message);
+    }
 }

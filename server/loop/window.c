@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "acl_check.h"
 #include "bf.h"
 #include "command.h"
 #include "conn.h"
@@ -256,14 +257,34 @@ static void take_in(struct worker *worker, struct window_run *run)
 }
 
 /* Before a prefix is written into the command, which it would not recognise then. */
-static bool memorize(struct window_memo *memo, const struct resp_command *cmd, struct slice name, unsigned database)
+static bool memorize(struct window *w, struct window_memo *memo, const struct resp_command *cmd, struct slice name,
+                     unsigned database)
 {
     if (!resp_repeat_note(&memo->repeat, cmd))
         return false;
+    memo->number = ++w->last_memo;
     memo->name_off = cmd->spans[1].off;
     memo->name_len = cmd->spans[1].len;
     memo->database = database;
     memo->prefix = (unsigned)database_prefix_for(database, name.ptr, name.len);
+    return true;
+}
+
+bool window_may_push(const struct worker *worker, enum window_kind kind, const struct conn *conn, struct slice name)
+{
+    return !(conn->session.modes & MODE_RESTRICTED) ||
+           acl_allows_key(conn->session.user, worker->window.counters[kind], name);
+}
+
+/* The same for the remembered command: asked once for each session and command. */
+static bool may_repeat(const struct worker *worker, enum window_kind kind, struct conn *conn, struct slice name)
+{
+    uint64_t number = worker->window.memos[kind].number;
+    if (!(conn->session.modes & MODE_RESTRICTED) || conn->session.allowed_memo[kind] == number)
+        return true;
+    if (!window_may_push(worker, kind, conn, name))
+        return false;
+    conn->session.allowed_memo[kind] = number;
     return true;
 }
 
@@ -274,7 +295,7 @@ void window_push(struct worker *worker, enum window_kind kind, struct conn *conn
     struct window_memo *memo = &worker->window.memos[kind];
     run->conn = conn;
     run->name = resp_arg(cmd, 1);
-    bool remembered = remember && memorize(memo, cmd, run->name, database);
+    bool remembered = remember && memorize(&worker->window, memo, cmd, run->name, database);
     if (__builtin_expect(database_prefix_for(database, run->name.ptr, run->name.len) != 0, false))
         run->name = keyed_in_place(cmd, 1, database);
     run->name_hash = registry_hash(worker->server->registry, run->name);
@@ -295,7 +316,8 @@ size_t window_push_repeated(struct worker *worker, enum window_kind kind, struct
     struct window_run *run = make_room(worker);
     size_t used,
         n = resp_repeat_match(&memo->repeat, data, len, worker->input.limits.max_bulk, run->items, WINDOW_RUN, &used);
-    if (n == 0)
+    struct slice name = {data + memo->name_off, memo->name_len};
+    if (n == 0 || !may_repeat(worker, kind, conn, name))
         return 0;
     run->conn = conn;
     run->name = (struct slice){data + memo->name_off - memo->prefix, memo->name_len + memo->prefix};

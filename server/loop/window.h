@@ -71,6 +71,7 @@ struct window_run {
 /* The last command of a kind that the worker has parsed. resp_repeat.h recognises the next ones by it, in any input of
  * any connection. */
 struct window_memo {
+    uint64_t number; /* no other request that was remembered has it; not 0 */
     struct resp_repeat repeat;
     uint64_t name_hash;
     uint32_t name_off, name_len; /* position of the name in the request */
@@ -96,12 +97,16 @@ struct window {
     uint64_t since[WINDOW_KINDS]; /* commands of each kind taken in since the last flush */
     enum window_kind last_kind;
     struct window_memo memos[WINDOW_KINDS];
+    uint64_t last_memo;            /* the last number given */
     size_t counters[WINDOW_KINDS]; /* command_index() of the commands */
     struct window_run *runs;       /* WINDOW_RUNS */
 };
 
 int window_init(struct window *window); /* 0 or -ENOMEM */
 void window_deinit(struct window *window);
+
+/* Whether the client's user may send a command of this kind for this filter. */
+bool window_may_push(const struct worker *worker, enum window_kind kind, const struct conn *conn, struct slice name);
 
 /* Takes a command in; `database` is the client's, by its internal number, and there is room for a prefix in front of
  * the name (keyed.h). Its slices must stay valid until it is finished, at the latest by window_flush(). `remember`: it

@@ -283,6 +283,7 @@ static int init_parts(struct worker *worker)
 {
     struct server *server = worker->server;
     mailbox_init(&worker->mailbox);
+    worker->users.message.run = worker_look_at_users;
     buf_init(&worker->monitor.lines, SIZE_MAX);
     timing_init(&worker->timing, &worker->stats, server->slowlog, server->latency);
     worker->stats.usage = usage_create();

@@ -47,6 +47,14 @@ struct kills {
     _Atomic uint64_t posted, done;
 };
 
+/* The message that users have been changed (host_users_changed()). */
+struct users_message {
+    struct worker_message message;
+    atomic_bool posted;
+};
+
+void worker_look_at_users(struct worker *worker, struct worker_message *message); /* its `run` */
+
 /* Each part belongs to the module of its name. */
 struct worker {
     struct server *server;
@@ -83,6 +91,7 @@ struct worker {
     struct monitor monitor;
     struct keyed keyed;
     struct kills kills;
+    struct users_message users;
     struct stats stats;
     struct timing timing;
 };

@@ -345,6 +345,13 @@ bool pubsub_unsubscribe_next(struct pubsub_client *client, enum pubsub_kind kind
     return true;
 }
 
+void pubsub_client_each(const struct pubsub_client *client, enum pubsub_kind kind,
+                        void (*fn)(void *ctx, struct slice name), void *ctx)
+{
+    for (const struct subscription *sub = client->oldest[kind]; sub; sub = sub->newer)
+        fn(ctx, topic_name(sub->audience->topic));
+}
+
 size_t pubsub_client_count(const struct pubsub_client *client, enum pubsub_kind kind)
 {
     return client->count[kind];

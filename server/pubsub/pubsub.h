@@ -72,6 +72,10 @@ int pubsub_unsubscribe(struct pubsub_client *client, enum pubsub_kind kind, stru
 bool pubsub_unsubscribe_next(struct pubsub_client *client, enum pubsub_kind kind,
                              void (*ended)(void *ctx, struct slice name), void *ctx);
 
+/* Calls fn(ctx, name) for the client's subscriptions of the kind, the oldest first; fn must not change any. */
+void pubsub_client_each(const struct pubsub_client *client, enum pubsub_kind kind,
+                        void (*fn)(void *ctx, struct slice name), void *ctx);
+
 size_t pubsub_client_count(const struct pubsub_client *client, enum pubsub_kind kind);
 
 /* Memory of the client's subscriptions, shared parts counted in full. */

@@ -14,6 +14,7 @@
 #include "buf.h"
 #include "resp_parse.h"
 
+struct acl_user;
 struct pubsub_client;
 struct transaction;
 struct sessions; /* the list of all sessions; one per server. Thread: any */
@@ -36,6 +37,7 @@ enum session_mode {
     MODE_REPLY_SKIP_NEXT = 1 << 3, /* of the one after it */
     MODE_SUBSCRIBED = 1 << 4,      /* it has subscriptions: session.subscribed */
     MODE_TRACKING = 1 << 5,        /* CLIENT TRACKING ON: what it reads is noted */
+    MODE_RESTRICTED = 1 << 6,      /* its user may not do everything: names of filters are checked */
     MODE_NO_REPLY = MODE_REPLY_OFF | MODE_REPLY_SKIP,
 };
 
@@ -76,7 +78,12 @@ struct session {
     char *name; /* NULL or a NUL-terminated name without spaces */
     char *lib_name;
     char *lib_ver;
-    size_t text_bytes; /* of these three; the owning worker's */
+    size_t text_bytes;     /* of these three; the owning worker's */
+    const char *user_name; /* that of `user`; NULL: default */
+
+    /* the owning worker's alone: its user, with a reference, and what was found out for him last (acl_session.h) */
+    struct acl_user *user;
+    uint64_t allowed_memo[2]; /* by kind of the window: the request last recognised that it may send */
 
     /* its subscriptions (push.h) */
     struct pubsub_client *pubsub; /* NULL: it has never subscribed */
@@ -134,6 +141,11 @@ enum session_text_fault session_text_check(struct slice value);
 /* Sets a string; an empty value clears it. 0, a session_text_fault (nothing is changed), or -ENOMEM. Thread: the owning
  * worker. */
 int session_set(struct sessions *sessions, struct session *session, enum session_text which, struct slice value);
+
+/* Changes the user and its name, which must stay valid until the next change, and returns the user before it. Thread:
+ * the owning worker. */
+struct acl_user *sessions_set_user(struct sessions *sessions, struct session *session, struct acl_user *user,
+                                   const char *name);
 
 /* Appends the CLIENT LIST lines, each ending with \n, of the sessions with the given ids (ascending; all sessions when
  * nids is 0), oldest first. Every session that is listed throughout the call is among them. Takes the lock for a

@@ -134,6 +134,17 @@ int session_set(struct sessions *sessions, struct session *session, enum session
     return 0;
 }
 
+struct acl_user *sessions_set_user(struct sessions *sessions, struct session *session, struct acl_user *user,
+                                   const char *name)
+{
+    struct acl_user *old = session->user;
+    pthread_mutex_lock(&sessions->lock);
+    session->user = user;
+    session->user_name = name;
+    pthread_mutex_unlock(&sessions->lock);
+    return old;
+}
+
 /* ---- as text ---- */
 
 static void append_str(struct buf *out, const char *text)
@@ -202,8 +213,7 @@ void session_format(const struct session *session, int64_t now_ms, struct buf *o
     len = snprintf(text, sizeof(text),
                    " age=%" PRId64 " idle=%" PRId64 " flags=%s db=%u sub=%" PRIu32 " psub=%" PRIu32 " ssub=%" PRIu32
                    " multi=%d watch=%" PRIu32 " qbuf=%" PRIu64 " qbuf-free=0 argv-mem=0 multi-mem=%" PRIu64
-                   " rbs=0 rbp=0 obl=0 oll=%d omem=%" PRIu64 " tot-mem=%" PRIu64
-                   " events=%s cmd=%s user=default redir=%d resp=%d lib-name=",
+                   " rbs=0 rbp=0 obl=0 oll=%d omem=%" PRIu64 " tot-mem=%" PRIu64 " events=%s cmd=%s user=",
                    age_ms / 1000, idle_ms / 1000, flags, atomic_load_explicit(&session->db, memory_order_relaxed),
                    atomic_load_explicit(&session->sub, memory_order_relaxed),
                    atomic_load_explicit(&session->psub, memory_order_relaxed),
@@ -211,7 +221,10 @@ void session_format(const struct session *session, int64_t now_ms, struct buf *o
                    atomic_load_explicit(&session->multi, memory_order_relaxed),
                    atomic_load_explicit(&session->watch, memory_order_relaxed), input, multi_bytes, output > 0, output,
                    sizeof(*session) + input + multi_bytes + output + noted, output > 0 ? "rw" : "r",
-                   command ? command : "NULL",
+                   command ? command : "NULL");
+    buf_append(out, text, (size_t)len);
+    append_str(out, session->user_name ? session->user_name : "default");
+    len = snprintf(text, sizeof(text), " redir=%d resp=%d lib-name=",
                    atomic_load_explicit(&session->flags, memory_order_relaxed) & SESSION_TRACKING ? 0 : -1,
                    atomic_load_explicit(&session->resp, memory_order_relaxed));
     buf_append(out, text, (size_t)len);

@@ -24,6 +24,7 @@
 
 #define FILTER_TYPE_NAME "MBbloom--" /* TYPE's answer for a filter: RedisBloom's name of its type */
 
+struct acl;
 struct exclusive;
 struct half_loads;
 struct expirer;
@@ -166,6 +167,7 @@ struct server {
     _Atomic size_t loaded_filters; /* at the start */
     _Atomic size_t load_expired;   /* filters of the data directory that had expired by the start */
 
+    struct acl *acl; /* the users, and the log of refused access */
     struct sessions *sessions;
     _Atomic int64_t clients_max;   /* maxclients, or fewer: descriptors.h */
     struct half_loads *half_loads; /* filters that BF.LOADCHUNK is loading */

@@ -4,17 +4,18 @@
 #include <string.h>
 #include <strings.h>
 
-#include "password.h"
+#include "acl.h"
+#include "command.h"
 #include "server.h"
 
 #define MAX_CREDENTIALS 4096 /* of base64: a name, and CONFIG_MAX_SECRET bytes */
 
-static bool has_password(const char *header, const char *password)
+/* Cuts "Basic <name>:<password> in base64" into the two, which lie in `text`. */
+static bool read_credentials(const char *header, uint8_t *text, struct slice *name_out, struct slice *password_out)
 {
-    uint8_t text[BASE64_DECODE_LENGTH(MAX_CREDENTIALS)];
     struct base64_decode_ctx decoder;
-    size_t len = sizeof(text);
-    if (!header || strncasecmp(header, "Basic ", 6) != 0)
+    size_t len = BASE64_DECODE_LENGTH(MAX_CREDENTIALS);
+    if (strncasecmp(header, "Basic ", 6) != 0)
         return false;
     header += 6;
     header += strspn(header, " ");
@@ -26,7 +27,41 @@ static bool has_password(const char *header, const char *password)
     const uint8_t *colon = memchr(text, ':', len);
     if (!colon)
         return false;
-    return password_equal(password, (struct slice){(const char *)colon + 1, len - (size_t)(colon + 1 - text)});
+    *name_out = (struct slice){(const char *)text, (size_t)(colon - text)};
+    *password_out = (struct slice){(const char *)colon + 1, len - (size_t)(colon + 1 - text)};
+    return true;
+}
+
+/* The user whom the header names, the default user where it names nobody, or NULL if the password is wrong. */
+static struct acl_user *user_of(struct acl *acl, const char *header)
+{
+    static const struct slice default_name = {"default", 7};
+    uint8_t text[BASE64_DECODE_LENGTH(MAX_CREDENTIALS)];
+    struct slice name = default_name, password = {"", 0};
+    if (header && !read_credentials(header, text, &name, &password))
+        name = default_name;
+    struct acl_user *known = acl_get(acl, name);
+    acl_user_unref(known);
+    return acl_authenticate(acl, known ? name : default_name, password);
+}
+
+/* Whether the request is the default user's, who may do without a password, or that of a user who has given his. */
+static bool may_see(struct acl *acl, const char *header)
+{
+    static const char info[] = "info";
+    struct acl_user *user = user_of(acl, header);
+    size_t command = (size_t)command_find((struct slice){info, strlen(info)});
+    bool may = user && acl_allows_command(user, command);
+    acl_user_unref(user);
+    return may;
+}
+
+static bool default_has_no_password(struct acl *acl)
+{
+    struct acl_user *user = acl_get_default(acl);
+    bool none = user->flags & ACL_NOPASS;
+    acl_user_unref(user);
+    return none;
 }
 
 static bool is_own_name(const char *host)
@@ -40,14 +75,13 @@ static bool is_own_name(const char *host)
 
 enum web_access web_access(const struct web_request *request)
 {
-    const struct config *config = server_config(request->web->server);
+    struct server *server = request->web->server;
     struct MHD_Connection *connection = request->connection;
-    if (config->requirepass[0]) {
-        const char *header = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
-        return has_password(header, config->requirepass) ? WEB_ALLOWED : WEB_NO_PASSWORD;
+    if (server_config(server)->protected_mode && default_has_no_password(server->acl)) {
+        const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
+        if (!request->conn->local || (host && !is_own_name(host)))
+            return WEB_NOT_LOCAL;
     }
-    if (!config->protected_mode)
-        return WEB_ALLOWED;
-    const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
-    return request->conn->local && (!host || is_own_name(host)) ? WEB_ALLOWED : WEB_NOT_LOCAL;
+    const char *header = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
+    return may_see(server->acl, header) ? WEB_ALLOWED : WEB_NO_PASSWORD;
 }

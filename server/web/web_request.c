@@ -132,7 +132,8 @@ static void answer(struct web_request *request, const char *url)
         request->web->counts.refused++;
     if (access == WEB_NO_PASSWORD)
         web_reply_text(request, MHD_HTTP_UNAUTHORIZED,
-                       "the password of the setting requirepass is needed, with any user");
+                       "name and password of a user who may run INFO are needed; any other name stands for "
+                       "the user default, whose password is the setting requirepass");
     else if (access == WEB_NOT_LOCAL)
         web_reply_text(request, MHD_HTTP_FORBIDDEN,
                        "protected mode: without a password (requirepass) only this machine is served, by the name "

@@ -2,10 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "acl.h"
 #include "command.h"
 #include "descriptors.h"
 #include "glob.h"
 #include "handlers.h"
+#include "host.h"
 #include "rcu.h"
 #include "server.h"
 #include "server_tls.h"
@@ -16,7 +18,7 @@
 /* `name` may be NULL. */
 static bool any_pattern_matches(struct command_ctx *ctx, const char *name)
 {
-    if (name == NULL)
+    if (name == NULL || config_find((struct slice){name, strlen(name)})->flags & CONFIG_HIDDEN)
         return false;
     struct slice text = {name, strlen(name)};
 
@@ -79,7 +81,7 @@ static bool names_are_good(struct command_ctx *ctx)
         struct slice name = command_arg(ctx, i);
         const struct config_row *row = config_find(name);
 
-        if (row == NULL) {
+        if (row == NULL || row->flags & CONFIG_HIDDEN) {
             reply_errorf(ctx->reply, "ERR Unknown option or number of arguments for CONFIG SET - '%.*s'",
                          name.len > 128 ? 128 : (int)name.len, name.ptr);
             return false;
@@ -151,18 +153,35 @@ static bool allow_clients(const struct change *change, const struct config *cfg)
     return true;
 }
 
+/* A password that is set is the default user's from now on, whatever ACL SETUSER has given him. */
+static bool apply_password(const struct change *change, const struct config *cfg)
+{
+    for (size_t i = 0; i < change->n; i += 2) {
+        if (!slice_is(change->words[i], "requirepass"))
+            continue;
+        if (!acl_set_requirepass(change->server->acl, cfg->requirepass))
+            return false;
+        host_users_changed(change->server);
+    }
+    return true;
+}
+
 /* Puts the change into force and replies. One change at a time, so that of two concurrent ones none is lost. */
 static bool change_settings(const struct change *change)
 {
     server_config_lock(change->server);
     struct config *cfg = changed_config(change);
-    bool changed = cfg != NULL && allow_clients(change, cfg);
-    if (changed)
+    bool changed = cfg != NULL && allow_clients(change, cfg), password_applied = true;
+    if (changed) {
         server_config_replace(change->server, cfg);
-    else
+        password_applied = apply_password(change, cfg);
+    } else {
         drop_config(cfg);
+    }
     server_config_unlock(change->server);
-    if (changed)
+    if (!password_applied)
+        reply_error(change->reply, "ERR out of memory: the password of the user 'default' is the one before");
+    else if (changed)
         reply_status(change->reply, "OK");
     return changed;
 }
@@ -283,6 +302,8 @@ static void run_rewrite(struct command_job *job)
     rcu_reader_online();
     int status = config_clone(server_config(server), &cfg);
     rcu_reader_offline();
+    if (status == 0 && !cfg.aclfile[0])
+        status = acl_to_settings(server->acl, &cfg);
     if (status == 0) {
         status = config_rewrite(&cfg, server->process.config_file, &err);
         config_deinit(&cfg);

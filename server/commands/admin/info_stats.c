@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "acl.h"
 #include "command.h"
 #include "histogram.h"
 #include "info.h"
@@ -11,17 +12,6 @@
 #define LEN(array) (sizeof(array) / sizeof((array)[0]))
 
 /* ---- stats ---- */
-
-static uint64_t errors_with_code(const struct info *info, const char *code)
-{
-    size_t used = atomic_load_explicit(&info->errors.used, memory_order_relaxed);
-
-    for (size_t i = 0; i < used; i++) {
-        if (strcmp(info->errors.rows[i].code, code) == 0)
-            return atomic_load_explicit(&info->errors.rows[i].count, memory_order_relaxed);
-    }
-    return 0;
-}
 
 static void traffic(struct info *info)
 {
@@ -80,7 +70,10 @@ void info_stats(struct info *info)
     info_line(info, "total_writes_processed:%" PRIu64, stats_get(&stats->writes_processed));
     info_line(info, "client_query_buffer_limit_disconnections:%" PRIu64, stats_get(&stats->over_query_buffer));
     info_line(info, "client_output_buffer_limit_disconnections:%" PRIu64, stats_get(&stats->over_output_buffer));
-    info_line(info, "acl_access_denied_auth:%" PRIu64, errors_with_code(info, "WRONGPASS"));
+    info_line(info, "acl_access_denied_auth:%" PRIu64, acl_log_count(info->server->acl, ACL_DENIED_AUTH));
+    info_line(info, "acl_access_denied_cmd:%" PRIu64, acl_log_count(info->server->acl, ACL_DENIED_COMMAND));
+    info_line(info, "acl_access_denied_key:%" PRIu64, acl_log_count(info->server->acl, ACL_DENIED_KEY));
+    info_line(info, "acl_access_denied_channel:%" PRIu64, acl_log_count(info->server->acl, ACL_DENIED_CHANNEL));
     info_line(info, "unknown_commands:%" PRIu64, stats_get(&stats->unknown_commands));
     info_line(info, "protocol_errors:%" PRIu64, stats_get(&stats->protocol_errors));
 }

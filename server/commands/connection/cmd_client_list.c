@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "acl.h"
 #include "clock.h"
 #include "command.h"
 #include "handlers.h"
@@ -168,6 +169,7 @@ struct kill {
     uint64_t id;   /* 0: any */
     int64_t age_s; /* at least so old */
     enum client_type type;
+    const char *user; /* behind the array below; NULL: any */
     bool skip_self;
     bool old_form; /* CLIENT KILL addr */
     char addr[sizeof(((struct session *)0)->addr)];
@@ -195,8 +197,9 @@ static bool is_victim(const struct kill *kill, const struct session *session, in
 {
     return (!kill->id || session->id == kill->id) && (!kill->skip_self || session->id != kill->self) &&
            (!kill->addr[0] || strcmp(session->addr, kill->addr) == 0) &&
-           (!kill->laddr[0] || strcmp(session->laddr, kill->laddr) == 0) && has_type(session, kill->type) &&
-           (now_ms - session->created_ms) / 1000 >= kill->age_s;
+           (!kill->laddr[0] || strcmp(session->laddr, kill->laddr) == 0) &&
+           (!kill->user || (session->user_name && strcmp(session->user_name, kill->user) == 0)) &&
+           has_type(session, kill->type) && (now_ms - session->created_ms) / 1000 >= kill->age_s;
 }
 
 /* Marks the session as killed, which takes it off all lists at once, and notes it for its worker. */
@@ -272,7 +275,8 @@ static void kill_addr(char *place, size_t size, struct slice addr)
 }
 
 /* Reads an option and its value. False: an error has been replied. */
-static bool kill_option(struct command_ctx *ctx, struct kill *kill, struct slice option, struct slice value)
+static bool kill_option(struct command_ctx *ctx, struct kill *kill, struct slice *user_out, struct slice option,
+                        struct slice value)
 {
     int64_t number;
     if (slice_is(option, "ID")) {
@@ -297,10 +301,13 @@ static bool kill_option(struct command_ctx *ctx, struct kill *kill, struct slice
     } else if (slice_is(option, "LADDR")) {
         kill_addr(kill->laddr, sizeof(kill->laddr), value);
     } else if (slice_is(option, "USER")) {
-        if (value.len != 7 || memcmp(value.ptr, "default", 7) != 0) {
-            reply_errorf(ctx->reply, "ERR No such user '%.*s'", echo_len(value), value.ptr);
+        struct acl_user *user = acl_get(ctx->server->acl, value);
+        if (!user) {
+            reply_errorf(ctx->reply, "ERR No such user '%.*s'", echo_len(value), value.len ? value.ptr : "");
             return false;
         }
+        acl_user_unref(user);
+        *user_out = value;
     } else if (slice_is(option, "SKIPME") && (slice_is(value, "yes") || slice_is(value, "no"))) {
         kill->skip_self = slice_is(value, "yes");
     } else {
@@ -314,6 +321,7 @@ void cmd_client_kill(struct command_ctx *ctx)
 {
     size_t argc = command_argc(ctx);
     struct kill kill = {.self = ctx->session->id, .skip_self = true};
+    struct slice user = {NULL, 0};
     if (argc == 3) {
         kill.old_form = true;
         kill.skip_self = false;
@@ -324,15 +332,18 @@ void cmd_client_kill(struct command_ctx *ctx)
                 reply_syntax_error(ctx);
                 return;
             }
-            if (!kill_option(ctx, &kill, command_arg(ctx, i), command_arg(ctx, i + 1)))
+            if (!kill_option(ctx, &kill, &user, command_arg(ctx, i), command_arg(ctx, i + 1)))
                 return;
         }
     }
-    struct kill *copy = calloc(1, sizeof(*copy) + ctx->server->nworkers * sizeof(copy->until[0]));
+    size_t size = sizeof(struct kill) + ctx->server->nworkers * sizeof(kill.until[0]);
+    struct kill *copy = calloc(1, size + user.len + 1);
     if (!copy) {
         reply_error(ctx->reply, "ERR out of memory");
         return;
     }
     *copy = kill;
+    if (user.ptr)
+        copy->user = memcpy((char *)copy + size, user.ptr, user.len);
     command_defer(ctx, run_client_kill, copy);
 }

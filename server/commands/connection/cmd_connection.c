@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "acl_session.h"
 #include "command.h"
 #include "handlers.h"
-#include "password.h"
 #include "host.h"
 #include "server.h"
 #include "subscriptions.h"
@@ -52,19 +52,27 @@ void cmd_quit(struct command_ctx *ctx)
 
 /* ---- authentication ---- */
 
-/* Marks the session authenticated if name and password are right; a failure leaves it as it was. There is one user,
- * "default", and while no password is set it has none: any is right. */
+/* Gives the session the user if name and password are right; a failure leaves it as it was. */
 static bool authenticate(struct command_ctx *ctx, struct slice user, struct slice password)
 {
-    const struct config *cfg = server_config(ctx->server);
-    bool known = user.len == strlen("default") && memcmp(user.ptr, "default", user.len) == 0;
+    struct acl_user *known = acl_authenticate(ctx->server->acl, user, password);
 
-    if (!known || (cfg->requirepass[0] != '\0' && !password_equal(cfg->requirepass, password))) {
+    if (!known) {
+        acl_note_denied(ctx->server, ctx->session, ACL_DENIED_AUTH, command_arg(ctx, 0), user);
         reply_error(ctx->reply, "WRONGPASS invalid username-password pair or user is disabled.");
         return false;
     }
+    acl_login(ctx->server, ctx->session, known);
     atomic_store_explicit(&ctx->session->authenticated, true, memory_order_relaxed);
     return true;
+}
+
+static bool default_has_no_password(struct server *server)
+{
+    struct acl_user *user = acl_get_default(server->acl);
+    bool none = user->flags & ACL_NOPASS;
+    acl_user_unref(user);
+    return none;
 }
 
 void cmd_auth(struct command_ctx *ctx)
@@ -76,7 +84,7 @@ void cmd_auth(struct command_ctx *ctx)
         reply_syntax_error(ctx);
         return;
     }
-    if (argc == 2 && server_config(ctx->server)->requirepass[0] == '\0') {
+    if (argc == 2 && default_has_no_password(ctx->server)) {
         reply_error(ctx->reply,
                     "ERR AUTH <password> called without any password configured for the default user. Are you "
                     "sure your configuration is correct?");
@@ -223,7 +231,6 @@ void cmd_reset(struct command_ctx *ctx)
     atomic_store_explicit(&session->resp, 2, memory_order_relaxed);
     ctx->reply->version = 2;
     atomic_fetch_and_explicit(&session->flags, ~(unsigned)(SESSION_NO_EVICT | SESSION_NO_TOUCH), memory_order_relaxed);
-    atomic_store_explicit(&session->authenticated, server_config(ctx->server)->requirepass[0] == '\0',
-                          memory_order_relaxed);
+    acl_login_default(ctx->server, session);
     reply_status(ctx->reply, "RESET");
 }

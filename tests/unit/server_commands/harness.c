@@ -1,5 +1,6 @@
 #include "harness.h"
 
+#include "acl_session.h"
 #include "clock.h"
 #include "host.h"
 #include "server_create.h"
@@ -37,6 +38,7 @@ void harness_init(struct harness *h)
 void harness_deinit(struct harness *h)
 {
     sessions_remove(h->server->sessions, &h->session);
+    acl_logout(&h->session);
     rcu_reader_end();
     server_destroy(h->server);
     buf_deinit(&h->out);
@@ -45,13 +47,14 @@ void harness_deinit(struct harness *h)
 void harness_reconnect(struct harness *h, int version)
 {
     sessions_remove(h->server->sessions, &h->session);
+    acl_logout(&h->session);
     memset(&h->session, 0, sizeof(h->session));
     h->session.fd = 7;
     h->session.created_ms = h->session.last_ms = clock_ms();
     strcpy(h->session.addr, "127.0.0.1:50000");
     strcpy(h->session.laddr, "127.0.0.1:6379");
     atomic_store(&h->session.resp, version);
-    atomic_store(&h->session.authenticated, server_config(h->server)->requirepass[0] == '\0');
+    acl_login_default(h->server, &h->session);
     sessions_add(h->server->sessions, &h->session);
 }
 

@@ -8,7 +8,6 @@
 #include "errorstats.h"
 #include "histogram.h"
 #include "latency.h"
-#include "sha256.h"
 #include "slowlog.h"
 
 /* ---- histogram ---- */
@@ -264,37 +263,4 @@ Test(latency, samples_are_the_worst_of_their_second)
     cr_assert_eq(latency_reset(latency, NULL, 0), 1);
     cr_assert_not(latency_get(latency, 0, &event));
     latency_destroy(latency);
-}
-
-/* ---- sha256 ---- */
-
-/* Vectors of FIPS 180-4 and, at the borders of the padding, of coreutils' sha256sum. */
-Test(sha256, known_answers)
-{
-    static const struct {
-        size_t len; /* of 'a's; 0 with a text: the text */
-        const char *text, *hex;
-    } cases[] = {
-        {0, "", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
-        {0, "abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
-        {0, "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
-         "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
-        {55, NULL, "9f4390f8d30c2dd92ec9f095b65e2b9ae9b0a925a5258e241c9f1e910f734318"},
-        {56, NULL, "b35439a4ac6f0948b6d6f9e3c6af0f5f590ce20f1bde7090ef7970686ec6738a"},
-        {63, NULL, "7d3e74a05d7db15bce4ad9ec0658ea98e3f06eeecf16b4c6fff2da457ddc2f34"},
-        {64, NULL, "ffe054fe7ae0cb6dc65c3af9b61d5209f439851db43d0ba5997337df154668eb"},
-        {1000000, NULL, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"},
-    };
-
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        size_t len = cases[i].text ? strlen(cases[i].text) : cases[i].len;
-        char *data = malloc(len + 1), hex[SHA256_HEX_SIZE];
-
-        memset(data, 'a', len);
-        if (cases[i].text && len > 0)
-            memcpy(data, cases[i].text, len);
-        sha256_hex(data, len, hex);
-        cr_expect_str_eq(hex, cases[i].hex, "case %zu", i);
-        free(data);
-    }
 }

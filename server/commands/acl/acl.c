@@ -1,0 +1,316 @@
+#include "acl_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config.h"
+
+static const char default_name[] = "default";
+
+static struct slice slice_of(const char *text)
+{
+    return (struct slice){text, strlen(text)};
+}
+
+int acl_compare_names(struct slice name, const struct acl_user *user)
+{
+    size_t len = strlen(user->name), common = name.len < len ? name.len : len;
+    int order = common ? memcmp(name.ptr, user->name, common) : 0;
+    return order ? order : (name.len > len) - (name.len < len);
+}
+
+size_t acl_place(const struct acl_list *list, struct slice name, bool *found_out)
+{
+    size_t low = 0, high = list->n;
+    *found_out = false;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = acl_compare_names(name, list->users[middle]);
+        if (order == 0) {
+            *found_out = true;
+            return middle;
+        }
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+struct acl_user *acl_first_default(const char *requirepass)
+{
+    static const char *const rules[] = {"on", "~*", "&*", "+@all", "nopass"};
+    struct acl_user *user = acl_user_create(slice_of(default_name), true);
+    enum acl_fault fault = user ? ACL_GOOD : ACL_FAULT_MEMORY;
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]) && fault == ACL_GOOD; i++)
+        fault = acl_user_apply(user, slice_of(rules[i]), true);
+    if (fault == ACL_GOOD && requirepass[0]) {
+        char rule[CONFIG_MAX_SECRET + 1] = ">";
+        size_t len = strlen(requirepass);
+        memcpy(rule + 1, requirepass, len); /* at most CONFIG_MAX_SECRET bytes */
+        fault = acl_user_apply(user, (struct slice){rule, len + 1}, true);
+    }
+    if (fault == ACL_GOOD)
+        return user;
+    acl_user_unref(user);
+    return NULL;
+}
+
+/* ---- life ---- */
+
+void acl_list_free(struct acl_list *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        acl_user_unref(list->users[i]);
+    free(list->users);
+    *list = (struct acl_list){NULL, 0};
+}
+
+static int read_users(struct acl *acl, const struct config *config, struct errbuf *err)
+{
+    struct buf errors;
+    if (!config->aclfile[0])
+        return acl_lines_read(config, &acl->users, err);
+    buf_init(&errors, ERRBUF_SIZE * 2);
+    int status = acl_file_read(config->aclfile, config, &acl->users, &errors);
+    if (status)
+        errbuf_set(err, "%.*s", (int)buf_len(&errors), buf_len(&errors) ? buf_head(&errors) : "");
+    buf_deinit(&errors);
+    return status;
+}
+
+int acl_create(struct acl **acl_out, const struct config *config, struct errbuf *err)
+{
+    struct acl *acl = calloc(1, sizeof(*acl));
+    if (!acl) {
+        errbuf_set(err, "out of memory");
+        return -ENOMEM;
+    }
+    pthread_mutex_init(&acl->lock, NULL);
+    acl_log_init(&acl->log);
+    int status = read_users(acl, config, err);
+    acl->size = acl->users.n;
+    if (status)
+        acl_destroy(acl);
+    else
+        *acl_out = acl;
+    return status;
+}
+
+void acl_destroy(struct acl *acl)
+{
+    if (!acl)
+        return;
+    acl_list_free(&acl->users);
+    acl_log_deinit(&acl->log);
+    pthread_mutex_destroy(&acl->lock);
+    free(acl);
+}
+
+/* ---- finding ---- */
+
+struct acl_user *acl_get(struct acl *acl, struct slice name)
+{
+    bool found;
+    pthread_mutex_lock(&acl->lock);
+    size_t at = acl_place(&acl->users, name, &found);
+    struct acl_user *user = found ? acl_user_ref(acl->users.users[at]) : NULL;
+    pthread_mutex_unlock(&acl->lock);
+    return user;
+}
+
+struct acl_user *acl_get_default(struct acl *acl)
+{
+    return acl_get(acl, slice_of(default_name));
+}
+
+struct acl_user *acl_authenticate(struct acl *acl, struct slice name, struct slice password)
+{
+    uint8_t digest[ACL_DIGEST];
+    struct acl_user *user = acl_get(acl, name);
+    acl_password_digest(password, digest);
+    bool good = user && acl_user_has_password(user, digest);
+    if (user && (user->flags & ACL_ON) && (good || user->flags & ACL_NOPASS))
+        return user;
+    acl_user_unref(user);
+    return NULL;
+}
+
+size_t acl_count(struct acl *acl)
+{
+    pthread_mutex_lock(&acl->lock);
+    size_t n = acl->users.n;
+    pthread_mutex_unlock(&acl->lock);
+    return n;
+}
+
+bool acl_list(struct acl *acl, struct acl_list *list_out)
+{
+    pthread_mutex_lock(&acl->lock);
+    list_out->n = acl->users.n;
+    list_out->users = malloc(list_out->n * sizeof(*list_out->users));
+    for (size_t i = 0; i < list_out->n && list_out->users; i++)
+        list_out->users[i] = acl_user_ref(acl->users.users[i]);
+    pthread_mutex_unlock(&acl->lock);
+    if (!list_out->users)
+        list_out->n = 0;
+    return list_out->users != NULL;
+}
+
+/* ---- changing ---- */
+
+static void mark_replaced(struct acl_user *user)
+{
+    atomic_store_explicit(&user->replaced, true, memory_order_release);
+}
+
+/* Under the lock: room for one more. */
+static bool make_room(struct acl *acl)
+{
+    if (acl->users.n < acl->size)
+        return true;
+    size_t size = acl->size * 2;
+    void *more = realloc(acl->users.users, size * sizeof(*acl->users.users));
+    if (!more)
+        return false;
+    acl->users.users = more;
+    acl->size = size;
+    return true;
+}
+
+/* Puts a user in the place of `old` (NULL: of none), whose reference is given back. False: something else has happened
+ * to that place meanwhile, or (with *no_memory_out) there is no room. */
+static bool put(struct acl *acl, struct acl_user *old, struct acl_user *user, bool *no_memory_out)
+{
+    bool found, done = false;
+    pthread_mutex_lock(&acl->lock);
+    size_t at = acl_place(&acl->users, slice_of(user->name), &found);
+    *no_memory_out = false;
+    if (found && acl->users.users[at] == old) {
+        acl->users.users[at] = user;
+        mark_replaced(old);
+        done = true;
+    } else if (!found && !old) {
+        *no_memory_out = !make_room(acl);
+        if (!*no_memory_out) {
+            struct acl_user **place = acl->users.users + at;
+            memmove(place + 1, place, (acl->users.n - at) * sizeof(*place));
+            *place = user;
+            acl->users.n++;
+            done = true;
+        }
+    }
+    pthread_mutex_unlock(&acl->lock);
+    if (done)
+        acl_user_unref(old);
+    return done;
+}
+
+int acl_change(struct acl *acl, struct slice name, const struct slice *rules, size_t n, bool all_channels,
+               struct buf *scratch, struct slice *fault_out)
+{
+    for (;;) {
+        bool no_memory = false;
+        struct acl_user *old = acl_get(acl, name);
+        struct acl_user *user = old ? acl_user_copy(old) : acl_user_create(name, all_channels);
+        *fault_out = name;
+        int fault =
+            user ? acl_user_apply_words(user, rules, n, all_channels, scratch, fault_out) : (int)ACL_FAULT_MEMORY;
+        bool done = fault == ACL_GOOD && put(acl, old, user, &no_memory);
+        acl_user_unref(old);
+        if (done)
+            return ACL_GOOD;
+        acl_user_unref(user);
+        if (fault != ACL_GOOD)
+            return fault;
+        if (no_memory)
+            return ACL_FAULT_MEMORY;
+    }
+}
+
+bool acl_delete(struct acl *acl, struct slice name)
+{
+    bool found;
+    struct acl_user *user = NULL;
+    pthread_mutex_lock(&acl->lock);
+    size_t at = acl_place(&acl->users, name, &found);
+    if (found) {
+        struct acl_user **place = acl->users.users + at;
+        user = *place;
+        acl->users.n--;
+        memmove(place, place + 1, (acl->users.n - at) * sizeof(*place));
+        mark_replaced(user);
+    }
+    pthread_mutex_unlock(&acl->lock);
+    acl_user_unref(user);
+    return found;
+}
+
+bool acl_set_requirepass(struct acl *acl, const char *password)
+{
+    char rule[CONFIG_MAX_SECRET + 1] = ">";
+    struct slice rules[2] = {{"resetpass", 9}, {"nopass", 6}}, fault;
+    struct buf scratch;
+    if (password[0]) {
+        rules[1] = (struct slice){rule, strlen(password) + 1};
+        memcpy(rule + 1, password, rules[1].len - 1);
+    }
+    buf_init(&scratch, 0);
+    return acl_change(acl, slice_of(default_name), rules, 2, true, &scratch, &fault) == ACL_GOOD;
+}
+
+static bool same(const struct acl_user *a, const struct acl_user *b, struct buf *x, struct buf *y)
+{
+    buf_truncate(x, 0);
+    buf_truncate(y, 0);
+    acl_user_describe(a, x);
+    acl_user_describe(b, y);
+    return buf_len(x) == buf_len(y) && memcmp(buf_head(x), buf_head(y), buf_len(x)) == 0;
+}
+
+/* Keeps the users in force that the new ones equal. */
+static bool keep_same(const struct acl_list *now, struct acl_list *list)
+{
+    struct buf x, y;
+    buf_init(&x, SIZE_MAX);
+    buf_init(&y, SIZE_MAX);
+    for (size_t i = 0; i < list->n; i++) {
+        bool found;
+        size_t at = acl_place(now, slice_of(list->users[i]->name), &found);
+        if (found && same(now->users[at], list->users[i], &x, &y)) {
+            acl_user_unref(list->users[i]);
+            list->users[i] = acl_user_ref(now->users[at]);
+        }
+    }
+    bool good = !buf_failed(&x) && !buf_failed(&y);
+    buf_deinit(&x);
+    buf_deinit(&y);
+    return good;
+}
+
+bool acl_replace_all(struct acl *acl, struct acl_list *list)
+{
+    struct acl_list old;
+    if (!acl_list(acl, &old))
+        return false;
+    bool good = keep_same(&old, list);
+    acl_list_free(&old);
+    if (!good)
+        return false;
+    pthread_mutex_lock(&acl->lock);
+    old = acl->users;
+    acl->users = *list;
+    acl->size = list->n;
+    pthread_mutex_unlock(&acl->lock);
+    for (size_t i = 0; i < old.n; i++) {
+        struct acl_user *now = acl_get(acl, slice_of(old.users[i]->name));
+        if (now != old.users[i])
+            mark_replaced(old.users[i]);
+        acl_user_unref(now);
+    }
+    acl_list_free(&old);
+    *list = (struct acl_list){NULL, 0};
+    return true;
+}

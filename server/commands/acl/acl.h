@@ -1,0 +1,98 @@
+/* acl: the users of a server, and the log of refused access.
+ *
+ * Names lead to the users in force (acl_user.h). A change builds another user beside the one in force and takes its
+ * place, under a lock that is held for a look-up only. The user "default" always exists.
+ *
+ * Thread: any. */
+#ifndef BLOOMERY_ACL_H
+#define BLOOMERY_ACL_H
+
+#include "acl_check.h"
+#include "acl_user.h"
+#include "reply.h"
+
+struct acl;
+struct config;
+struct errbuf;
+
+/* Creates it with the users that the settings name: the lines `user`, or the file `aclfile`; `requirepass` is the
+ * default user's password. CONFIG_OK; or CONFIG_REFUSED or a negative errno with the reason in `err`. */
+int acl_create(struct acl **acl_out, const struct config *config, struct errbuf *err);
+void acl_destroy(struct acl *acl); /* NULL is fine; no session has a user any more */
+
+/* The user of that name with a reference for the caller, or NULL. */
+struct acl_user *acl_get(struct acl *acl, struct slice name);
+struct acl_user *acl_get_default(struct acl *acl);
+
+/* The same if the user is on and this is a password of it; takes the same time if there is no such user. */
+struct acl_user *acl_authenticate(struct acl *acl, struct slice name, struct slice password);
+
+/* Makes or changes a user: all rules, or none. Returns as acl_user_apply_words(). */
+int acl_change(struct acl *acl, struct slice name, const struct slice *rules, size_t n, bool all_channels,
+               struct buf *scratch, struct slice *fault_out);
+
+/* Whether there was such a user. The default user cannot be deleted. */
+bool acl_delete(struct acl *acl, struct slice name);
+
+/* What `requirepass` means for the default user; "" for no password. False without memory. */
+bool acl_set_requirepass(struct acl *acl, const char *password);
+
+/* All users in the order of their names, each with a reference; acl_list_free() gives them back. False without memory.
+ */
+struct acl_list {
+    struct acl_user **users;
+    size_t n;
+};
+bool acl_list(struct acl *acl, struct acl_list *list_out);
+void acl_list_free(struct acl_list *list);
+size_t acl_count(struct acl *acl);
+
+/* Puts other users in the place of all; takes over their references. They are sorted by name, and "default" is one of
+ * them. Users that are described the same stay, with their sessions. False without memory, with nothing changed. */
+bool acl_replace_all(struct acl *acl, struct acl_list *list);
+
+int acl_compare_names(struct slice name, const struct acl_user *user); /* as memcmp() */
+
+/* ---- files (acl_file.c) ---- */
+
+/* Reads users from a file, a line "user <name> <rule> ..." each. CONFIG_OK with the users, to which "default" is added
+ * if the file does not have it; CONFIG_REFUSED or a negative errno with the reasons, line by line, in `errors`. */
+int acl_file_read(const char *path, const struct config *config, struct acl_list *list_out, struct buf *errors);
+
+/* The same for text in memory. */
+int acl_text_read(const char *name, struct slice text, const struct config *config, struct acl_list *list_out,
+                  struct buf *errors);
+
+/* The users of the lines `user` of the settings. */
+int acl_lines_read(const struct config *config, struct acl_list *list_out, struct errbuf *err);
+
+/* Sets the lines `user` of a copy of the settings to the users in force; a default user who is what `requirepass` says
+ * needs none. 0 or -ENOMEM. */
+int acl_to_settings(struct acl *acl, struct config *config);
+
+/* Writes all users into the file: a new one takes its place when it is on the disk. 0 or a negative errno. */
+int acl_file_write(struct acl *acl, const char *path, struct errbuf *err);
+
+/* ---- the log of refused access (acl_log.c) ---- */
+
+struct acl_denied {
+    enum acl_verdict reason;
+    bool in_multi;
+    struct slice object; /* the command, key or channel */
+    struct slice user;
+    struct slice client; /* as CLIENT INFO has it */
+    int64_t now_ms;      /* Unix time */
+    size_t max;          /* entries that are kept: acllog-max-len */
+};
+
+/* Counts it, and notes it where memory allows. */
+void acl_log_add(struct acl *acl, const struct acl_denied *denied);
+void acl_log_reset(struct acl *acl);
+
+/* Replies with the newest entries, `count` of them at most. */
+void acl_log_reply(struct acl *acl, struct reply *reply, size_t count, int64_t now_ms);
+
+/* How often access was refused, by reason: never reset. */
+uint64_t acl_log_count(const struct acl *acl, enum acl_verdict reason);
+
+#endif

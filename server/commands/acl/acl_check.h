@@ -1,0 +1,42 @@
+/* acl_check: whether a user may run a command with these arguments.
+ *
+ * A command is allowed by a selector that allows the command, each of its keys with the permission that it needs, and
+ * each of its channels. BF.FIND asks filters by patterns of names: a pattern needs a key pattern with reading that has
+ * all names that it can match, which is so for the same text, and for "<text>*" where the pattern begins with the text.
+ *
+ * Thread: any. */
+#ifndef BLOOMERY_ACL_CHECK_H
+#define BLOOMERY_ACL_CHECK_H
+
+#include "acl_user.h"
+
+/* In the order of Redis: of the denials by several selectors the last one in this order is reported. */
+enum acl_verdict {
+    ACL_ALLOWED,
+    ACL_DENIED_COMMAND,
+    ACL_DENIED_KEY,
+    ACL_DENIED_AUTH, /* not by acl_check(): a wrong password, in the log */
+    ACL_DENIED_CHANNEL,
+};
+
+/* `words` from `first` on are the command, whose number of words fits the row. With a denial *at_out is the word at
+ * fault, counted from the beginning of `words`. */
+enum acl_verdict acl_check(const struct acl_user *user, const struct command *row, const struct resp_command *words,
+                           size_t first, size_t *at_out);
+
+/* Whether some selector of the user allows the command, given by its number, whatever its arguments. */
+bool acl_allows_command(const struct acl_user *user, size_t command);
+
+/* Whether the user may run a command with one key, given by its number. */
+bool acl_allows_key(const struct acl_user *user, size_t command, struct slice key);
+
+/* Whether the user may subscribe to the channel, or to the pattern, which must then be one of its patterns by text. */
+bool acl_allows_channel(const struct acl_user *user, struct slice channel, bool is_pattern);
+
+/* The text of a refusal, "NOPERM ...". */
+const char *acl_denial(enum acl_verdict verdict, const struct command *row, char *text_out, size_t size);
+
+/* The same for EXEC, which checks again: for a command that was allowed when it was queued. */
+const char *acl_denial_of_exec(enum acl_verdict verdict);
+
+#endif

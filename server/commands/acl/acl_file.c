@@ -1,0 +1,345 @@
+/* Users as text: the file `aclfile`, and the lines `user` of the settings. All faults of a file are found in one
+ * reading; nothing comes of it unless there are none. */
+#include "acl_internal.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config.h"
+#include "config_replace.h"
+
+#define FILE_MAX ((size_t)256 << 20) /* a million users */
+
+struct read_user {
+    struct acl_user *user;
+    unsigned line;
+};
+
+/* A reading: the users so far, in the order of the file. */
+struct reading {
+    const char *name; /* of the file */
+    unsigned line;
+    bool all_channels;
+    struct read_user *users;
+    size_t n, size;
+    struct buf scratch;
+    struct buf *errors;
+    bool no_memory;
+};
+
+static bool all_channels(const struct config *config)
+{
+    return config->acl_pubsub_default == PUBSUB_DEFAULT_ALL;
+}
+
+/* At most this much of a line is repeated, and nothing of a password. */
+static int shown(struct slice rule)
+{
+    if (rule.len > 0 && strchr("><#!", rule.ptr[0]))
+        return 1;
+    return rule.len > 128 ? 128 : (int)rule.len;
+}
+
+static void fault(struct reading *in, int fault_of_rule, struct slice rule)
+{
+    if (fault_of_rule == ACL_FAULT_MEMORY)
+        in->no_memory = true;
+    if (fault_of_rule < 0)
+        buf_appendf(in->errors, "%s:%u: Unmatched parenthesis in selector definition. ", in->name, in->line);
+    else
+        buf_appendf(in->errors, "%s:%u: Error in applying operation '%.*s': %s. ", in->name, in->line, shown(rule),
+                    rule.len > 0 ? rule.ptr : "", acl_fault_text((enum acl_fault)fault_of_rule));
+}
+
+/* Takes over the reference in any case. False without memory. */
+static bool take_user(struct reading *in, struct acl_user *user)
+{
+    if (in->n == in->size) {
+        size_t size = in->size ? in->size * 2 : 16;
+        void *more = realloc(in->users, size * sizeof(*in->users));
+        if (!more) {
+            acl_user_unref(user);
+            return false;
+        }
+        in->users = more;
+        in->size = size;
+    }
+    in->users[in->n++] = (struct read_user){user, in->line};
+    return true;
+}
+
+/* Adds the user that the words describe. Returns the fault of a rule, as acl_user_apply_words(). */
+static int add_user(struct reading *in, struct slice name, const struct slice *rules, size_t n, struct slice *fault_out)
+{
+    struct acl_user *user = acl_user_create(name, in->all_channels);
+    if (!user || !take_user(in, user))
+        return ACL_FAULT_MEMORY;
+    return acl_user_apply_words(user, rules, n, in->all_channels, &in->scratch, fault_out);
+}
+
+static bool is_white(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* Cuts a line into words. NULL without memory. */
+static struct slice *split(struct slice line, size_t *n_out)
+{
+    struct slice *words = malloc((line.len / 2 + 1) * sizeof(*words));
+    *n_out = 0;
+    for (size_t i = 0; words && i < line.len;) {
+        size_t from = i;
+        while (i < line.len && !is_white(line.ptr[i]))
+            i++;
+        if (i > from)
+            words[(*n_out)++] = (struct slice){line.ptr + from, i - from};
+        while (i < line.len && is_white(line.ptr[i]))
+            i++;
+    }
+    return words;
+}
+
+static void read_line(struct reading *in, struct slice line)
+{
+    size_t n;
+    struct slice *words = split(line, &n), rule = {"", 0};
+    if (!words) {
+        in->no_memory = true;
+        return;
+    }
+    if (n == 1 || (n > 1 && !slice_is(words[0], "user")))
+        buf_appendf(in->errors, "%s:%u should start with user keyword followed by the username. ", in->name, in->line);
+    else if (n > 1 && !acl_name_is_good(words[1]))
+        buf_appendf(in->errors, "%s:%u: username contains invalid characters. ", in->name, in->line);
+    else if (n > 1) {
+        int status = add_user(in, words[1], words + 2, n - 2, &rule);
+        if (status != ACL_GOOD)
+            fault(in, status, rule);
+    }
+    free(words);
+}
+
+static int compare_users(const void *a, const void *b)
+{
+    const struct read_user *x = a, *y = b;
+    int order = strcmp(x->user->name, y->user->name);
+    return order ? order : (x->line > y->line) - (x->line < y->line);
+}
+
+/* Sorts the users, says which come twice, and adds the default user if he is not there. */
+static void complete(struct reading *in, const struct config *config)
+{
+    bool has_default = false;
+    for (size_t i = 0; i < in->n && !has_default; i++)
+        has_default = strcmp(in->users[i].user->name, "default") == 0;
+    if (!has_default) {
+        struct acl_user *first = acl_first_default(config->requirepass);
+        in->no_memory |= !first || !take_user(in, first);
+    }
+    if (in->n)
+        qsort(in->users, in->n, sizeof(*in->users), compare_users);
+    for (size_t i = 1; i < in->n; i++) {
+        if (strcmp(in->users[i - 1].user->name, in->users[i].user->name) == 0)
+            buf_appendf(in->errors, "WARNING: Duplicate user '%.128s' found on line %u. ", in->users[i].user->name,
+                        in->users[i].line);
+    }
+}
+
+/* Gives the users to the caller, or says that it has come to nothing. */
+static int end(struct reading *in, const struct config *config, struct acl_list *list_out)
+{
+    complete(in, config);
+    buf_deinit(&in->scratch);
+    bool good = !in->no_memory && buf_len(in->errors) == 0 && !buf_failed(in->errors);
+    struct acl_user **users = good ? malloc(in->n * sizeof(*users)) : NULL;
+    for (size_t i = 0; i < in->n; i++) {
+        if (users)
+            users[i] = in->users[i].user;
+        else
+            acl_user_unref(in->users[i].user);
+    }
+    free(in->users);
+    if (users)
+        *list_out = (struct acl_list){users, in->n};
+    return users ? CONFIG_OK : good || in->no_memory ? -ENOMEM : CONFIG_REFUSED;
+}
+
+static void begin(struct reading *in, const char *name, const struct config *config, struct buf *errors)
+{
+    *in = (struct reading){.name = name, .all_channels = all_channels(config), .errors = errors};
+    buf_init(&in->scratch, SIZE_MAX);
+}
+
+int acl_text_read(const char *name, struct slice text, const struct config *config, struct acl_list *list_out,
+                  struct buf *errors)
+{
+    struct reading in;
+    begin(&in, name, config, errors);
+    while (text.len > 0 && !in.no_memory) {
+        const char *newline = memchr(text.ptr, '\n', text.len);
+        size_t len = newline ? (size_t)(newline - text.ptr) : text.len, taken = len + (newline != NULL);
+        in.line++;
+        read_line(&in, (struct slice){text.ptr, len});
+        text = (struct slice){text.ptr + taken, text.len - taken};
+    }
+    int status = end(&in, config, list_out);
+    if (status == -ENOMEM)
+        buf_appendf(errors, "%s: out of memory. ", name);
+    return status;
+}
+
+int acl_file_read(const char *path, const struct config *config, struct acl_list *list_out, struct buf *errors)
+{
+    struct buf text;
+    struct stat st;
+    struct errbuf err = {""};
+    buf_init(&text, FILE_MAX);
+    int status = config_file_read(path, &text, &st, &err);
+    if (status)
+        buf_appendf(errors, "Error loading ACLs, %s. ", err.text);
+    else
+        status = acl_text_read(path, (struct slice){buf_head(&text), buf_len(&text)}, config, list_out, errors);
+    buf_deinit(&text);
+    return status;
+}
+
+/* One line `user` of the settings, in the form of a file of settings. */
+static void read_setting(struct reading *in, struct slice text)
+{
+    struct config_line line;
+    struct slice rule = {"", 0};
+    int status = config_line_split(text, &line, NULL);
+    if (status != CONFIG_OK) {
+        in->no_memory |= status == -ENOMEM;
+        buf_appendf(in->errors, "user: unbalanced quotes. ");
+    } else if (line.nwords > 0 && !acl_name_is_good(line.words[0])) {
+        buf_appendf(in->errors, "user '%.*s': a name has no spaces and no NUL. ", shown(line.words[0]),
+                    line.words[0].ptr);
+    } else if (line.nwords > 0) {
+        status = add_user(in, line.words[0], line.words + 1, line.nwords - 1, &rule);
+        in->no_memory |= status == ACL_FAULT_MEMORY;
+        if (status < 0)
+            buf_appendf(in->errors, "user '%.*s': Unmatched parenthesis in selector definition. ", shown(line.words[0]),
+                        line.words[0].ptr);
+        else if (status != ACL_GOOD)
+            buf_appendf(in->errors, "user '%.*s': rule '%.*s': %s. ", shown(line.words[0]), line.words[0].ptr,
+                        shown(rule), rule.len > 0 ? rule.ptr : "", acl_fault_text((enum acl_fault)status));
+    }
+    config_line_deinit(&line);
+}
+
+int acl_lines_read(const struct config *config, struct acl_list *list_out, struct errbuf *err)
+{
+    struct reading in;
+    struct buf errors;
+    buf_init(&errors, ERRBUF_SIZE * 2);
+    begin(&in, "user", config, &errors);
+    for (const char *line = config->user; *line;) {
+        size_t len = strcspn(line, "\n");
+        read_setting(&in, (struct slice){line, len});
+        line += len + (line[len] == '\n');
+    }
+    int status = end(&in, config, list_out);
+    if (status == -ENOMEM)
+        errbuf_set(err, "out of memory");
+    else if (status)
+        errbuf_set(err, "%.*s", (int)buf_len(&errors), buf_head(&errors));
+    buf_deinit(&errors);
+    return status;
+}
+
+/* ---- writing ---- */
+
+/* Appends the user as a line of settings. */
+static void print_user(const struct acl_user *user, struct buf *scratch, struct buf *out)
+{
+    size_t n;
+    buf_truncate(scratch, 0);
+    acl_user_describe(user, scratch);
+    struct slice *words = split((struct slice){buf_head(scratch), buf_len(scratch)}, &n);
+    if (!words) {
+        out->failed = true;
+        return;
+    }
+    config_print_word((struct slice){user->name, strlen(user->name)}, out);
+    for (size_t i = 0; i < n; i++) {
+        buf_append(out, " ", 1);
+        config_print_word(words[i], out);
+    }
+    free(words);
+}
+
+/* Whether the user is what a start makes of the settings without a line for him. */
+static bool is_first_default(const struct acl_user *user, const struct config *config)
+{
+    struct acl_user *first = strcmp(user->name, "default") == 0 ? acl_first_default(config->requirepass) : NULL;
+    struct buf a, b;
+    buf_init(&a, SIZE_MAX);
+    buf_init(&b, SIZE_MAX);
+    acl_user_describe(user, &a);
+    if (first)
+        acl_user_describe(first, &b);
+    bool same = first && buf_len(&a) == buf_len(&b) && memcmp(buf_head(&a), buf_head(&b), buf_len(&a)) == 0;
+    buf_deinit(&a);
+    buf_deinit(&b);
+    acl_user_unref(first);
+    return same;
+}
+
+int acl_to_settings(struct acl *acl, struct config *config)
+{
+    struct acl_list list;
+    struct buf scratch, lines;
+    if (!acl_list(acl, &list))
+        return -ENOMEM;
+    buf_init(&scratch, SIZE_MAX);
+    buf_init(&lines, SIZE_MAX);
+    for (size_t i = 0; i < list.n; i++) {
+        if (is_first_default(list.users[i], config))
+            continue;
+        if (buf_len(&lines) > 0)
+            buf_append(&lines, "\n", 1);
+        print_user(list.users[i], &scratch, &lines);
+    }
+    acl_list_free(&list);
+    buf_append(&lines, "", 1); /* the NUL */
+    char *user = buf_failed(&scratch) || buf_failed(&lines) ? NULL : strdup(buf_head(&lines));
+    buf_deinit(&scratch);
+    buf_deinit(&lines);
+    if (!user)
+        return -ENOMEM;
+    free(config->user);
+    config->user = user;
+    return 0;
+}
+
+int acl_file_write(struct acl *acl, const char *path, struct errbuf *err)
+{
+    char real[PATH_MAX];
+    struct stat old;
+    struct acl_list list;
+    struct buf text;
+    if (!realpath(path, real))
+        return config_file_failed("cannot write", path, err);
+    if (stat(real, &old) != 0)
+        return config_file_failed("cannot write", real, err);
+    if (!acl_list(acl, &list)) {
+        errno = ENOMEM;
+        return config_file_failed("cannot write", path, err);
+    }
+    buf_init(&text, SIZE_MAX);
+    for (size_t i = 0; i < list.n; i++) {
+        buf_appendf(&text, "user %s ", list.users[i]->name);
+        acl_user_describe(list.users[i], &text);
+        buf_append(&text, "\n", 1);
+    }
+    acl_list_free(&list);
+    errno = ENOMEM;
+    int status =
+        buf_failed(&text) ? config_file_failed("cannot write", path, err) : config_file_replace(real, &text, &old, err);
+    buf_deinit(&text);
+    return status;
+}

@@ -1,0 +1,35 @@
+/* acl_internal: shared by the files of acl.h only. */
+#ifndef BLOOMERY_ACL_INTERNAL_H
+#define BLOOMERY_ACL_INTERNAL_H
+
+#include <pthread.h>
+
+#include "acl.h"
+
+struct acl_entry;
+
+struct acl_log {
+    pthread_mutex_t lock;
+    struct acl_entry *newest, *oldest; /* a list */
+    size_t n;
+    _Atomic uint64_t counts[ACL_DENIED_CHANNEL + 1];
+};
+
+struct acl {
+    pthread_mutex_t lock;
+    struct acl_list users; /* sorted by name */
+    size_t size;           /* of that array */
+    struct acl_log log;
+};
+
+void acl_log_init(struct acl_log *log);
+void acl_log_deinit(struct acl_log *log);
+
+/* The default user as it is at first: it may do everything; with the password if that is not "". NULL without memory.
+ */
+struct acl_user *acl_first_default(const char *requirepass);
+
+/* The place of a name in a list, or the place where it belongs. */
+size_t acl_place(const struct acl_list *list, struct slice name, bool *found_out);
+
+#endif

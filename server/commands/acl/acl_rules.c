@@ -1,0 +1,377 @@
+/* Rules on commands are kept as they were given, as well as the set of commands that they amount to: the texts are what
+ * LIST shows and files hold, so that a category keeps its meaning for commands that a later version has. A rule takes
+ * those before it away that it makes pointless: the same one, and those on subcommands of its command. */
+#include "acl_rules.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "glob.h"
+
+#define MAX_NAME 64 /* of a command or category, longer than any */
+
+bool acl_has_spaces(struct slice text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if (isspace((unsigned char)text.ptr[i]) || text.ptr[i] == '\0')
+            return true;
+    }
+    return false;
+}
+
+/* ---- commands ---- */
+
+void acl_selector_clear_rules(struct acl_selector *selector)
+{
+    for (size_t i = 0; i < selector->nrules; i++)
+        free(selector->rules[i].text);
+    free(selector->rules);
+    selector->rules = NULL;
+    selector->nrules = 0;
+}
+
+static void remove_rule(struct acl_selector *selector, size_t i)
+{
+    free(selector->rules[i].text);
+    selector->nrules--;
+    memmove(selector->rules + i, selector->rules + i + 1, (selector->nrules - i) * sizeof(*selector->rules));
+}
+
+/* Takes away the rules with this name behind their sign, and those on its subcommands. */
+static void remove_rules(struct acl_selector *selector, struct slice name)
+{
+    for (size_t i = 0; i < selector->nrules;) {
+        const char *text = selector->rules[i].text + 1;
+        if (strncmp(text, name.ptr, name.len) == 0 && (text[name.len] == '\0' || text[name.len] == '|'))
+            remove_rule(selector, i);
+        else
+            i++;
+    }
+}
+
+static enum acl_fault add_rule(struct acl_selector *selector, bool allow, struct slice name, int first_arg_of)
+{
+    remove_rules(selector, name);
+    struct acl_rule *more = realloc(selector->rules, (selector->nrules + 1) * sizeof(*more));
+    if (!more)
+        return ACL_FAULT_MEMORY;
+    selector->rules = more;
+    char *text = malloc(name.len + 2);
+    if (!text)
+        return ACL_FAULT_MEMORY;
+    text[0] = allow ? '+' : '-';
+    memcpy(text + 1, name.ptr, name.len);
+    text[name.len + 1] = '\0';
+    selector->rules[selector->nrules++] = (struct acl_rule){text, first_arg_of};
+    return ACL_GOOD;
+}
+
+static void set_bit(struct acl_selector *selector, size_t index, bool allow)
+{
+    uint64_t bit = UINT64_C(1) << index % 64;
+    if (allow) {
+        selector->allowed[index / 64] |= bit;
+    } else {
+        selector->allowed[index / 64] &= ~bit;
+        selector->flags &= ~(unsigned)ACL_ALL_COMMANDS;
+    }
+}
+
+/* The rules on first arguments of a command have no effect any more; their texts go with those they stand behind. */
+static void forget_first_args(struct acl_selector *selector, size_t index)
+{
+    for (size_t i = 0; i < selector->nrules;) {
+        if (selector->rules[i].first_arg_of == (int)index)
+            remove_rule(selector, i);
+        else
+            i++;
+    }
+}
+
+/* Allows or forbids a command with all of its subcommands. */
+static void change(struct acl_selector *selector, size_t index, bool allow)
+{
+    const struct acl_command *command = acl_command(index);
+    set_bit(selector, index, allow);
+    forget_first_args(selector, index);
+    for (size_t i = 0; i < command->nsubs; i++)
+        set_bit(selector, command->first_sub + i, allow);
+}
+
+static void change_all(struct acl_selector *selector, bool allow)
+{
+    acl_selector_clear_rules(selector);
+    memset(selector->allowed, allow ? 0xff : 0, sizeof(selector->allowed));
+    selector->flags &= ~(unsigned)(ACL_ALL_COMMANDS | ACL_FROM_ALL);
+    if (allow)
+        selector->flags |= ACL_ALL_COMMANDS | ACL_FROM_ALL;
+}
+
+/* A name in lower case. False: it is longer than any. */
+static bool lower(struct slice name, char out[MAX_NAME])
+{
+    if (name.len >= MAX_NAME)
+        return false;
+    for (size_t i = 0; i < name.len; i++)
+        out[i] = (char)tolower((unsigned char)name.ptr[i]);
+    out[name.len] = '\0';
+    return true;
+}
+
+static enum acl_fault apply_category(struct acl_selector *selector, bool allow, struct slice name)
+{
+    char text[MAX_NAME];
+    struct slice category = {name.ptr + 1, name.len - 1};
+    int number = acl_category(category);
+    if (slice_is(category, "all")) {
+        change_all(selector, allow);
+        return ACL_GOOD;
+    }
+    if (number < 0 || !lower(name, text))
+        return ACL_FAULT_UNKNOWN;
+    const struct acl_command *command;
+    for (size_t i = 0; (command = acl_command(i)) != NULL; i++) {
+        if (command->categories & UINT32_C(1) << number)
+            change(selector, i, allow);
+    }
+    return add_rule(selector, allow, (struct slice){text, name.len}, -1);
+}
+
+/* "+select|0": a command without subcommands, with this first argument only. */
+static enum acl_fault apply_first_arg(struct acl_selector *selector, const struct command *row, struct slice name,
+                                      struct slice arg)
+{
+    size_t index = command_index(row);
+    if (arg.len == 0 || acl_has_spaces(arg) || arg.len > GLOB_MAX_PATTERN)
+        return ACL_FAULT_SYNTAX;
+    char *text = malloc(name.len);
+    if (!text)
+        return ACL_FAULT_MEMORY;
+    memcpy(text, name.ptr, name.len);
+    for (size_t i = 0; i < name.len - arg.len; i++)
+        text[i] = (char)tolower((unsigned char)text[i]);
+    enum acl_fault fault = add_rule(selector, true, (struct slice){text, name.len}, (int)index);
+    free(text);
+    return fault;
+}
+
+static enum acl_fault apply_command(struct acl_selector *selector, bool allow, struct slice name)
+{
+    char text[MAX_NAME];
+    const char *bar = memrchr(name.ptr, '|', name.len);
+    const struct command *row = command_find_full(name);
+    if (allow && bar) {
+        const struct command *parent = command_find_full((struct slice){name.ptr, (size_t)(bar - name.ptr)});
+        struct slice arg = {bar + 1, name.len - (size_t)(bar + 1 - name.ptr)};
+        if (!parent)
+            return ACL_FAULT_UNKNOWN;
+        if (strchr(parent->full_name, '|'))
+            return ACL_FAULT_FIRST_ARG;
+        if (arg.len == 0)
+            return ACL_FAULT_SYNTAX;
+        if (!parent->nsubcommands)
+            return apply_first_arg(selector, parent, name, arg);
+    }
+    if (!row || !lower(name, text))
+        return ACL_FAULT_UNKNOWN;
+    change(selector, command_index(row), allow);
+    return add_rule(selector, allow, (struct slice){text, name.len}, -1);
+}
+
+/* ---- patterns ---- */
+
+void acl_patterns_clear(struct acl_pattern **patterns, size_t *n)
+{
+    for (size_t i = 0; i < *n; i++)
+        free((*patterns)[i].text);
+    free(*patterns);
+    *patterns = NULL;
+    *n = 0;
+}
+
+/* Most patterns are a beginning with a star behind it: these are compared as such. */
+static void simplify(struct acl_pattern *pattern)
+{
+    size_t len = pattern->len;
+    while (len > 0 && pattern->text[len - 1] == '*')
+        len--;
+    pattern->open = len < pattern->len;
+    pattern->prefix = len;
+    pattern->simple = glob_is_literal((struct slice){pattern->text, len});
+}
+
+static enum acl_fault add_pattern(struct acl_pattern **patterns, size_t *n, struct slice text, uint8_t perms)
+{
+    if (acl_has_spaces(text))
+        return ACL_FAULT_SYNTAX;
+    if (text.len > GLOB_MAX_PATTERN)
+        return ACL_FAULT_LONG;
+    for (size_t i = 0; i < *n; i++) {
+        struct acl_pattern *old = &(*patterns)[i];
+        if (old->len == text.len && (text.len == 0 || memcmp(old->text, text.ptr, text.len) == 0)) {
+            old->perms |= perms;
+            return ACL_GOOD;
+        }
+    }
+    struct acl_pattern *more = realloc(*patterns, (*n + 1) * sizeof(*more));
+    if (!more)
+        return ACL_FAULT_MEMORY;
+    *patterns = more;
+    struct acl_pattern pattern = {.text = malloc(text.len + 1), .len = text.len, .perms = perms};
+    if (!pattern.text)
+        return ACL_FAULT_MEMORY;
+    if (text.len > 0)
+        memcpy(pattern.text, text.ptr, text.len);
+    pattern.text[text.len] = '\0';
+    simplify(&pattern);
+    more[(*n)++] = pattern;
+    return ACL_GOOD;
+}
+
+bool acl_pattern_matches(const struct acl_pattern *pattern, struct slice text)
+{
+    if (pattern->simple)
+        return (pattern->open ? text.len >= pattern->prefix : text.len == pattern->prefix) &&
+               (pattern->prefix == 0 || memcmp(text.ptr, pattern->text, pattern->prefix) == 0);
+    return glob_match((struct slice){pattern->text, pattern->len}, text, false);
+}
+
+/* "~key*", "%RW~key*"; a '%' may also end behind its letters, as in Redis: it then has the empty pattern. */
+static enum acl_fault apply_keys(struct acl_selector *selector, struct slice rule)
+{
+    uint8_t perms = 0;
+    size_t i = 1;
+    if (selector->flags & ACL_ALL_KEYS)
+        return ACL_FAULT_ALL_KEYS;
+    if (rule.ptr[0] == '~') {
+        perms = ACL_READ | ACL_WRITE;
+    } else {
+        for (; i < rule.len && rule.ptr[i] != '~'; i++) {
+            int letter = toupper((unsigned char)rule.ptr[i]);
+            uint8_t perm = letter == 'R' ? ACL_READ : letter == 'W' ? ACL_WRITE : 0;
+            if (!perm || perms & perm)
+                return ACL_FAULT_SYNTAX;
+            perms |= perm;
+        }
+        if (!perms)
+            return ACL_FAULT_SYNTAX;
+        i += i < rule.len;
+    }
+    return add_pattern(&selector->keys, &selector->nkeys, (struct slice){rule.ptr + i, rule.len - i}, perms);
+}
+
+static enum acl_fault apply_channel(struct acl_selector *selector, struct slice rule)
+{
+    if (selector->flags & ACL_ALL_CHANNELS)
+        return ACL_FAULT_ALL_CHANNELS;
+    return add_pattern(&selector->channels, &selector->nchannels, (struct slice){rule.ptr + 1, rule.len - 1}, 0);
+}
+
+enum acl_fault acl_selector_apply(struct acl_selector *selector, struct slice rule)
+{
+    struct slice name = {rule.ptr + 1, rule.len - 1};
+    bool all_keys = slice_is(rule, "allkeys") || slice_is(rule, "~*");
+    bool all_channels = slice_is(rule, "allchannels") || slice_is(rule, "&*");
+    char first = rule.ptr[0];
+    if (all_keys || slice_is(rule, "resetkeys")) {
+        acl_patterns_clear(&selector->keys, &selector->nkeys);
+        selector->flags = all_keys ? selector->flags | ACL_ALL_KEYS : selector->flags & ~(unsigned)ACL_ALL_KEYS;
+    } else if (all_channels || slice_is(rule, "resetchannels")) {
+        acl_patterns_clear(&selector->channels, &selector->nchannels);
+        selector->flags =
+            all_channels ? selector->flags | ACL_ALL_CHANNELS : selector->flags & ~(unsigned)ACL_ALL_CHANNELS;
+    } else if (slice_is(rule, "allcommands") || slice_is(rule, "nocommands")) {
+        change_all(selector, slice_is(rule, "allcommands"));
+    } else if (first == '~' || first == '%') {
+        return apply_keys(selector, rule);
+    } else if (first == '&') {
+        return apply_channel(selector, rule);
+    } else if (first == '+' || first == '-') {
+        if (name.len == 0)
+            return ACL_FAULT_UNKNOWN;
+        return name.ptr[0] == '@' ? apply_category(selector, first == '+', name)
+                                  : apply_command(selector, first == '+', name);
+    } else {
+        return ACL_FAULT_SYNTAX;
+    }
+    return ACL_GOOD;
+}
+
+/* ---- as text ---- */
+
+static void space(struct buf *out, size_t begun)
+{
+    if (buf_len(out) > begun)
+        buf_append(out, " ", 1);
+}
+
+void acl_describe_commands(const struct acl_selector *selector, struct buf *out)
+{
+    buf_append(out, selector->flags & ACL_FROM_ALL ? "+@all" : "-@all", 5);
+    for (size_t i = 0; i < selector->nrules; i++)
+        buf_appendf(out, " %s", selector->rules[i].text);
+}
+
+/* "~*" would be read as the flag, behind which there can be no other pattern. */
+static const char *sign_of(const struct acl_pattern *key)
+{
+    if (key->perms == (ACL_READ | ACL_WRITE))
+        return strcmp(key->text, "*") == 0 ? "%RW~" : "~";
+    return key->perms == ACL_READ ? "%R~" : "%W~";
+}
+
+void acl_describe_keys(const struct acl_selector *selector, struct buf *out)
+{
+    size_t begun = buf_len(out);
+    if (selector->flags & ACL_ALL_KEYS)
+        buf_append(out, "~*", 2);
+    for (size_t i = 0; i < selector->nkeys; i++) {
+        const struct acl_pattern *key = &selector->keys[i];
+        space(out, begun);
+        buf_appendf(out, "%s%s", sign_of(key), key->text);
+    }
+}
+
+void acl_describe_channels(const struct acl_selector *selector, struct buf *out)
+{
+    size_t begun = buf_len(out);
+    if (selector->flags & ACL_ALL_CHANNELS)
+        buf_append(out, "&*", 2);
+    for (size_t i = 0; i < selector->nchannels; i++) {
+        space(out, begun);
+        buf_appendf(out, "&%s", selector->channels[i].text);
+    }
+}
+
+static void describe_selector(const struct acl_selector *selector, struct buf *out)
+{
+    size_t begun = buf_len(out);
+    acl_describe_keys(selector, out);
+    space(out, begun);
+    if (!(selector->flags & ACL_ALL_CHANNELS))
+        buf_appendf(out, "resetchannels%s", selector->nchannels ? " " : "");
+    acl_describe_channels(selector, out);
+    buf_append(out, " ", 1);
+    acl_describe_commands(selector, out);
+}
+
+void acl_user_describe(const struct acl_user *user, struct buf *out)
+{
+    buf_appendf(out, "%s%s%s%s ", user->flags & ACL_ON ? "on" : "off", user->flags & ACL_NOPASS ? " nopass" : "",
+                user->flags & ACL_SKIP_SANITIZE ? " skip-sanitize-payload" : "",
+                user->flags & ACL_SANITIZE ? " sanitize-payload" : "");
+    for (size_t i = 0; i < user->npasswords; i++) {
+        buf_append(out, "#", 1);
+        for (size_t j = 0; j < ACL_DIGEST; j++)
+            buf_appendf(out, "%02x", user->passwords[i][j]);
+        buf_append(out, " ", 1);
+    }
+    describe_selector(&user->selectors[0], out);
+    for (size_t i = 1; i < user->nselectors; i++) {
+        buf_append(out, " (", 2);
+        describe_selector(&user->selectors[i], out);
+        buf_append(out, ")", 1);
+    }
+}

@@ -1,0 +1,398 @@
+#include "acl_user.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <nettle/memops.h>
+#include <nettle/sha2.h>
+#include <nettle/version.h>
+
+#include "acl_rules.h"
+#include "glob.h"
+
+bool acl_name_is_good(struct slice name)
+{
+    return name.len > 0 && !acl_has_spaces(name);
+}
+
+static void free_selector(struct acl_selector *selector)
+{
+    acl_selector_clear_rules(selector);
+    acl_patterns_clear(&selector->keys, &selector->nkeys);
+    acl_patterns_clear(&selector->channels, &selector->nchannels);
+}
+
+static void destroy(struct acl_user *user)
+{
+    for (size_t i = 0; i < user->nselectors; i++)
+        free_selector(&user->selectors[i]);
+    free(user->selectors);
+    free(user->passwords);
+    free(user->name);
+    free(user);
+}
+
+static struct acl_user *new_user(struct slice name, size_t nselectors)
+{
+    struct acl_user *user = calloc(1, sizeof(*user));
+    if (!user)
+        return NULL;
+    atomic_init(&user->refs, 1);
+    user->name = malloc(name.len + 1);
+    user->selectors = calloc(nselectors, sizeof(*user->selectors));
+    user->nselectors = user->selectors ? nselectors : 0;
+    if (!user->name || !user->selectors) {
+        destroy(user);
+        return NULL;
+    }
+    memcpy(user->name, name.ptr, name.len);
+    user->name[name.len] = '\0';
+    return user;
+}
+
+struct acl_user *acl_user_create(struct slice name, bool all_channels)
+{
+    struct acl_user *user = new_user(name, 1);
+    if (user)
+        user->selectors[0].flags = all_channels ? ACL_ALL_CHANNELS : 0;
+    return user;
+}
+
+static bool copy_patterns(const struct acl_pattern *from, size_t n, struct acl_pattern **to, size_t *n_out)
+{
+    if (n == 0)
+        return true;
+    *to = calloc(n, sizeof(**to));
+    if (!*to)
+        return false;
+    for (; *n_out < n; ++*n_out) {
+        struct acl_pattern *copy = &(*to)[*n_out];
+        *copy = from[*n_out];
+        copy->text = malloc(copy->len + 1);
+        if (!copy->text)
+            return false;
+        memcpy(copy->text, from[*n_out].text, copy->len + 1);
+    }
+    return true;
+}
+
+static bool copy_rules(const struct acl_selector *from, struct acl_selector *to)
+{
+    if (from->nrules == 0)
+        return true;
+    to->rules = calloc(from->nrules, sizeof(*to->rules));
+    if (!to->rules)
+        return false;
+    for (; to->nrules < from->nrules; to->nrules++) {
+        struct acl_rule *copy = &to->rules[to->nrules];
+        *copy = from->rules[to->nrules];
+        copy->text = strdup(copy->text);
+        if (!copy->text)
+            return false;
+    }
+    return true;
+}
+
+static bool copy_selector(const struct acl_selector *from, struct acl_selector *to)
+{
+    to->flags = from->flags;
+    memcpy(to->allowed, from->allowed, sizeof(to->allowed));
+    return copy_rules(from, to) && copy_patterns(from->keys, from->nkeys, &to->keys, &to->nkeys) &&
+           copy_patterns(from->channels, from->nchannels, &to->channels, &to->nchannels);
+}
+
+struct acl_user *acl_user_copy(const struct acl_user *user)
+{
+    struct acl_user *copy = new_user((struct slice){user->name, strlen(user->name)}, user->nselectors);
+    if (!copy)
+        return NULL;
+    copy->flags = user->flags;
+    copy->unrestricted = user->unrestricted;
+    bool good = true;
+    for (size_t i = 0; i < user->nselectors && good; i++)
+        good = copy_selector(&user->selectors[i], &copy->selectors[i]);
+    if (good && user->npasswords) {
+        copy->passwords = malloc(user->npasswords * sizeof(*copy->passwords));
+        good = copy->passwords != NULL;
+        if (good) {
+            memcpy(copy->passwords, user->passwords, user->npasswords * sizeof(*copy->passwords));
+            copy->npasswords = user->npasswords;
+        }
+    }
+    if (good)
+        return copy;
+    destroy(copy);
+    return NULL;
+}
+
+struct acl_user *acl_user_ref(struct acl_user *user)
+{
+    atomic_fetch_add_explicit(&user->refs, 1, memory_order_relaxed);
+    return user;
+}
+
+void acl_user_unref(struct acl_user *user)
+{
+    if (user && atomic_fetch_sub_explicit(&user->refs, 1, memory_order_acq_rel) == 1)
+        destroy(user);
+}
+
+/* ---- passwords ---- */
+
+void acl_password_digest(struct slice password, uint8_t digest_out[ACL_DIGEST])
+{
+    struct sha256_ctx ctx;
+    sha256_init(&ctx);
+    sha256_update(&ctx, password.len, (const uint8_t *)password.ptr);
+#if NETTLE_VERSION_MAJOR >= 4
+    sha256_digest(&ctx, digest_out);
+#else
+    sha256_digest(&ctx, ACL_DIGEST, digest_out);
+#endif
+}
+
+bool acl_user_has_password(const struct acl_user *user, const uint8_t digest[ACL_DIGEST])
+{
+    int found = 0;
+    for (size_t i = 0; i < user->npasswords; i++)
+        found |= memeql_sec(user->passwords[i], digest, ACL_DIGEST);
+    return found;
+}
+
+/* The place of a password, npasswords if there is none. Of an administrator's command: the time tells nothing new. */
+static size_t find_password(const struct acl_user *user, const uint8_t digest[ACL_DIGEST])
+{
+    size_t i = 0;
+    while (i < user->npasswords && memcmp(user->passwords[i], digest, ACL_DIGEST) != 0)
+        i++;
+    return i;
+}
+
+static enum acl_fault add_password(struct acl_user *user, const uint8_t digest[ACL_DIGEST])
+{
+    user->flags &= ~(unsigned)ACL_NOPASS;
+    if (find_password(user, digest) < user->npasswords)
+        return ACL_GOOD;
+    void *more = realloc(user->passwords, (user->npasswords + 1) * sizeof(*user->passwords));
+    if (!more)
+        return ACL_FAULT_MEMORY;
+    user->passwords = more;
+    memcpy(user->passwords[user->npasswords++], digest, ACL_DIGEST);
+    return ACL_GOOD;
+}
+
+static enum acl_fault remove_password(struct acl_user *user, const uint8_t digest[ACL_DIGEST])
+{
+    size_t at = find_password(user, digest);
+    if (at == user->npasswords)
+        return ACL_FAULT_NO_PASSWORD;
+    user->npasswords--;
+    memmove(user->passwords + at, user->passwords + at + 1, (user->npasswords - at) * sizeof(*user->passwords));
+    return ACL_GOOD;
+}
+
+static int digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool read_digest(struct slice hex, uint8_t digest_out[ACL_DIGEST])
+{
+    if (hex.len != 2 * ACL_DIGEST)
+        return false;
+    for (size_t i = 0; i < ACL_DIGEST; i++) {
+        int high = digit(hex.ptr[2 * i]), low = digit(hex.ptr[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return false;
+        digest_out[i] = (uint8_t)(high << 4 | low);
+    }
+    return true;
+}
+
+/* ">password", "#hash", "<password", "!hash". */
+static enum acl_fault apply_password(struct acl_user *user, struct slice rule)
+{
+    struct slice value = {rule.ptr + 1, rule.len - 1};
+    uint8_t digest[ACL_DIGEST];
+    char sign = rule.ptr[0];
+    if (sign == '>' || sign == '<')
+        acl_password_digest(value, digest);
+    else if (!read_digest(value, digest))
+        return ACL_FAULT_HASH;
+    return sign == '>' || sign == '#' ? add_password(user, digest) : remove_password(user, digest);
+}
+
+/* ---- selectors ---- */
+
+static enum acl_fault add_selector(struct acl_user *user, struct slice rule, bool all_channels)
+{
+    void *more = realloc(user->selectors, (user->nselectors + 1) * sizeof(*user->selectors));
+    if (!more)
+        return ACL_FAULT_MEMORY;
+    user->selectors = more;
+    struct acl_selector *selector = &user->selectors[user->nselectors];
+    *selector = (struct acl_selector){.flags = all_channels ? ACL_ALL_CHANNELS : 0};
+    struct slice rest = {rule.ptr + 1, rule.len - 2};
+    enum acl_fault fault = ACL_GOOD;
+    while (fault == ACL_GOOD && rest.len > 0) {
+        size_t len = 0;
+        while (len < rest.len && !isspace((unsigned char)rest.ptr[len]))
+            len++;
+        struct slice word = {rest.ptr, len};
+        /* The text of a selector ends with the first word that ends so: one within it would not be read back. */
+        if (len > 0 && word.ptr[len - 1] == ')')
+            fault = ACL_FAULT_SYNTAX;
+        else if (len > 0)
+            fault = acl_selector_apply(selector, word);
+        len += len < rest.len;
+        rest = (struct slice){rest.ptr + len, rest.len - len};
+    }
+    if (fault == ACL_GOOD)
+        user->nselectors++;
+    else
+        free_selector(selector);
+    return fault;
+}
+
+static void clear_selectors(struct acl_user *user)
+{
+    while (user->nselectors > 1)
+        free_selector(&user->selectors[--user->nselectors]);
+}
+
+/* ---- rules ---- */
+
+static void set_flag(struct acl_user *user, unsigned set, unsigned clear)
+{
+    user->flags = (user->flags & ~clear) | set;
+}
+
+static void reset(struct acl_user *user, bool all_channels)
+{
+    struct acl_selector *own = &user->selectors[0];
+    user->flags = ACL_SANITIZE;
+    user->npasswords = 0;
+    clear_selectors(user);
+    free_selector(own);
+    *own = (struct acl_selector){.flags = all_channels ? ACL_ALL_CHANNELS : 0};
+}
+
+static enum acl_fault apply(struct acl_user *user, struct slice rule, bool all_channels)
+{
+    char first = rule.ptr[0];
+    if (slice_is(rule, "on")) {
+        set_flag(user, ACL_ON, 0);
+    } else if (slice_is(rule, "off")) {
+        set_flag(user, 0, ACL_ON);
+    } else if (slice_is(rule, "nopass")) {
+        set_flag(user, ACL_NOPASS, 0);
+        user->npasswords = 0;
+    } else if (slice_is(rule, "resetpass")) {
+        set_flag(user, 0, ACL_NOPASS);
+        user->npasswords = 0;
+    } else if (slice_is(rule, "sanitize-payload")) {
+        set_flag(user, ACL_SANITIZE, ACL_SKIP_SANITIZE);
+    } else if (slice_is(rule, "skip-sanitize-payload")) {
+        set_flag(user, ACL_SKIP_SANITIZE, ACL_SANITIZE);
+    } else if (slice_is(rule, "reset")) {
+        reset(user, all_channels);
+    } else if (slice_is(rule, "clearselectors")) {
+        clear_selectors(user);
+    } else if (first == '>' || first == '<' || first == '#' || first == '!') {
+        return apply_password(user, rule);
+    } else if (first == '(' && rule.ptr[rule.len - 1] == ')' && rule.len > 1) {
+        return add_selector(user, rule, all_channels);
+    } else {
+        return acl_selector_apply(&user->selectors[0], rule);
+    }
+    return ACL_GOOD;
+}
+
+enum acl_fault acl_user_apply(struct acl_user *user, struct slice rule, bool all_channels)
+{
+    const unsigned all = ACL_ALL_KEYS | ACL_ALL_CHANNELS | ACL_ALL_COMMANDS;
+    if (rule.len == 0)
+        return ACL_GOOD;
+    enum acl_fault fault = apply(user, rule, all_channels);
+    user->unrestricted = (user->selectors[0].flags & all) == all;
+    return fault;
+}
+
+/* Where the selector that begins with word `first` ends; n if nowhere. */
+static size_t selector_end(const struct slice *words, size_t n, size_t first)
+{
+    while (first < n && (words[first].len == 0 || words[first].ptr[words[first].len - 1] != ')'))
+        first++;
+    return first;
+}
+
+int acl_user_apply_words(struct acl_user *user, const struct slice *words, size_t n, bool all_channels,
+                         struct buf *scratch, struct slice *fault_out)
+{
+    /* An open '(' anywhere refuses the whole, before anything else does. */
+    for (size_t i = 0; i < n; i++) {
+        if (words[i].len == 0 || words[i].ptr[0] != '(')
+            continue;
+        *fault_out = words[i];
+        size_t end = selector_end(words, n, i);
+        while (end == n && ++i < n) { /* the last one is named, as in Redis */
+            if (words[i].len > 0 && words[i].ptr[0] == '(')
+                *fault_out = words[i];
+        }
+        if (end == n)
+            return -1;
+        i = end;
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct slice rule = words[i];
+        if (rule.len > 0 && rule.ptr[0] == '(') {
+            size_t end = selector_end(words, n, i);
+            buf_truncate(scratch, 0);
+            for (; i < end; i++) {
+                buf_append(scratch, words[i].ptr, words[i].len);
+                buf_append(scratch, " ", 1);
+            }
+            buf_append(scratch, words[end].ptr, words[end].len);
+            if (buf_failed(scratch)) {
+                *fault_out = words[end];
+                return ACL_FAULT_MEMORY;
+            }
+            rule = (struct slice){buf_head(scratch), buf_len(scratch)};
+        }
+        enum acl_fault fault = acl_user_apply(user, rule, all_channels);
+        *fault_out = rule;
+        if (fault != ACL_GOOD)
+            return (int)fault;
+    }
+    return ACL_GOOD;
+}
+
+const char *acl_fault_text(enum acl_fault fault)
+{
+    switch (fault) {
+    case ACL_FAULT_UNKNOWN:
+        return "Unknown command or category name in ACL";
+    case ACL_FAULT_SYNTAX:
+        return "Syntax error";
+    case ACL_FAULT_ALL_KEYS:
+        return "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any "
+               "effect. Try 'resetkeys' to start with an empty list of patterns";
+    case ACL_FAULT_ALL_CHANNELS:
+        return "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not have any "
+               "effect. Try 'resetchannels' to start with an empty list of channels";
+    case ACL_FAULT_NO_PASSWORD:
+        return "The password you are trying to remove from the user does not exist";
+    case ACL_FAULT_HASH:
+        return "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters";
+    case ACL_FAULT_FIRST_ARG:
+        return "Allowing first-arg of a subcommand is not supported";
+    case ACL_FAULT_LONG:
+        return "A pattern has at most 4096 bytes";
+    case ACL_FAULT_MEMORY:
+        return "out of memory";
+    case ACL_GOOD:
+        break;
+    }
+    return "Wrong format";
+}

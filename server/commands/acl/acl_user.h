@@ -1,0 +1,131 @@
+/* acl_user: a user: its passwords, and what it may do. Rules are those of Redis's ACL SETUSER.
+ *
+ * A user is a value that is built by rules and never changes once others can see it: sessions and threads share it by
+ * counted references, and a change of rights is another object in its place. Only the mark that it has been replaced
+ * is set later.
+ *
+ * Lifetime: by references. Thread: any, on distinct objects; any number of threads may read one that is published. */
+#ifndef BLOOMERY_ACL_USER_H
+#define BLOOMERY_ACL_USER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "acl_catalog.h"
+#include "buf.h"
+#include "slice.h"
+
+#define ACL_DIGEST 32 /* bytes of a password's SHA-256 */
+
+/* A pattern of keys or of channels. */
+struct acl_pattern {
+    char *text;
+    size_t len;
+    size_t prefix; /* with `simple`: bytes that a key begins with */
+    bool simple;   /* only that, or that and a '*' behind it */
+    bool open;     /* with `simple`: there is the '*' */
+    uint8_t perms; /* ACL_READ, ACL_WRITE, ored */
+};
+
+/* A rule on commands as it was given, "+@read" or "-config|set"; or a first argument, "+select|0". */
+struct acl_rule {
+    char *text;       /* with its sign, in lower case but for a first argument */
+    int first_arg_of; /* -1, or the number of the command that it allows with one first argument */
+};
+
+enum {
+    ACL_ALL_KEYS = 1 << 0,
+    ACL_ALL_CHANNELS = 1 << 1,
+    ACL_ALL_COMMANDS = 1 << 2,
+    ACL_FROM_ALL = 1 << 3, /* its rules on commands begin with +@all, not -@all */
+};
+
+/* One set of rights; a command is allowed if one of the user's sets allows all of it. */
+struct acl_selector {
+    unsigned flags;
+    uint64_t allowed[ACL_WORDS];
+    struct acl_rule *rules;
+    size_t nrules;
+    struct acl_pattern *keys;
+    size_t nkeys;
+    struct acl_pattern *channels;
+    size_t nchannels;
+};
+
+enum {
+    ACL_ON = 1 << 0,
+    ACL_NOPASS = 1 << 1,
+    ACL_SANITIZE = 1 << 2, /* these two have no effect: there are no payloads that could be left unchecked */
+    ACL_SKIP_SANITIZE = 1 << 3,
+};
+
+struct acl_user {
+    atomic_uint refs;
+    atomic_bool replaced; /* there is another one in its place, or it was deleted */
+    bool unrestricted;    /* may call everything: nothing needs to be checked */
+    unsigned flags;
+    uint8_t (*passwords)[ACL_DIGEST];
+    size_t npasswords;
+    struct acl_selector *selectors; /* the first one is the user's own */
+    size_t nselectors;
+    char *name; /* NUL-terminated */
+};
+
+/* A new user with one reference: off, without passwords and rights, but for the channels if `all_channels`. NULL
+ * without memory. */
+struct acl_user *acl_user_create(struct slice name, bool all_channels);
+
+/* A copy with one reference. NULL without memory. */
+struct acl_user *acl_user_copy(const struct acl_user *user);
+
+struct acl_user *acl_user_ref(struct acl_user *user); /* returns it */
+void acl_user_unref(struct acl_user *user);           /* NULL is fine */
+
+/* Whether it may be a name: not empty, no white space, no NUL. */
+bool acl_name_is_good(struct slice name);
+
+/* The faults of a rule; their texts are Redis's. */
+enum acl_fault {
+    ACL_GOOD = 0,
+    ACL_FAULT_UNKNOWN,
+    ACL_FAULT_SYNTAX,
+    ACL_FAULT_ALL_KEYS,
+    ACL_FAULT_ALL_CHANNELS,
+    ACL_FAULT_NO_PASSWORD,
+    ACL_FAULT_HASH,
+    ACL_FAULT_FIRST_ARG,
+    ACL_FAULT_LONG,
+    ACL_FAULT_MEMORY,
+};
+const char *acl_fault_text(enum acl_fault fault);
+
+/* Applies one rule to a user that nobody else sees. A selector is one rule, with its parentheses. After a fault the
+ * user may have changed in part. `all_channels`: what the setting acl-pubsub-default says, for "reset" and selectors.
+ */
+enum acl_fault acl_user_apply(struct acl_user *user, struct slice rule, bool all_channels);
+
+/* Applies the words of a command or line, in which a selector may be spread over several words. Returns ACL_GOOD; or a
+ * fault with the rule at fault in *fault_out, which points into the words or into `scratch`; or -1 when a '(' is not
+ * closed, with the word that has it. `scratch` holds joined selectors and is the caller's to free. */
+int acl_user_apply_words(struct acl_user *user, const struct slice *words, size_t n, bool all_channels,
+                         struct buf *scratch, struct slice *fault_out);
+
+/* Appends the rules that make this user out of a new one, as ACL LIST and files have them: without the name. */
+void acl_user_describe(const struct acl_user *user, struct buf *out);
+
+/* Parts of that, for ACL GETUSER: "-@all +get", "~a* %R~b", "&c". */
+void acl_describe_commands(const struct acl_selector *selector, struct buf *out);
+void acl_describe_keys(const struct acl_selector *selector, struct buf *out);
+void acl_describe_channels(const struct acl_selector *selector, struct buf *out);
+
+/* Whether the pattern matches. */
+bool acl_pattern_matches(const struct acl_pattern *pattern, struct slice text);
+
+void acl_password_digest(struct slice password, uint8_t digest_out[ACL_DIGEST]);
+
+/* Whether the digest is one of the user's passwords. Takes the same time whatever it compares with. */
+bool acl_user_has_password(const struct acl_user *user, const uint8_t digest[ACL_DIGEST]);
+
+#endif

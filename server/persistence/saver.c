@@ -44,17 +44,22 @@ struct saver {
     uint64_t failures;
 
     /* of the running save */
-    struct journal *journal;    /* NULL: none */
-    uint64_t begun;             /* journal_save_begins() */
-    uint64_t segment;           /* the log's, which began with it; 0: there is no log */
-    uint64_t control;           /* control records up to this number are in it */
-    struct databases databases; /* at that moment */
-    int64_t paced_since_ms;     /* monotonic; with the rate that holds now */
-    uint64_t paced_rate;        /* bytes per second, 0: not paced */
-    uint64_t paced_bytes;       /* since then */
-    _Atomic bool hurry;         /* somebody waits for the end of the process */
+    struct journal *journal;      /* NULL: none */
+    uint64_t begun;               /* journal_save_begins() */
+    uint64_t segment;             /* the log's, which began with it; 0: there is no log */
+    uint64_t control;             /* control records up to this number are in it */
+    struct databases databases;   /* at that moment */
+    int64_t paced_since_ms;       /* monotonic; with the rate that holds now */
+    uint64_t paced_rate;          /* bytes per second, 0: not paced */
+    uint64_t paced_bytes;         /* since then */
+    int64_t started_ms, shown_ms; /* monotonic: the save, and its last status on a terminal */
+    uint64_t written_bytes;
+    _Atomic bool hurry; /* somebody waits for the end of the process */
     struct errbuf last_error;
 };
+
+#define STATUS_AFTER_MS 500
+#define STATUS_MS       100
 
 /* ---- one save ---- */
 
@@ -113,11 +118,24 @@ static void take_settings(struct server *server, struct store_source *source)
     server_config_unlock(server);
 }
 
+/* On a terminal a save that takes longer says how far it is. */
+static void show_written(struct saver *saver, uint64_t bytes)
+{
+    int64_t now = clock_ms();
+    saver->written_bytes += bytes;
+    if (now - saver->started_ms < STATUS_AFTER_MS || now - saver->shown_ms < STATUS_MS)
+        return;
+    saver->shown_ms = now;
+    (void)log_status(&saver->server->log, "saving: %s written, after %" PRId64 " s",
+                     log_bytes(saver->written_bytes).text, (now - saver->started_ms) / 1000);
+}
+
 /* After each piece: waits until as much may have been written. A new rate holds from the next look on. */
 static void source_wrote(void *ctx, uint64_t bytes)
 {
     struct saver *saver = ctx;
     const struct timespec slice = {.tv_nsec = 20 * 1000 * 1000};
+    show_written(saver, bytes);
     saver->paced_bytes += bytes;
     while (!atomic_load(&saver->hurry)) {
         uint64_t rate = rate_limit(saver->server);
@@ -202,6 +220,8 @@ static int save_once(struct saver *saver, struct errbuf *err)
     struct server *server = saver->server;
     struct store_save_summary summary;
     int64_t start = clock_ms();
+    saver->started_ms = saver->shown_ms = start;
+    saver->written_bytes = 0;
     memset(&summary, 0, sizeof(summary));
     if (save_files(saver, &summary, err) != 0) {
         log_warning(&server->log, "saving failed: %s", err->text);

@@ -161,7 +161,18 @@ HANDLER(cmd_module_list);
 HANDLER(cmd_module_help);
 
 /* cmd_admin.c */
-HANDLER(cmd_cluster_refused);
+HANDLER(cmd_cluster_countkeysinslot);
+HANDLER(cmd_cluster_getkeysinslot);
+HANDLER(cmd_cluster_help);
+HANDLER(cmd_cluster_info);
+HANDLER(cmd_cluster_keyslot);
+HANDLER(cmd_cluster_links);
+HANDLER(cmd_cluster_mode);
+HANDLER(cmd_cluster_myid);
+HANDLER(cmd_cluster_nodes);
+HANDLER(cmd_cluster_replicas);
+HANDLER(cmd_cluster_shards);
+HANDLER(cmd_cluster_slots);
 HANDLER(cmd_debug);
 HANDLER(cmd_failover);
 HANDLER(cmd_module_refused);

@@ -17,6 +17,7 @@
 #include "config_value.h"
 
 static const char *const log_levels[] = {"debug", "verbose", "notice", "warning", "nothing", NULL};
+static const char *const endpoint_types[] = {"ip", "hostname", "unknown-endpoint", NULL};
 static const char *const quarantine_policies[] = {"error", "maybe", NULL};
 static const char *const enable_policies[] = {"no", "local", "yes", NULL};
 static const char *const tls_auths[] = {"no", "yes", "optional", NULL};               /* enum tls_auth */
@@ -312,6 +313,13 @@ static int check_ports(const struct config *cfg, struct errbuf *err)
     return text ? CONFIG_REFUSED : CONFIG_OK;
 }
 
+/* A host's name or address, as it can stand in a line of CLUSTER NODES. */
+static bool is_host(const char *text)
+{
+    size_t len = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:%");
+    return text[len] == '\0' && len <= CONFIG_MAX_HOST;
+}
+
 int config_check(const struct config *cfg, enum config_source source, struct errbuf *err)
 {
     double percentiles[CONFIG_MAX_PERCENTILES];
@@ -323,6 +331,13 @@ int config_check(const struct config *cfg, enum config_source source, struct err
     if (cfg->reply_buffer_high_water > cfg->reply_buffer_limit)
         return refuse_together("reply-buffer-high-water", source, "argument must not be above reply-buffer-limit",
                                "must not be above 'reply-buffer-limit'", err);
+    if (!is_host(cfg->cluster_announce_ip) || strlen(cfg->cluster_announce_ip) > 45)
+        return refuse_together("cluster-announce-ip", source, "argument must be an IP address", "must be an IP address",
+                               err);
+    if (!is_host(cfg->cluster_announce_hostname))
+        return refuse_together("cluster-announce-hostname", source,
+                               "argument must be a host's name of at most 255 letters, digits, '-', '_' and '.'",
+                               "must be a host's name of at most 255 letters, digits, '-', '_' and '.'", err);
     /* Otherwise every add that has to create its filter would fail. */
     if (bloom_size_plan((uint64_t)cfg->bf_initial_size, first_layer, &size, &reason) != BLOOM_SIZE_OK) {
         char text[ERRBUF_SIZE + 64];

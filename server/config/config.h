@@ -53,6 +53,11 @@ struct config_output_limits {
     struct config_output_limit classes[CONFIG_CLIENT_CLASSES];
 };
 
+/* cluster-preferred-endpoint-type */
+enum endpoint_type { ENDPOINT_IP, ENDPOINT_HOSTNAME, ENDPOINT_UNKNOWN };
+
+#define CONFIG_MAX_HOST 255 /* bytes of cluster-announce-hostname */
+
 enum quarantine_policy { QUARANTINE_ERROR, QUARANTINE_MAYBE };
 enum pubsub_default { PUBSUB_DEFAULT_ALL, PUBSUB_DEFAULT_RESET };
 enum bf_layout { BF_LAYOUT_NA, BF_LAYOUT_REDISBLOOM };

@@ -286,6 +286,13 @@ static int check_databases(struct load *load)
 {
     const struct config *config = server_config(load->server);
     unsigned highest = registry_highest_number(load->server->registry);
+    if (config->cluster_emulation && highest > 0) {
+        errbuf_set(&load->err,
+                   "the data directory has filters in database %u, and with cluster-emulation clients have database 0 "
+                   "only: start without it, and move or delete them",
+                   highest);
+        return -EINVAL;
+    }
     if (highest < (unsigned)config->databases)
         return 0;
     errbuf_set(&load->err,

@@ -7,10 +7,11 @@ import threading
 import time
 
 import redis
+import redis.cluster
 from redis.exceptions import AuthenticationError, BusyLoadingError, ConnectionError, ResponseError, WatchError
 from redis.utils import HIREDIS_AVAILABLE
 
-from session import AUTH_PORT, PASSWORD, PORT, SCHEME, TLS, claims_of, equal, holds, raises, run, until
+from session import AUTH_PORT, CLUSTER_PORT, PASSWORD, PORT, SCHEME, TLS, claims_of, equal, holds, raises, run, until
 
 
 Redis = functools.partial(redis.Redis, **TLS)
@@ -463,6 +464,38 @@ def test_administration():
     equal(client.acl_whoami(), "default")
     equal(client.swapdb(0, 1), True)
     equal(client.swapdb(1, 0), True)
+
+
+def test_databases():
+    one, other = fresh(), Redis(port=PORT, db=3)
+    equal(one.bf().add("f", "a"), 1)
+    equal(other.exists("f"), 0)
+    equal(one.move("f", 3), True)
+    equal(other.bf().exists("f", "a"), 1)
+    equal(one.swapdb(0, 3), True)
+    equal([one.dbsize(), other.dbsize()], [1, 0])
+    equal(list(one.info("keyspace")), ["db0"])
+    equal(one.flushdb(), True)
+
+
+def test_a_cluster_of_one_node():
+    cluster = redis.cluster.RedisCluster(host="127.0.0.1", port=CLUSTER_PORT, **TLS)
+    equal(cluster.flushall(), True)
+    equal([node.port for node in cluster.get_primaries()], [CLUSTER_PORT])
+    equal(cluster.keyslot("{a}b"), cluster.execute_command("CLUSTER KEYSLOT", "{a}b", target_nodes="random"))
+    for i in range(100):
+        equal(cluster.execute_command("BF.ADD", f"f{i}", "a"), 1)
+    equal([cluster.execute_command("BF.EXISTS", f"f{i}", "a") for i in range(100)], [1] * 100)
+    equal(cluster.dbsize(), 100)
+    equal(cluster.delete("f1", "f2", "f3"), 3)
+    equal(cluster.cluster_countkeysinslot(cluster.keyslot("f4")), 1)
+    equal(cluster.cluster_get_keys_in_slot(cluster.keyslot("f4"), 10), ["f4"])
+    pipeline = cluster.pipeline()
+    for i in range(10):
+        pipeline.execute_command("BF.ADD", f"p{i}", "x")
+    equal(pipeline.execute(), [1] * 10)
+    equal(cluster.cluster_info()["cluster_state"], "ok")
+    raises(ResponseError, "SELECT is not allowed in cluster mode", Redis(port=CLUSTER_PORT, db=1).ping)
 
 
 def test_what_a_metrics_exporter_polls():

@@ -6,6 +6,7 @@ import traceback
 
 PORT = int(os.environ["BLOOMERY_PORT"])
 AUTH_PORT = int(os.environ["BLOOMERY_AUTH_PORT"])
+CLUSTER_PORT = int(os.environ["BLOOMERY_CLUSTER_PORT"])
 PASSWORD = os.environ["BLOOMERY_PASSWORD"]
 TEST_DIR = os.environ["BLOOMERY_TEST_DIR"]
 TLS_DIR = os.environ.get("BLOOMERY_TLS_DIR")

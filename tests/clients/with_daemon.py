@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
 """with_daemon.py [--tls] BLOOMERYD COMMAND [ARGUMENT...]: runs a program beside real daemons of its own.
 
-Two daemons are started on free ports of localhost, by IPv4 and, where the machine has it, IPv6: which of them a library
+Three daemons are started on free ports of localhost, by IPv4 and, where the machine has it, IPv6: which of them a library
 takes for "localhost" depends on its version and on /etc/hosts. Each has its data in a temporary directory; one is open,
-the other has a password. The program finds them by its environment:
+one has a password, one is a cluster of one node. The program finds them by its environment:
 
   BLOOMERY_PORT             the open one; when it ends by itself (SHUTDOWN), it is started again at the same port, as a
                             service manager does
   BLOOMERY_AUTH_PORT        the one with a password
+  BLOOMERY_CLUSTER_PORT     the one with cluster-emulation
   BLOOMERY_WEB_PORT         the open one's metrics-port; BLOOMERY_AUTH_WEB_PORT: of the one with a password
   BLOOMERY_PASSWORD         the password
   BLOOMERY_TLS_DIR          with --tls, where both daemons have ports with TLS only and ask for certificates: the
                             directory of ca.crt, client.crt and client.key (tests/support/certificates)
   BLOOMERY_TEST_DIR         a directory for the program's own files, removed at the end
 
-The exit status is 0 only if the program's is 0, both daemons end with status 0 when they are told to, and neither
+The exit status is 0 only if the program's is 0, all daemons end with status 0 when they are told to, and none
 reported anything that a sanitizer or a broken check reports. What goes wrong is explained on the standard error.
 """
 import ctypes
@@ -144,15 +145,16 @@ def main():
         tls = make_certificates(directory) if with_tls else []
         open_daemon = Daemon(sys.argv[1], directory, "open", tls)
         auth_daemon = Daemon(sys.argv[1], directory, "auth", ["--requirepass", PASSWORD, *tls])
+        cluster = Daemon(sys.argv[1], directory, "cluster", ["--cluster-emulation", "yes", *tls])
         files = os.path.join(directory, "files")
         os.mkdir(files)
         environment = dict(os.environ, BLOOMERY_PORT=str(open_daemon.port), BLOOMERY_AUTH_PORT=str(auth_daemon.port),
                            BLOOMERY_WEB_PORT=str(open_daemon.web_port), BLOOMERY_AUTH_WEB_PORT=str(auth_daemon.web_port),
-                           BLOOMERY_PASSWORD=PASSWORD, BLOOMERY_TEST_DIR=files)
+                           BLOOMERY_PASSWORD=PASSWORD, BLOOMERY_CLUSTER_PORT=str(cluster.port), BLOOMERY_TEST_DIR=files)
         if with_tls:
             environment["BLOOMERY_TLS_DIR"] = os.path.join(directory, "tls")
         wrong = run_program(environment, open_daemon)
-        for daemon in (open_daemon, auth_daemon):
+        for daemon in (open_daemon, auth_daemon, cluster):
             problems = daemon.stop()
             if problems or wrong:
                 command = " ".join([daemon.program] + daemon.arguments)

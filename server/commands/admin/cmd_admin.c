@@ -101,13 +101,6 @@ void cmd_waitaof(struct command_ctx *ctx)
     }
 }
 
-/* ---- a cluster ---- */
-
-void cmd_cluster_refused(struct command_ctx *ctx)
-{
-    reply_error(ctx->reply, "ERR This instance has cluster support disabled");
-}
-
 /* ---- modules ---- */
 
 void cmd_module_refused(struct command_ctx *ctx)

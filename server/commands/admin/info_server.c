@@ -82,7 +82,7 @@ void info_server(struct info *info)
     info_line(info, "redis_git_sha1:00000000"); /* what Redis has when it was not built in a repository */
     info_line(info, "redis_git_dirty:0");
     info_line(info, "redis_build_id:%s", id.hex[0] != '\0' ? id.hex : "0");
-    info_line(info, "redis_mode:standalone");
+    info_line(info, "redis_mode:%s", info->cfg->cluster_emulation ? "cluster" : "standalone");
     info_line(info, "bloomery_version:" BLOOMERY_VERSION);
     if (uname(&os) == 0)
         info_line(info, "os:%s %s %s", os.sysname, os.release, os.machine);
@@ -273,5 +273,5 @@ void info_modules(struct info *info)
 
 void info_cluster(struct info *info)
 {
-    info_line(info, "cluster_enabled:0");
+    info_line(info, "cluster_enabled:%d", info->cfg->cluster_emulation);
 }

@@ -210,7 +210,7 @@ void cmd_hello(struct command_ctx *ctx)
     reply_bulk_str(reply, "id");
     reply_integer(reply, (int64_t)session->id);
     reply_bulk_str(reply, "mode");
-    reply_bulk_str(reply, "standalone");
+    reply_bulk_str(reply, server_config(ctx->server)->cluster_emulation ? "cluster" : "standalone");
     reply_bulk_str(reply, "role");
     reply_bulk_str(reply, "master");
     reply_bulk_str(reply, "modules");

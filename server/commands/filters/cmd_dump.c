@@ -238,6 +238,10 @@ static bool copy_options(struct command_job *job, const struct job_args *args, b
             if (!read_database(&job->reply, args->argv[++i], NULL, &db) ||
                 !database_exists(job->server, &job->reply, db))
                 return false;
+            if (db != 0 && server_config(job->server)->cluster_emulation) {
+                reply_error(&job->reply, "ERR Copying to another database is not allowed in cluster mode");
+                return false;
+            }
             *database_out = registry_database(job->server->registry, (unsigned)db);
         } else {
             reply_error(&job->reply, "ERR syntax error");

@@ -1,4 +1,5 @@
-/* Commands on databases: SELECT, MOVE, SWAPDB. */
+/* Commands on databases: SELECT, MOVE, SWAPDB. Errors are Redis's, also those of its cluster, which has database 0
+ * only. */
 #include <errno.h>
 
 #include "command.h"
@@ -17,12 +18,21 @@ bool database_exists(const struct server *server, struct reply *reply, int64_t n
     return false;
 }
 
+/* Whether a cluster has the command; if not, that is replied. */
+static bool refused_by_cluster(struct command_ctx *ctx, const char *name)
+{
+    if (!server_config(ctx->server)->cluster_emulation)
+        return false;
+    reply_errorf(ctx->reply, "ERR %s is not allowed in cluster mode", name);
+    return true;
+}
+
 void cmd_select(struct command_ctx *ctx)
 {
     int64_t number;
     if (!read_database(ctx->reply, command_arg(ctx, 1), NULL, &number))
         return;
-    if (!database_exists(ctx->server, ctx->reply, number))
+    if ((number != 0 && refused_by_cluster(ctx, "SELECT")) || !database_exists(ctx->server, ctx->reply, number))
         return;
     atomic_store_explicit(&ctx->session->db, (unsigned)number, memory_order_relaxed);
     reply_status(ctx->reply, "OK");
@@ -57,7 +67,7 @@ static void move_key(struct command_ctx *ctx, struct slice from, unsigned databa
 void cmd_move(struct command_ctx *ctx)
 {
     int64_t number;
-    if (!read_database(ctx->reply, command_arg(ctx, 2), NULL, &number) ||
+    if (refused_by_cluster(ctx, "MOVE") || !read_database(ctx->reply, command_arg(ctx, 2), NULL, &number) ||
         !database_exists(ctx->server, ctx->reply, number))
         return;
     unsigned database = registry_database(ctx->server->registry, (unsigned)number);
@@ -73,7 +83,8 @@ void cmd_move(struct command_ctx *ctx)
 void cmd_swapdb(struct command_ctx *ctx)
 {
     int64_t first, second;
-    if (!read_database(ctx->reply, command_arg(ctx, 1), "ERR invalid first DB index", &first) ||
+    if (refused_by_cluster(ctx, "SWAPDB") ||
+        !read_database(ctx->reply, command_arg(ctx, 1), "ERR invalid first DB index", &first) ||
         !read_database(ctx->reply, command_arg(ctx, 2), "ERR invalid second DB index", &second) ||
         !database_exists(ctx->server, ctx->reply, first) || !database_exists(ctx->server, ctx->reply, second))
         return;

@@ -1,9 +1,9 @@
 // A session of ioredis, which has no helpers for filters: `node ioredis.mjs ioredis-5|ioredis-6 [2|3]`, with the
 // library's default protocol or the given one. See with_daemon.py.
-import { AUTH_PORT, HOST, PASSWORD, PORT, SCHEME, TLS, equal, event, holds, library, raises, run, until } from './session.mjs';
+import { AUTH_PORT, CLUSTER_PORT, HOST, PASSWORD, PORT, SCHEME, TLS, equal, event, holds, library, raises, run, until } from './session.mjs';
 
 const [, , packageName, protocol] = process.argv;
-const { Redis } = library(packageName);
+const { Cluster, Redis } = library(packageName);
 const { version } = library(`${packageName}/package.json`);
 const resp3 = packageName !== 'ioredis-5' && protocol !== '2';
 const yes = 1, no = 0; // version 6 gives booleans as numbers, and maps as flat arrays, unless it is asked otherwise
@@ -108,20 +108,35 @@ async function errors() {
     await raises('unknown command', client.eval('return 1', 0));
     equal(await client.ping(), 'PONG');
     const elsewhere = create(); // it would ask for the same database again whenever it connects again
-    await raises('DB index is out of range', elsewhere.select(1));
+    await raises('DB index is out of range', elsewhere.select(16));
     elsewhere.disconnect();
 }
 
-// ioredis goes on after a SELECT that was refused, and sends its commands.
-async function aDatabaseThatIsNotThere() {
+async function databases() {
     const client = await fresh();
     await client.call('BF.ADD', 'theirs', 'a');
     const elsewhere = create({ db: 5 });
-    await raises('SELECT failed on this connection', elsewhere.call('BF.EXISTS', 'theirs', 'a'));
-    await raises('SELECT failed on this connection', elsewhere.call('BF.ADD', 'theirs', 'b'));
-    await raises('SELECT failed on this connection', elsewhere.flushall());
-    equal(await client.call('BF.CARD', 'theirs'), 1);
+    equal(await elsewhere.call('BF.EXISTS', 'theirs', 'a'), no);
+    equal(await elsewhere.call('BF.ADD', 'mine', 'b'), yes);
+    equal(await client.call('EXISTS', 'mine'), 0);
+    equal(await elsewhere.move('mine', 0), 1);
+    equal(await client.call('BF.EXISTS', 'mine', 'b'), yes);
+    equal(await elsewhere.flushdb(), 'OK');
+    equal(await client.dbsize(), 2);
     elsewhere.disconnect();
+}
+
+async function aClusterOfOneNode() {
+    const redisOptions = { ...secure, ...(protocol ? { protocol: Number(protocol) } : {}) };
+    const cluster = new Cluster([{ host: HOST, port: CLUSTER_PORT }], { redisOptions });
+    clients.push(cluster);
+    equal(await cluster.flushall(), 'OK');
+    equal(cluster.nodes('master').length, 1);
+    for (let i = 0; i < 50; i++) equal(await cluster.call('BF.ADD', `f${i}`, 'a'), yes);
+    equal(await cluster.call('BF.EXISTS', 'f49', 'a'), yes);
+    equal(await cluster.dbsize(), 50);
+    equal((await cluster.pipeline().call('BF.EXISTS', '{t}1', 'a').call('BF.ADD', '{t}2', 'a').exec()).map(([, r]) => r), [no, yes]);
+    equal(await cluster.cluster('KEYSLOT', '{t}1'), await cluster.cluster('KEYSLOT', 't'));
 }
 
 async function pipelinesAndTransactions() {
@@ -257,7 +272,7 @@ async function connectsAgain() {
 }
 
 const status = await run(`ioredis ${version}, RESP${resp3 ? 3 : 2}`, [
-    connectsWithAndWithoutAPassword, filters, aCacheGuard, ownCommands, errors, aDatabaseThatIsNotThere,
+    connectsWithAndWithoutAPassword, filters, aCacheGuard, ownCommands, errors, databases, aClusterOfOneNode,
     pipelinesAndTransactions, dumpAndLoad,
     keysAndExpiry, publishAndSubscribe, monitor, administration, connectsAgain]);
 for (const client of clients) client.disconnect();

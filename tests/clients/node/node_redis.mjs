@@ -1,9 +1,9 @@
 // A session of node-redis: `node node_redis.mjs redis-5|redis-6 [2|3]`, with the library's default protocol or the
 // given one. See with_daemon.py.
-import { AUTH_PORT, HOST, PASSWORD, PORT, SCHEME, TLS, equal, event, holds, library, raises, run, until } from './session.mjs';
+import { AUTH_PORT, CLUSTER_PORT, HOST, PASSWORD, PORT, SCHEME, TLS, equal, event, holds, library, raises, run, until } from './session.mjs';
 
 const [, , packageName, protocol] = process.argv;
-const { createClient, createClientPool, RESP_TYPES, WatchError, MultiErrorReply } = library(packageName);
+const { createClient, createClientPool, createCluster, RESP_TYPES, WatchError, MultiErrorReply } = library(packageName);
 const { version } = library(`${packageName}/package.json`);
 const secure = TLS ? { tls: true, ...TLS } : {};
 const clients = [];
@@ -35,7 +35,7 @@ async function connectsWithAndWithoutAPassword() {
     equal(await named.clientGetName(), 'guard');
     await raises('WRONGPASS', connect({ ...auth, password: 'no' }));
     await raises('NOAUTH', (async () => (await connect(auth)).bf.add('f', 'a'))());
-    const elsewhere = { database: 1, socket: { ...secure, host: HOST, port: PORT, reconnectStrategy: false } };
+    const elsewhere = { database: 16, socket: { ...secure, host: HOST, port: PORT, reconnectStrategy: false } };
     await raises('DB index is out of range', connect(elsewhere));
     const url = createClient({ url: `${SCHEME}://:${encodeURIComponent(PASSWORD)}@${HOST}:${AUTH_PORT}`, socket: { ...secure } });
     clients.push(url);
@@ -222,6 +222,33 @@ async function administration() {
     equal(await client.configResetStat(), 'OK');
 }
 
+async function databases() {
+    const client = await fresh(), other = await connect({ database: 7 });
+    equal(await client.bf.add('f', 'a'), true);
+    equal(await other.exists('f'), 0);
+    equal(await client.copy('f', 'f', { DB: 7 }), 1);
+    equal(await other.bf.exists('f', 'a'), true);
+    equal(await client.swapDb(0, 7), 'OK');
+    equal(await client.move('f', 8), 1);
+    equal([await client.dbSize(), await other.dbSize()], [0, 1]);
+    equal((await other.clientInfo()).db, 7);
+}
+
+async function aClusterOfOneNode() {
+    const cluster = createCluster({
+        rootNodes: [{ socket: { host: HOST, port: CLUSTER_PORT } }], defaults: { socket: { ...secure } },
+        ...(protocol ? { RESP: Number(protocol) } : {}) });
+    cluster.on('error', () => {});
+    await cluster.connect();
+    equal(cluster.masters.length, 1);
+    await (await cluster.nodeClient(cluster.masters[0])).flushAll();
+    const won = await Promise.all(Array.from({ length: 100 }, (_, i) => cluster.bf.add(`f${i % 50}`, 'a')));
+    equal(won.filter(Boolean).length, 50);
+    equal(await cluster.bf.mExists('f7', ['a', 'b']), [true, false]);
+    equal(await cluster.multi().bf.add('{t}1', 'x').bf.exists('{t}2', 'x').exec(), [true, false]);
+    await cluster.close();
+}
+
 async function aPool() {
     const options = { socket: { ...secure, host: HOST, port: PORT }, ...(protocol ? { RESP: Number(protocol) } : {}) };
     const pool = createClientPool(options, { maximum: 5 });
@@ -254,6 +281,6 @@ async function connectsAgain() {
 
 const status = await run(`node-redis ${version}, RESP${protocol ?? ' default'}`, [
     connectsWithAndWithoutAPassword, theHelpers, aCacheOfItsOwn, insertWithOptions, errors, pipelinesAndTransactions,
-    optimisticTransactions, dumpAndLoad, keysAndExpiry, publishAndSubscribe, administration, aPool, connectsAgain]);
+    optimisticTransactions, dumpAndLoad, keysAndExpiry, publishAndSubscribe, administration, databases, aClusterOfOneNode, aPool, connectsAgain]);
 for (const client of clients) if (client.isOpen) client.destroy();
 process.exit(status);

@@ -9,6 +9,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 export const HOST = '127.0.0.1'; // not localhost, which may mean ::1, too: on a machine without it that is refused
 export const PORT = Number(process.env.BLOOMERY_PORT);
 export const AUTH_PORT = Number(process.env.BLOOMERY_AUTH_PORT);
+export const CLUSTER_PORT = Number(process.env.BLOOMERY_CLUSTER_PORT);
 export const PASSWORD = process.env.BLOOMERY_PASSWORD;
 const tlsDirectory = process.env.BLOOMERY_TLS_DIR;
 const tlsFile = name => readFileSync(path.join(tlsDirectory, name));

@@ -1,0 +1,328 @@
+/* CLUSTER and its kin. Without cluster-emulation they answer as a Redis without cluster support, so that clients learn
+ * that this is a single server. With it they describe a cluster of one node that has all slots, as Redis 7.0 would: a
+ * client made for clusters finds that node and sends it everything. Keys of several slots in one command are served: a
+ * client that has one node for all slots never needs them refused. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "cluster_slot.h"
+#include "command.h"
+#include "handlers.h"
+#include "registry_databases.h"
+#include "server.h"
+
+#define BUS_OFFSET 10000 /* from a node's port to that of its bus, of which there is none here */
+#define TURN_MS    5
+#define STEP_NAMES 64
+
+/* Whether there is a cluster to be asked about; if not, that is replied. */
+static bool has_cluster(struct command_ctx *ctx)
+{
+    if (server_config(ctx->server)->cluster_emulation)
+        return true;
+    reply_error(ctx->reply, "ERR This instance has cluster support disabled");
+    return false;
+}
+
+/* ---- the node's address ---- */
+
+/* Where a client finds this node: what the settings say, else the address to which it has connected. */
+struct endpoint {
+    char ip[64];
+    int port;
+    bool tls;
+    const char *hostname; /* "" for none */
+    enum endpoint_type preferred;
+};
+
+static void split_address(const char *laddr, struct endpoint *endpoint)
+{
+    const char *colon = strrchr(laddr, ':'), *begin = laddr;
+    if (laddr[0] == '/' || !colon) /* a Unix socket: this machine */
+        return;
+    endpoint->port = atoi(colon + 1);
+    size_t len = (size_t)(colon - laddr);
+    if (len >= 2 && laddr[0] == '[') {
+        begin++;
+        len -= 2;
+    }
+    if (len < sizeof(endpoint->ip)) {
+        memcpy(endpoint->ip, begin, len);
+        endpoint->ip[len] = '\0';
+    }
+}
+
+static struct endpoint endpoint_of(const struct command_ctx *ctx)
+{
+    const struct config *config = server_config(ctx->server);
+    const struct process_facts *process = &ctx->server->process;
+    struct endpoint endpoint = {.ip = "127.0.0.1",
+                                .port = process->port ? process->port : process->tls_port,
+                                .hostname = config->cluster_announce_hostname,
+                                .preferred = (enum endpoint_type)config->cluster_preferred_endpoint_type};
+    split_address(ctx->session->laddr, &endpoint);
+    endpoint.tls = process->tls_port != 0 && endpoint.port == process->tls_port;
+    int announced = (int)(endpoint.tls ? config->cluster_announce_tls_port : config->cluster_announce_port);
+    if (announced)
+        endpoint.port = announced;
+    if (config->cluster_announce_ip[0])
+        snprintf(endpoint.ip, sizeof(endpoint.ip), "%s", config->cluster_announce_ip);
+    return endpoint;
+}
+
+static void reply_endpoint(struct reply *reply, const struct endpoint *endpoint)
+{
+    if (endpoint->preferred == ENDPOINT_IP)
+        reply_bulk_str(reply, endpoint->ip);
+    else if (endpoint->preferred == ENDPOINT_HOSTNAME)
+        reply_bulk_str(reply, endpoint->hostname[0] ? endpoint->hostname : "?");
+    else
+        reply_null(reply);
+}
+
+/* ---- what the cluster is ---- */
+
+void cmd_cluster_slots(struct command_ctx *ctx)
+{
+    struct reply *reply = ctx->reply;
+    if (!has_cluster(ctx))
+        return;
+    struct endpoint endpoint = endpoint_of(ctx);
+    bool ip = endpoint.preferred != ENDPOINT_IP;
+    bool hostname = endpoint.preferred != ENDPOINT_HOSTNAME && endpoint.hostname[0];
+    reply_array(reply, 1);
+    reply_array(reply, 3);
+    reply_integer(reply, 0);
+    reply_integer(reply, CLUSTER_SLOTS - 1);
+    reply_array(reply, 4);
+    reply_endpoint(reply, &endpoint);
+    reply_integer(reply, endpoint.port);
+    reply_bulk_str(reply, ctx->server->process.run_id);
+    reply_map(reply, (size_t)ip + hostname); /* the other ways to say where it is */
+    if (ip) {
+        reply_bulk_str(reply, "ip");
+        reply_bulk_str(reply, endpoint.ip);
+    }
+    if (hostname) {
+        reply_bulk_str(reply, "hostname");
+        reply_bulk_str(reply, endpoint.hostname);
+    }
+}
+
+static void reply_pair(struct reply *reply, const char *name, const char *value)
+{
+    reply_bulk_str(reply, name);
+    reply_bulk_str(reply, value);
+}
+
+void cmd_cluster_shards(struct command_ctx *ctx)
+{
+    struct reply *reply = ctx->reply;
+    if (!has_cluster(ctx))
+        return;
+    struct endpoint endpoint = endpoint_of(ctx);
+    reply_array(reply, 1);
+    reply_map(reply, 2);
+    reply_bulk_str(reply, "slots");
+    reply_array(reply, 2);
+    reply_integer(reply, 0);
+    reply_integer(reply, CLUSTER_SLOTS - 1);
+    reply_bulk_str(reply, "nodes");
+    reply_array(reply, 1);
+    reply_map(reply, endpoint.hostname[0] ? 8 : 7);
+    reply_pair(reply, "id", ctx->server->process.run_id);
+    reply_bulk_str(reply, endpoint.tls ? "tls-port" : "port");
+    reply_integer(reply, endpoint.port);
+    reply_pair(reply, "ip", endpoint.ip);
+    reply_bulk_str(reply, "endpoint");
+    reply_endpoint(reply, &endpoint);
+    if (endpoint.hostname[0])
+        reply_pair(reply, "hostname", endpoint.hostname);
+    reply_pair(reply, "role", "master");
+    reply_bulk_str(reply, "replication-offset");
+    reply_integer(reply, 0);
+    reply_pair(reply, "health", "online");
+}
+
+void cmd_cluster_nodes(struct command_ctx *ctx)
+{
+    char text[160 + CONFIG_MAX_HOST];
+    if (!has_cluster(ctx))
+        return;
+    struct endpoint endpoint = endpoint_of(ctx);
+    int len = snprintf(text, sizeof(text), "%s %s:%d@%d%s%s myself,master - 0 0 0 connected 0-%d\n",
+                       ctx->server->process.run_id, endpoint.ip, endpoint.port, endpoint.port + BUS_OFFSET,
+                       endpoint.hostname[0] ? "," : "", endpoint.hostname, CLUSTER_SLOTS - 1);
+    reply_verbatim(ctx->reply, "txt", text, (size_t)len);
+}
+
+void cmd_cluster_info(struct command_ctx *ctx)
+{
+    static const char text[] = "cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_slots_ok:16384\r\n"
+                               "cluster_slots_pfail:0\r\ncluster_slots_fail:0\r\ncluster_known_nodes:1\r\n"
+                               "cluster_size:1\r\ncluster_current_epoch:0\r\ncluster_my_epoch:0\r\n"
+                               "cluster_stats_messages_sent:0\r\ncluster_stats_messages_received:0\r\n"
+                               "total_cluster_links_buffer_limit_exceeded:0\r\n";
+    if (has_cluster(ctx))
+        reply_verbatim(ctx->reply, "txt", text, sizeof(text) - 1);
+}
+
+void cmd_cluster_myid(struct command_ctx *ctx)
+{
+    if (has_cluster(ctx))
+        reply_bulk_str(ctx->reply, ctx->server->process.run_id);
+}
+
+/* To other nodes. */
+void cmd_cluster_links(struct command_ctx *ctx)
+{
+    if (has_cluster(ctx))
+        reply_array(ctx->reply, 0);
+}
+
+void cmd_cluster_replicas(struct command_ctx *ctx)
+{
+    struct slice id = command_arg(ctx, 2);
+    const char *mine = ctx->server->process.run_id;
+    if (!has_cluster(ctx))
+        return;
+    if (id.len == strlen(mine) && memcmp(id.ptr, mine, id.len) == 0)
+        reply_array(ctx->reply, 0);
+    else
+        reply_errorf(ctx->reply, "ERR Unknown node %.*s", id.len > 128 ? 128 : (int)id.len, id.ptr);
+}
+
+/* READONLY, READWRITE, ASKING: about replicas and slots that move, which there are not. */
+void cmd_cluster_mode(struct command_ctx *ctx)
+{
+    if (has_cluster(ctx))
+        reply_status(ctx->reply, "OK");
+}
+
+/* ---- slots ---- */
+
+void cmd_cluster_keyslot(struct command_ctx *ctx)
+{
+    struct slice key = command_arg(ctx, 2);
+    if (has_cluster(ctx))
+        reply_integer(ctx->reply, cluster_slot(key.ptr, key.len));
+}
+
+/* Goes through all names, in turns. */
+struct slot_job {
+    unsigned slot;
+    int64_t most; /* names to reply with */
+    bool count;   /* reply with their number */
+    bool begun;
+    size_t token;
+    int64_t found;
+    uint64_t cursor;
+    struct reply *reply;
+};
+
+static void look_at_name(void *ctx, struct slice key, struct entry *entry)
+{
+    struct slot_job *job = ctx;
+    struct slice name = key_name(key);
+    (void)entry;
+    if (job->found == job->most || cluster_slot(name.ptr, name.len) != job->slot)
+        return;
+    job->found++;
+    if (!job->count)
+        reply_bulk(job->reply, name.ptr, name.len);
+}
+
+static void run_slot_job(struct command_job *job)
+{
+    struct slot_job *slot = job->data;
+    int64_t end = clock_ms() + TURN_MS;
+    slot->reply = &job->reply;
+    if (!slot->begun && !slot->count)
+        slot->token = reply_array_begin(&job->reply);
+    slot->begun = true;
+    do
+        slot->cursor =
+            registry_database_scan(job->server->registry, job->database, slot->cursor, STEP_NAMES, look_at_name, slot);
+    while (slot->cursor && slot->found < slot->most && clock_ms() < end);
+    job->again = slot->cursor && slot->found < slot->most && !buf_failed(job->reply.buf);
+    if (job->again)
+        return;
+    if (slot->count)
+        reply_integer(&job->reply, slot->found);
+    else
+        reply_array_end(&job->reply, slot->token, (size_t)slot->found);
+}
+
+static void find_in_slot(struct command_ctx *ctx, int64_t slot, int64_t most, bool count)
+{
+    struct slot_job *job = calloc(1, sizeof(*job));
+    if (!job) {
+        reply_error(ctx->reply, "ERR out of memory");
+        return;
+    }
+    job->slot = (unsigned)slot;
+    job->most = most;
+    job->count = count;
+    command_defer(ctx, run_slot_job, job);
+}
+
+static bool read_integer(struct command_ctx *ctx, size_t i, int64_t *value_out)
+{
+    if (slice_to_int64(command_arg(ctx, i), value_out))
+        return true;
+    reply_error(ctx->reply, "ERR value is not an integer or out of range");
+    return false;
+}
+
+void cmd_cluster_countkeysinslot(struct command_ctx *ctx)
+{
+    int64_t slot;
+    if (!has_cluster(ctx) || !read_integer(ctx, 2, &slot))
+        return;
+    if (slot < 0 || slot >= CLUSTER_SLOTS)
+        reply_error(ctx->reply, "ERR Invalid slot");
+    else
+        find_in_slot(ctx, slot, INT64_MAX, true);
+}
+
+void cmd_cluster_getkeysinslot(struct command_ctx *ctx)
+{
+    int64_t slot, most;
+    if (!has_cluster(ctx) || !read_integer(ctx, 2, &slot) || !read_integer(ctx, 3, &most))
+        return;
+    if (slot < 0 || slot >= CLUSTER_SLOTS || most < 0)
+        reply_error(ctx->reply, "ERR Invalid slot or number of keys");
+    else
+        find_in_slot(ctx, slot, most, false);
+}
+
+void cmd_cluster_help(struct command_ctx *ctx)
+{
+    static const char *const lines[] = {
+        "COUNTKEYSINSLOT <slot>",
+        "    Return the number of filters in a slot.",
+        "GETKEYSINSLOT <slot> <count>",
+        "    Return at most so many names of filters in a slot.",
+        "INFO",
+        "    Describe the state of the cluster.",
+        "KEYSLOT <key>",
+        "    Return the slot of a name.",
+        "LINKS",
+        "    Return nothing: there are no other nodes.",
+        "MYID",
+        "    Return this node's id.",
+        "NODES",
+        "    Return the one node, in the form of a cluster's configuration.",
+        "REPLICAS <node-id>",
+        "    Return nothing: there are no replicas.",
+        "SHARDS",
+        "    Return the one shard and its node.",
+        "SLOTS",
+        "    Return the slots and their node.",
+    };
+    if (has_cluster(ctx))
+        reply_help(ctx, lines, sizeof(lines) / sizeof(lines[0]));
+}

@@ -5,8 +5,8 @@
  * and each further one half of that before it. An item counts in a layer if at least one of its bits was new there, as
  * everywhere. docs/FORMAT.md has the facts.
  *
- * This module knows numbers, no bytes of dumps: formats are read and written elsewhere. Whoever reads one puts what it
- * says into struct redisbloom_filter; redisbloom_check() verifies every number and gives the parameters and shapes from
+ * This module knows numbers, no bytes of dumps: formats are read and written elsewhere. A reader puts its numbers
+ * into struct redisbloom_filter; redisbloom_check() verifies every number and gives the parameters and shapes from
  * which a filter is made like any other: bloom_class_get(), bloom_filter_init(), bloom_filter_append_layer(); in the
  * daemon content_prepare(). Then redisbloom_put_bits() fills it, piece by piece, and bloom_filter_set_items() sets the
  * counts.

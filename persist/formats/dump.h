@@ -1,8 +1,8 @@
 /* dump: a filter as bytes that travel: in chunks of bounded size (BF.SCANDUMP, BF.LOADCHUNK) or in one piece (DUMP,
  * RESTORE). The bytes are described in docs/DUMP.md.
  *
- * What it does not do: it knows no key, no client and no clock, and it allocates nothing: who loads makes the filter
- * that a plan asks for, and so decides what is too large.
+ * It knows no key, no client and no clock, and it allocates nothing: the loader makes the filter that a plan asks for,
+ * and so decides what is too large.
  *
  * A dump taken while adds go on holds every item whose add had returned when it began: the layers that there were then,
  * each word read once, and the item counts read last, so that they are never below what the bits hold.

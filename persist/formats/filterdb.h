@@ -1,7 +1,7 @@
 /* filterdb: the bytes of a Filter.db file, memory to memory (docs/FORMAT.md): an 8-byte header (k, word count, both
  * big-endian 32-bit) and the words, in the byte order of the variant.
  *
- * It opens no file. What is read is refused unless it is exactly a filter: k in 1..BLOOM_MAX_K, 1..BLOOM_MAX_WORDS
+ * It opens no file. Bytes are refused unless they are exactly a filter: k in 1..BLOOM_MAX_K, 1..BLOOM_MAX_WORDS
  * words, and a size of 8 + 8 * words; each refusal says what is wrong. Layers in RedisBloom's layout are kept in the
  * same form under other names (file_name.h), with more hashes and little-endian words.
  *

@@ -37,7 +37,7 @@ void redisbloom_restore(const void *data, size_t len, struct bloom_filter *filte
 
 /* ---- BF.SCANDUMP ---- */
 
-/* What BF.SCANDUMP answers to this iterator: the next one, and up to about `max` bytes, malloc'ed. At the end, and for
+/* The answer of BF.SCANDUMP to this iterator: the next one, and up to about `max` bytes, malloc'ed. At the end, and for
  * an iterator that no dump of this filter has, these are 0 and NULL. DUMP_OK or -ENOMEM. */
 int redisbloom_scan(const struct bloom_filter *filter, uint64_t iterator, size_t max, uint64_t *next_out,
                     unsigned char **chunk_out, size_t *len_out) __attribute__((warn_unused_result));

@@ -1,7 +1,7 @@
 /* redisbloom_format: RedisBloom's Bloom filter as bytes: its value in RDB (module type MBbloom--, encoding versions 0
  * to 4), the result of its DUMP, and the header of its BF.SCANDUMP. docs/DUMP.md describes the bytes.
  *
- * What it does not do: it makes no filter and allocates nothing. Reading gives the numbers of struct redisbloom_filter;
+ * It makes no filter and allocates nothing. Reading gives the numbers of struct redisbloom_filter;
  * what is true of them afterwards is said below, and redisbloom_check() (redisbloom.h) does the rest. Bits are handed
  * out in pieces.
  *

@@ -220,7 +220,7 @@ HANDLER(cmd_slowlog_reset);
 
 struct reply;
 
-/* What MODULE LIST says; also a part of HELLO. */
+/* The reply of MODULE LIST; also a part of HELLO. */
 void reply_modules(struct reply *reply);
 
 #endif

@@ -84,8 +84,8 @@ void journal_destroy(struct journal *journal);
 void journal_record(struct journal *journal, bool on);
 bool journal_records(const struct journal *journal);
 
-/* The same at run time. Either way the log needs a save that begins after this call. After switching on, a start passes
- * over the new control records unless that save has been committed. */
+/* Switches recording on or off at run time. Either way the log needs a save that begins after this call. After
+ * switching on, a start passes over the new control records unless that save has been committed. */
 void journal_switch(struct journal *journal, bool on);
 
 /* A change was not recorded although the log is on: it needs such a save, too. Called at the place of the change. */

@@ -18,7 +18,8 @@ void dispatch_count_command(struct conn *conn);
  * so, as in Redis. */
 void dispatch_reject(struct conn *conn, const struct command *command, const char *text);
 
-/* The same for words that are no command, or no subcommand of `container`. HTTP clients are closed without a reply. */
+/* The error reply to words that are no command, or no subcommand of `container`. HTTP clients are closed without one.
+ */
 void dispatch_reject_unknown(struct conn *conn, const struct resp_command *cmd);
 void dispatch_reject_subcommand(struct conn *conn, const struct command *container, struct slice word);
 

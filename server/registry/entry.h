@@ -88,7 +88,7 @@ void entry_unpin(struct entry *entry);
 /* For reclaimer_defer(): frees an entry, and the target of an alias; nonzero while one of them is pinned. */
 int entry_reclaim(void *entry);
 
-/* The same for an alias whose target lives on under another name. */
+/* entry_reclaim() for an alias whose target lives on under another name. */
 int entry_reclaim_alias(void *alias);
 
 #endif

@@ -159,7 +159,8 @@ void registry_abandon(struct registry *registry, struct entry *entry);
 /* Publishes the placeholder of a filter that could not be loaded. REGISTRY_OK, _EXISTS or -ENOMEM. */
 int registry_create_quarantined(struct registry *registry, struct slice name, uint64_t id, const char *reason);
 
-/* The same in the place of whatever has the name, atomically, with a new id. REGISTRY_OK or -ENOMEM. */
+/* Publishes the placeholder in the place of the filter that has the name, if any, atomically, with a new id.
+ * REGISTRY_OK or -ENOMEM. */
 int registry_publish_quarantined(struct registry *registry, struct slice name, const char *reason, uint64_t *id_out);
 
 /* Removes the filter; its memory is freed later, off the loops. REGISTRY_OK or _NOT_FOUND. */

@@ -24,7 +24,7 @@ void *slab_alloc(struct slab *slab, size_t size);
 /* Frees any object of any slab. */
 void slab_free(void *object);
 
-/* The same for larger objects: malloc() with a header; the slab counts the bytes. */
+/* Larger objects: malloc() with a header; the slab counts the bytes. */
 void *slab_alloc_large(struct slab *slab, size_t size);
 void slab_free_large(void *object);
 

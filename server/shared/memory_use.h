@@ -14,7 +14,7 @@
 
 struct server;
 
-/* What the clients of one worker hold. Its writer is that worker. */
+/* The memory of the clients of one worker, which alone writes it. */
 struct client_memory {
     _Alignas(64) _Atomic uint64_t bytes;
 };

@@ -36,7 +36,7 @@ void latency_add(struct latency *latency, const char *event, int64_t time_sec, i
 /* Copies the event number `index`; false past the last. */
 bool latency_get(struct latency *latency, size_t index, struct latency_event *event_out);
 
-/* The same by name, ASCII case ignored; false when it has no samples. */
+/* The event of this name, ASCII case ignored; false when it has no samples. */
 bool latency_find(struct latency *latency, const char *name, size_t len, struct latency_event *event_out);
 
 /* Drops the samples of the event with that name, or of all events when name is NULL. Returns the number of events that

@@ -19,7 +19,7 @@
 
 struct filter_table;
 
-/* What is asked for. */
+/* The rows that are asked for. */
 struct filter_query {
     struct slice search; /* a glob, or text within the name; "": all */
     struct slice sort;   /* name, items, capacity, fill, rate, over, bytes, layers */

@@ -32,7 +32,7 @@ import sys
 import tempfile
 import time
 
-DAEMON, TOOL, SOURCE = (os.environ["BLOOMERY_" + name] for name in ("DAEMON", "TOOL", "SOURCE"))
+DAEMON, TOOL, SOURCE = (os.environ.get("BLOOMERY_" + name) for name in ("DAEMON", "TOOL", "SOURCE"))
 FENCE = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"^\n(?:    (?:\$ |redis-cli |bloomery |bloomeryd |cp -a |dd if=|scripts/))", re.MULTILINE)
 PRINTED = re.compile(r"^\s*(?:print|console\.log)\(.*\);?\s+(?:#|//) (.*)$", re.MULTILINE)
@@ -336,6 +336,9 @@ def has_ended(pid):
 
 
 def main():
+    if sys.argv[1:2] in (["-h"], ["--help"]):
+        print(__doc__)
+        return
     if sys.argv[1:2] == ["--start"]:
         try:
             start(sys.argv[2], "main", sys.argv[3:])

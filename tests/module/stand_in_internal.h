@@ -1,4 +1,4 @@
-/* What the files of stand_in.h share. */
+/* Shared by the files of stand_in.h. */
 #ifndef BLOOMERY_TEST_STAND_IN_INTERNAL_H
 #define BLOOMERY_TEST_STAND_IN_INTERNAL_H
 

@@ -1,4 +1,4 @@
-/* What the files of the corpus share. Not for others. */
+/* Shared by the files of the corpus. Not for others. */
 #ifndef BLOOMERY_TEST_CORPUS_INTERNAL_H
 #define BLOOMERY_TEST_CORPUS_INTERNAL_H
 
@@ -6,7 +6,7 @@
 
 #include "corpus.h"
 
-/* What follows the prefix; NULL if the text does not begin with it. */
+/* The text behind the prefix; NULL if it does not begin with it. */
 const char *corpus_behind(const char *text, const char *prefix);
 
 /* Replies are lines with their marks. */

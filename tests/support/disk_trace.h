@@ -28,7 +28,7 @@ void disk_trace_play(struct disk_trace *trace, size_t count);
  * last. */
 int64_t disk_trace_began_ns(const struct disk_trace *trace, size_t n);
 
-/* What a crash now may leave (crash_fs_after()). */
+/* The files that a crash now may leave (crash_fs_after()). */
 struct crash_fs *disk_trace_crash(const struct disk_trace *trace, enum crash_mode mode, uint64_t seed);
 
 /* Puts what `fs` has under "data" into the directory, which is emptied first. */

@@ -21,7 +21,7 @@
 #define MOVE_LARGE_BYTES (1 << 20) /* larger filters go in chunks: DUMP holds up a Redis for as long as it takes */
 #define MOVE_TEMP_PREFIX "bloomery-move:" /* names on the target that are not yet whole */
 
-/* What BF.INFO says. */
+/* The fields of BF.INFO. */
 struct move_info {
     int64_t capacity, size, layers, items, expansion; /* expansion -1: none */
 };

@@ -17,7 +17,7 @@ extern int64_t clock_step; /* by which it goes on each time it is read */
 extern char told[65536];   /* the effects so far: "created a, expiry a until 1000, ..." */
 extern size_t scanned;     /* names that count_scanned() was called for */
 
-/* What was told since the last time. */
+/* The effects that were told since the last time. */
 #define TOLD(text)                      \
     do {                                \
         cr_expect_str_eq(told, (text)); \

@@ -63,6 +63,44 @@ def test_reshard_under_adds_loses_nothing():
     print(f"      {adders.count()} adds meanwhile")
 
 
+def test_atomic_migration_of_slots_under_adds_loses_nothing():
+    """Valkey 9: a fork that sends slots as commands of the log, with what is half loaded, and in RedisBloom's layout."""
+    for module in ((), ("take-over", "yes")):
+        cluster = Cluster(module=module)
+        if "unknown subcommand" in str(cluster.nodes[0].try_call("CLUSTER", "GETSLOTMIGRATIONS")).lower():
+            print("      this engine has none")
+            return
+        client, keys = cluster.client(), keys_of(60)
+        for i, key in enumerate(keys):
+            layout = ("LAYOUT", "REDISBLOOM") if i % 2 else ("LAYOUT", "NA")
+            client.call(key, ("BF.RESERVE", key, "0.0001", 100 + 5000 * (i % 3), *layout))
+        halves = {}
+        for key in keys[:6]:
+            iterator, header = client.call(key, ("BF.SCANDUMP", key, 0))
+            halves["{%s}half" % key] = chunk = ("BF.LOADCHUNK", "{%s}half" % key, iterator, header)
+            assert client.call(chunk[1], chunk) == "OK"
+        adders = Adders(cluster, keys)
+        adders.wait_more(500)
+        source, target = cluster.nodes[0], cluster.nodes[1]
+        assert source("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", 0, 4000, "NODE", cluster.ids[1]) == "OK"
+
+        def jobs():
+            found = []
+            for job in source("CLUSTER", "GETSLOTMIGRATIONS"):
+                found.append(dict(zip(job[::2], job[1::2])))
+            return found
+        wait_until(lambda: all(job[b"state"] in (b"success", b"failed", b"cancelled") for job in jobs()), "slots have moved")
+        assert [job[b"state"] for job in jobs()] == [b"success"], jobs()
+        adders.wait_more(500)
+        adders.end()
+        adders.check(client)
+        equal_digests(cluster)
+        assert sum(node("DBSIZE") for node in cluster.primaries()) == len(keys) + len(halves) and target("DBSIZE") > 25
+        for key in halves:
+            assert "being loaded" in str(client.call(key, ("BF.EXISTS", key, "a")))
+        print(f"      {adders.count()} adds meanwhile")
+
+
 def test_manual_failovers_under_adds_lose_nothing():
     cluster = Cluster()
     adders = Adders(cluster, keys_of(12))

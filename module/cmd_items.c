@@ -112,6 +112,19 @@ static int note_grow(void *ctx, uint64_t id, unsigned layer, const struct bloom_
     return 0;
 }
 
+static const struct bloom_journal_ops journal_ops = {note_add, note_grow};
+
+/* Limits do not apply to commands that must be obeyed, as those of a primary. Whether an add that was refused is to be
+ * tried once more, without them. */
+static bool lift_limits(struct adds *adds)
+{
+    if (adds->refused != BLOOM_NO_ROOM || adds->obeys || !call_must_obey(adds->call))
+        return false;
+    adds->obeys = true;
+    bloom_pool_set_limits(values_pool(), 0, 0);
+    return true;
+}
+
 /* The items `from` to from + n - 1, at most BLOOM_BATCH. */
 static void start_batch(struct bloom_batch *batch, const struct call *call, size_t first, size_t n)
 {
@@ -128,13 +141,11 @@ static size_t batch_at(size_t done, size_t n)
     return n - done < BLOOM_BATCH ? n - done : BLOOM_BATCH;
 }
 
-/* Adds a batch; false when an item was refused. Limits do not apply to commands that must be obeyed, as those of a
- * primary. */
+/* Adds a batch; false when an item was refused. */
 static bool add_batch(struct adds *adds, struct bloom_batch *batch, size_t n)
 {
-    static const struct bloom_journal_ops ops = {note_add, note_grow};
     struct bloom_filter *filter = value_filter(adds->call->value);
-    struct bloom_journal journal = {&ops, adds, adds->call->value->id};
+    struct bloom_journal journal = {&journal_ops, adds, adds->call->value->id};
     uint32_t *answers = &adds->answers[adds->answered / 32];
     *answers = 0;
     for (size_t from = 0; from < n;) {
@@ -145,10 +156,8 @@ static bool add_batch(struct adds *adds, struct bloom_batch *batch, size_t n)
         from = end;
         if (end == n)
             break;
-        if (adds->refused != BLOOM_NO_ROOM || adds->obeys || !call_must_obey(adds->call))
+        if (!lift_limits(adds))
             return false;
-        adds->obeys = true;
-        bloom_pool_set_limits(values_pool(), 0, 0);
     }
     return true;
 }
@@ -240,12 +249,28 @@ static void tell(struct adds *adds, bool as_it_came)
         effect_event(adds->call, "bloom.full");
 }
 
+/* Not all of it is zeroed: the text of an error is longer than all else. */
+static void start_adds(struct adds *adds, struct call *call, size_t first, uint32_t *answers)
+{
+    adds->call = call;
+    adds->first = first;
+    adds->n = (size_t)call->argc - first;
+    adds->answers = answers;
+    adds->added = adds->ordinal = 0;
+    adds->growths = NULL;
+    adds->ngrowths = adds->room = 0;
+    adds->obeys = false;
+    adds->answered = 0;
+    adds->err.text[0] = '\0';
+}
+
 /* Adds the words from `first` on to the filter of the call, replies, and tells. `as_it_came`: the command says the same
  * to a replica, if all of its items were added. */
-static void add_words(struct call *call, size_t first, bool array, bool as_it_came)
+static void add_words(struct call *call, size_t first, bool as_it_came)
 {
     uint32_t few[STACK_WORDS];
-    struct adds adds = {.call = call, .first = first, .n = (size_t)call->argc - first, .answers = few};
+    struct adds adds;
+    start_adds(&adds, call, first, few);
     if (adds.n > STACK_WORDS * 32) {
         adds.answers = malloc((adds.n + 31) / 32 * sizeof(*adds.answers));
         if (!adds.answers) {
@@ -255,7 +280,7 @@ static void add_words(struct call *call, size_t first, bool array, bool as_it_ca
     }
     add_all(&adds);
     tell(&adds, as_it_came);
-    reply_adds(&adds, array);
+    reply_adds(&adds, true);
     free(adds.growths);
     if (adds.answers != few)
         free(adds.answers);
@@ -277,13 +302,24 @@ static bool open_for_add(struct call *call)
     return create_filter(call, &params, 0);
 }
 
-/* Whether the item of BF.ADD is there already, as it usually is behind a crawler's first hours: nothing changes then.
- */
-static bool is_present(const struct call *call)
+/* BF.ADD: hashed once, without the stages of a batch, which cost as much as the add. */
+static void add_word(struct call *call)
 {
-    const struct bloom_filter *filter = value_filter(call->value);
+    struct bloom_filter *filter = value_filter(call->value);
     struct slice item = call_arg(call, 2);
-    return bloom_filter_query(filter, bloom_filter_hash(filter, item.ptr, item.len));
+    struct bloom_hash hash = bloom_filter_hash(filter, item.ptr, item.len);
+    uint32_t answer;
+    struct adds adds;
+    start_adds(&adds, call, 2, &answer);
+    struct bloom_journal journal = {&journal_ops, &adds, call->value->id};
+    do
+        adds.refused = bloom_filter_add_journaled(filter, hash, &journal, &adds.err);
+    while (adds.refused == BLOOM_NO_ROOM && lift_limits(&adds));
+    answer = adds.refused == BLOOM_ADDED;
+    adds.answered = adds.refused == BLOOM_ADDED || adds.refused == BLOOM_PRESENT;
+    tell(&adds, true);
+    reply_adds(&adds, false);
+    free(adds.growths);
 }
 
 HANDLER(cmd_bf_add)
@@ -291,12 +327,8 @@ HANDLER(cmd_bf_add)
     struct call call = {ctx, argv, argc, "bf.add", NULL, NULL};
     if (argc != 3)
         return engine.WrongArity(ctx);
-    if (open_for_add(&call)) {
-        if (is_present(&call))
-            call_bool(&call, false);
-        else
-            add_words(&call, 2, false, true);
-    }
+    if (open_for_add(&call))
+        add_word(&call);
     call_close(&call);
     return ENGINE_OK;
 }
@@ -307,7 +339,7 @@ HANDLER(cmd_bf_madd)
     if (argc < 3)
         return engine.WrongArity(ctx);
     if (open_for_add(&call))
-        add_words(&call, 2, true, true);
+        add_words(&call, 2, true);
     call_close(&call);
     return ENGINE_OK;
 }
@@ -339,7 +371,7 @@ HANDLER(cmd_bf_insert)
         return ENGINE_OK;
     }
     if (open_for_insert(&call, &insert))
-        add_words(&call, insert.first_item, true, false);
+        add_words(&call, insert.first_item, false);
     call_close(&call);
     return ENGINE_OK;
 }

@@ -27,6 +27,8 @@ class Cluster:
         self.nodes = [Engine("--cluster-enabled", "yes", "--cluster-node-timeout", "3000", "--cluster-replica-validity-factor",
                              "0", "--repl-backlog-size", "16mb", *arguments, module=module) for _ in range(6)]
         self.ids = [node("CLUSTER", "MYID").decode() for node in self.nodes]
+        for i, node in enumerate(self.nodes):  # as redis-cli does: they would find different ones by and by only
+            node("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
         for node in self.nodes[1:]:
             node("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].port)
         for i, node in enumerate(self.nodes[:3]):
@@ -53,6 +55,15 @@ class Cluster:
                     return False
             return True
         wait_until(healthy, "the cluster is healthy")
+        wait_until(self.epochs_agree, "the nodes agree about the epochs of the primaries")
+
+    def epochs_agree(self):
+        """A replica that has not heard of its primary's latest epoch gets no votes when that is gone."""
+        views = set()
+        for node in self.up():
+            rows = [line.split() for line in node("CLUSTER", "NODES").decode().splitlines()]
+            views.add(tuple(sorted((row[0], row[6]) for row in rows if "master" in row[2] and len(row) > 8)))
+        return len(views) == 1
 
     def wait_agreed(self):
         """Until all nodes say the same of every slot: redis-cli moves none before."""

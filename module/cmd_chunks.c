@@ -210,7 +210,8 @@ static void take_redisbloom(struct call *call, int64_t iterator, struct slice da
  * filter has already, change nothing: clients send them again after an error of the connection. */
 static bool load_redisbloom(struct call *call, int64_t iterator, struct slice data, bool obeys)
 {
-    bool header = iterator == REDISBLOOM_HEADER_ITERATOR, half = call->value && call->value->half;
+    bool half = call->value && call->value->half;
+    bool header = iterator == REDISBLOOM_HEADER_ITERATOR || (iterator == 0 && obeys); /* so old versions logged it */
     if (half && header && redisbloom_load_began_with(&call->value->half->load, data.ptr, data.len))
         engine.ReplyWithSimpleString(call->ctx, "OK");
     else if (header && (half || !call->value || obeys))

@@ -1,6 +1,7 @@
 /* What concerns a filter as a whole: reports, unions, emptying; and BF.APPLY, what a primary says of one. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bf_info.h"
 #include "bf_texts.h"
@@ -226,6 +227,24 @@ static bool unite(struct merge *merge, struct value *made, bool any_rate)
     return false;
 }
 
+/* Whether a union is what its destination has been already: then nothing has changed, for anybody. */
+static bool adds_nothing(const struct value *old, const struct value *made)
+{
+    const struct bloom_filter *before = value_filter(old), *after = value_filter(made);
+    unsigned nlayers = bloom_filter_nlayers(before);
+    if (bloom_filter_nlayers(after) != nlayers)
+        return false;
+    for (unsigned i = 0; i < nlayers; i++) {
+        struct bloom_layer_view a, b;
+        bloom_filter_layer(before, i, &a);
+        bloom_filter_layer(after, i, &b);
+        if (a.items != b.items || !bloom_shape_equal(&a.shape, &b.shape) ||
+            memcmp((const void *)a.words, (const void *)b.words, (size_t)a.shape.nwords * 8) != 0)
+            return false;
+    }
+    return true;
+}
+
 static void merge_filters(struct merge *merge)
 {
     struct call *call = &merge->call;
@@ -241,6 +260,11 @@ static void merge_filters(struct merge *merge)
         call_error(call, "OOM %s", err.text);
     if (!fits || !unite(merge, made, obeys || settings.merge_overfull)) {
         value_free(made);
+        return;
+    }
+    if (call->value && adds_nothing(call->value, made)) {
+        value_free(made);
+        engine.ReplyWithSimpleString(call->ctx, "OK");
         return;
     }
     call_put(call, made);

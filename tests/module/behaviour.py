@@ -67,13 +67,15 @@ def test_watch_fails_only_when_something_changed():
     engine = Engine()
     engine("BF.MADD", "f", "a", "b")
     engine("BF.RESERVE", "g", "0.01", "100")
+    engine("BF.ADD", "h", "x")
     other = engine.connect()
     for words, changes in ((("BF.ADD", "f", "a"), False), (("BF.MADD", "f", "a", "b"), False),
                            (("BF.INSERT", "f", "ITEMS", "b"), False), (("BF.EXISTS", "f", "zz"), False),
                            (("BF.INFO", "f", "FULL"), False), (("BF.RESERVE", "f", "0.1", "10"), False),
                            (("BF.FALSEPOSITIVE", "f"), False), (("BF.SCANDUMP", "f", "0"), False),
                            (("BF.ADD", "f", "new"), True), (("BF.MADD", "f", "a", "new2"), True),
-                           (("BF.CLEAR", "f"), True), (("BF.MERGE", "f", "f"), True), (("DEL", "f"), True),
+                           (("BF.MERGE", "f", "g"), False), (("BF.MERGE", "f", "f"), False), (("BF.CLEAR", "f"), True),
+                           (("BF.MERGE", "f", "h"), True), (("DEL", "f"), True),
                            (("BF.ADD", "f", "again"), True)):
         engine("WATCH", "f")
         other.try_call(*words)
@@ -92,7 +94,10 @@ def test_events_of_filters():
     engine("BF.RESERVE", "g", "0.01", "10")
     engine("BF.MADD", "g", *items("x", 12))
     engine("BF.CLEAR", "g")
-    engine("BF.MERGE", "g", "g")
+    engine("COPY", "g", "g2")
+    engine("BF.ADD", "g2", "x")
+    engine("BF.MERGE", "g", "g2")
+    engine("BF.MERGE", "g", "g2")  # once more changes nothing
     iterator = 0
     while True:
         iterator, chunk = engine("BF.SCANDUMP", "g", iterator)
@@ -205,7 +210,8 @@ def test_an_expired_filter_is_gone_and_a_ttl_is_kept():
     engine("BF.CLEAR", "f")
     assert 0 < engine("PTTL", "f") <= 1000
     engine("BF.RESERVE", "g", "0.01", "100", "TTL", "500")
-    engine("BF.MERGE", "g", "g")
+    engine("BF.INSERT", "g2", "CAPACITY", "100", "ITEMS", "x")
+    engine("BF.MERGE", "g", "g2")
     assert 490000 < engine("PTTL", "g") <= 500000
     time.sleep(1.1)
     assert engine("BF.EXISTS", "f", "x") == 0 and engine("EXISTS", "f") == 0

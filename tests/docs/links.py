@@ -20,8 +20,9 @@ def anchors(path):
 
 def main():
     os.chdir(sys.argv[1])
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.md"], stdout=subprocess.PIPE, text=True).stdout.split()
-    pages = listed or [os.path.join(folder, name) for folder, _, names in os.walk(".") for name in names if name.endswith(".md")]
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.md"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout.split()
+    pages = listed or [os.path.normpath(os.path.join(folder, name)) for top in (".", "docs") for folder, below, names in os.walk(top)
+                       if top != "." or not below.clear() for name in names if name.endswith(".md")]  # a tarball
     wrong, led_to = [], set()
     for page in pages:
         with open(page, encoding="utf-8") as file:

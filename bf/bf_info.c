@@ -17,6 +17,7 @@ struct view {
     unsigned nlayers;
     struct bloom_layer_view *layers; /* nlayers */
     struct bloom_state *layer_states;
+    bool away; /* its bits are not in memory */
 };
 
 struct field {
@@ -144,6 +145,11 @@ static void field_since(const struct bf_out *out, const struct view *view)
         out->ops->integer(out->ctx, view->usage->since_s);
 }
 
+static void field_resident(const struct bf_out *out, const struct view *view)
+{
+    bf_out_count(out, !view->away);
+}
+
 static void field_layers(const struct bf_out *out, const struct view *view)
 {
     out->ops->array(out->ctx, view->nlayers);
@@ -184,6 +190,7 @@ static const struct field fields[] = {
     {"MISSES", "Misses", field_misses, false},
     {"FALSEPOSITIVES", "False positives reported", field_wrong, false},
     {"SINCE", "Counted since", field_since, false},
+    {"RESIDENT", "Resident", field_resident, false},
     {"LAYERS", "Layers", field_layers, true},
 };
 #define FIELDS         (sizeof(fields) / sizeof(fields[0]))
@@ -242,15 +249,18 @@ static void reply_fields(const struct bf_out *out, const struct view *view, cons
     for (size_t i = choice->first; i < choice->first + choice->n; i++) {
         if (names)
             out->ops->status(out->ctx, fields[i].name);
-        fields[i].reply(out, view);
+        if (fields[i].needs_bits && view->away)
+            out->ops->null(out->ctx);
+        else
+            fields[i].reply(out, view);
     }
 }
 
 int bf_reply_info(const struct bf_out *out, const struct bloom_filter *filter, const struct bf_usage *usage,
                   const struct bf_choice *choice)
 {
-    struct view view = {.usage = usage};
-    int err = take_view(&view, filter, choice->needs_bits);
+    struct view view = {.usage = usage, .away = choice->away};
+    int err = take_view(&view, filter, choice->needs_bits && !choice->away);
     if (!err)
         reply_fields(out, &view, choice);
     free(view.layers);

@@ -26,6 +26,7 @@ struct bf_usage {
 struct bf_choice {
     size_t first, n;
     bool needs_bits; /* a field counts the bits: about 1 ms per 10 MB */
+    bool away;       /* set by a host: the filter's bits are not in memory, and these fields are null */
 };
 
 /* BF.INFO key [field|FULL]; without the third word RedisBloom's fields. False: `error` has the text of the reply. */

@@ -17,6 +17,7 @@
 
 #include "bloom_layer.h"
 #include "bloom_layer_add.h"
+#include "bloom_resident.h"
 #include "bloom_twins.h"
 #include "bloom_words.h"
 #include "check.h"
@@ -120,7 +121,14 @@ void bloom_filter_deinit(struct bloom_filter *filter)
     struct bloom_class *class = bloom_filter_class(filter);
     struct bloom_layer *layer = bloom_filter_newest(filter);
 
-    bloom_pool_discharge(class->pool, words_bytes(filter));
+    uint64_t bytes = words_bytes(filter);
+    if (bloom_filter_is_dropped(filter)) {
+        uint64_t dropped = bloom_filter_droppable(filter);
+        bytes -= dropped;
+        atomic_fetch_sub_explicit(&class->pool->dropped, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&class->pool->dropped_bytes, dropped, memory_order_relaxed);
+    }
+    bloom_pool_discharge(class->pool, bytes);
     while (layer != &filter->first) {
         struct bloom_grown_layer *grown = bloom_layer_grown(layer);
 
@@ -184,7 +192,7 @@ uint64_t bloom_filter_memory(const struct bloom_filter *filter)
 
         bytes += geometry->index == 0 ? sizeof(struct bloom_layer) : sizeof(struct bloom_grown_layer);
         bytes += bloom_layer_tail_bytes(geometry);
-        if (!geometry->words_inline)
+        if (!geometry->words_inline && bloom_layer_words_or_null(layer))
             bytes += bloom_geometry_nwords(geometry) * 8;
     }
     return bytes;
@@ -212,15 +220,16 @@ void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struc
 {
     const struct bloom_layer *layer = bloom_filter_layer_at(filter, index);
     const struct bloom_geometry *geometry = layer->geometry;
+    _Atomic uint64_t *words = bloom_layer_words_or_null(layer);
 
     *view_out = (struct bloom_layer_view){
         .capacity = geometry->capacity,
         .error_rate = geometry->error_rate,
         .items = atomic_load_explicit(&layer->items, memory_order_relaxed),
-        .words = bloom_layer_words(layer),
-        .room = geometry->words_inline ? NULL
-                                       : bloom_words_room(&bloom_filter_class(filter)->pool->maps,
-                                                          bloom_layer_words(layer), bloom_geometry_nwords(geometry)),
+        .words = words,
+        .room = geometry->words_inline || !words
+                    ? NULL
+                    : bloom_words_room(&bloom_filter_class(filter)->pool->maps, words, bloom_geometry_nwords(geometry)),
     };
     bloom_geometry_shape(geometry, &view_out->shape);
 }

@@ -190,8 +190,9 @@ struct bloom_layer_view {
     uint64_t capacity;
     double error_rate; /* this layer's share */
     uint64_t items;
-    _Atomic uint64_t *words; /* shape.nwords words in memory order; valid as long as the filter */
-    unsigned char *room;     /* the layer's place as a file: see below; NULL for small layers */
+    _Atomic uint64_t
+        *words;          /* shape.nwords words in memory order; valid as long as the filter; NULL: bloom_resident.h */
+    unsigned char *room; /* the layer's place as a file: see below; NULL for small layers */
 };
 
 /* Layers whose words take BLOOM_ROOM_MIN_BYTES or more lie in memory as in a file, behind space for a header of

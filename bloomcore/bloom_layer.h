@@ -62,6 +62,16 @@ static inline _Atomic uint64_t *bloom_layer_words(const struct bloom_layer *laye
     return layer->geometry->words_inline ? (_Atomic uint64_t *)tail : *(_Atomic uint64_t **)tail;
 }
 
+/* The same for a caller that asks for no bits: NULL when the words are dropped (bloom_resident.h). Another thread may
+ * be doing that, or undoing it. */
+static inline _Atomic uint64_t *bloom_layer_words_or_null(const struct bloom_layer *layer)
+{
+    const void *tail = layer + 1;
+
+    return layer->geometry->words_inline ? (_Atomic uint64_t *)tail
+                                         : __atomic_load_n((_Atomic uint64_t **)tail, __ATOMIC_RELAXED);
+}
+
 static inline struct bloom_grown_layer *bloom_layer_grown(const struct bloom_layer *layer)
 {
     return (struct bloom_grown_layer *)((char *)layer - offsetof(struct bloom_grown_layer, layer));

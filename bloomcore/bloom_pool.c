@@ -119,6 +119,8 @@ static bool total_allows(struct bloom_pool *pool, uint64_t held, uint64_t bytes,
 
     if (max_total == 0 || used + bytes <= max_total)
         return true;
+    if (atomic_load_explicit(&pool->overshoot, memory_order_relaxed) && used < max_total && bytes <= max_total)
+        return true;
     errbuf_set(err, "%llu bytes more are needed, %llu are in use, the limit for all filters is %llu",
                (unsigned long long)bytes, (unsigned long long)used, (unsigned long long)max_total);
     return false;
@@ -132,7 +134,6 @@ int bloom_pool_room(struct bloom_pool *pool, uint64_t bytes, struct errbuf *err)
 int bloom_pool_charge(struct bloom_pool *pool, uint64_t filter_bytes, uint64_t bytes, struct errbuf *err)
 {
     uint64_t max_filter = atomic_load_explicit(&pool->max_filter_bytes, memory_order_relaxed);
-    uint64_t held = bloom_pool_bytes(pool);
 
     /* No sum here can overflow: a layer has less than 2^34 bytes, a chain less than 2^40. */
     if (max_filter != 0 && filter_bytes + bytes > max_filter) {
@@ -140,6 +141,13 @@ int bloom_pool_charge(struct bloom_pool *pool, uint64_t filter_bytes, uint64_t b
                    (unsigned long long)(filter_bytes + bytes), (unsigned long long)max_filter);
         return BLOOM_LIMIT;
     }
+    return bloom_pool_charge_total(pool, bytes, err);
+}
+
+int bloom_pool_charge_total(struct bloom_pool *pool, uint64_t bytes, struct errbuf *err)
+{
+    uint64_t held = bloom_pool_bytes(pool);
+
     do {
         if (!total_allows(pool, held, bytes, err))
             return BLOOM_LIMIT;

@@ -32,6 +32,9 @@ struct bloom_pool {
     _Atomic uint64_t max_total_bytes;
     _Atomic uint64_t inline_bytes; /* the part of `bytes` in the callers' memory */
     _Atomic uint64_t header_bytes; /* of layers added by growth */
+    _Atomic uint64_t dropped;      /* filters without their words (bloom_resident.h) */
+    _Atomic uint64_t dropped_bytes;
+    atomic_bool overshoot;         /* bloom_pool_set_overshoot() */
     uint64_t (*beside)(void *ctx); /* bloom_pool_count_beside() */
     void *beside_ctx;
 
@@ -74,7 +77,8 @@ _Static_assert(sizeof(struct bloom_class) == 2 * BLOOM_CACHE_LINE, "and one for 
 
 /* Charges `bytes` more to a filter that has `filter_bytes`. 0, or BLOOM_LIMIT with the limit in `err`. */
 int bloom_pool_charge(struct bloom_pool *pool, uint64_t filter_bytes, uint64_t bytes, struct errbuf *err);
-void bloom_pool_charge_anyway(struct bloom_pool *pool, uint64_t bytes); /* whatever the limits */
+int bloom_pool_charge_total(struct bloom_pool *pool, uint64_t bytes, struct errbuf *err); /* whatever the filter has */
+void bloom_pool_charge_anyway(struct bloom_pool *pool, uint64_t bytes);                   /* whatever the limits */
 void bloom_pool_discharge(struct bloom_pool *pool, uint64_t bytes);
 
 struct bloom_lock *bloom_pool_lock_of(struct bloom_pool *pool, const struct bloom_filter *filter);

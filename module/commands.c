@@ -19,6 +19,7 @@ enum {
     CMD_LARGE = 0,
     CMD_SLOW = 0,
     CMD_DEFERS = 0,
+    CMD_BITS = 0,
 };
 
 struct arg {

@@ -11,8 +11,9 @@
  * until store_forget(). Files whose names are not the store's are never touched.
  *
  * Lifetime: store_open() to store_close(). Thread: "pool"; one call at a time on a store, except store_forget(),
- * store_next_id(), store_number(), store_still_ours(), store_write(), store_published() and store_discard(), which any
- * thread may call at any time, also during a save.
+ * store_next_id(), store_number(), store_still_ours(), store_write(), store_published(), store_discard(),
+ * store_has_bits(), store_read_bits() and store_quarantine(), which any thread may call at any time, also during a
+ * save.
  *
  * Errors: 0; a negative -errno for what the system refused; a positive enum store_status. The errbuf always says what
  * went wrong and names the file. */
@@ -116,6 +117,7 @@ struct store_filter {
     size_t name_len;
     int64_t expires_ms; /* unix time, 0: never */
     uint64_t newest;    /* the number of its newest file */
+    bool leave;         /* its bits stay on the disk: see leaves() */
 };
 
 enum store_fate {
@@ -131,6 +133,10 @@ struct store_loader {
     /* Called first: the fate of the filter since the save, from the log. May put a new name (valid until the last
      * callback for the filter) and a new expiry into `info`. NULL: no changes. */
     enum store_fate (*resolve)(void *ctx, struct store_filter *info);
+    /* Whether the bits of the filter, of so many bytes, stay on the disk until store_read_bits(): it then comes to
+     * loaded() with its layers and counts, and without words (bloom_resident.h) unless all of these lie in the caller's
+     * memory. NULL: none stays. */
+    bool (*leaves)(void *ctx, const struct store_filter *info, uint64_t bytes);
     /* Storage of bloom_filter_bytes(class), with bloom_filter_init() done. NULL with the reason in `err` when there is
      * none: the filter is quarantined in this run. The class is borrowed. */
     struct bloom_filter *(*alloc)(void *ctx, const struct store_filter *info, struct bloom_class *class,
@@ -147,6 +153,7 @@ struct store_loader {
 struct store_load_summary {
     uint64_t filters; /* loaded */
     uint64_t quarantined;
+    uint64_t left; /* of those that are loaded: without their bits */
     uint64_t layers;
     uint64_t bytes;     /* of the files read */
     uint64_t leftovers; /* unneeded files, removed or put aside */
@@ -168,6 +175,7 @@ struct store_item {
     struct bloom_filter *filter; /* kept alive by the source until release(); NULL: gone or quarantined */
     bool dirty;                  /* its bits have changed since the source last yielded it */
     bool quarantined;            /* it exists but could not be loaded: `filter` is NULL, name and expiry are valid */
+    bool away; /* its words are not in memory (bloom_resident.h); so store_has_bits(), and it is not dirty */
     int64_t expires_ms;
     void *user; /* the source's own */
 };
@@ -229,6 +237,24 @@ int store_write(struct store *store, const struct store_item *item, struct store
 void store_published(struct store *store, uint64_t id); /* never blocks on the disk, calls nobody; ids that
                                                          * store_write() has not had are ignored */
 void store_discard(struct store *store, uint64_t id);   /* deletes the files */
+
+/* ---- bits that are not in memory ----
+ *
+ * Thread: any, also during a save; not during store_load(). */
+
+/* Whether the last save has the bits of the filter, if they have not changed since the source of a save has last
+ * yielded it, or since store_load(). */
+bool store_has_bits(struct store *store, uint64_t id);
+
+/* Reads them into the filter, which has the layers that it had then, and their words (bloom_filter_undrop()). 0;
+ * STORE_NOT_FOUND: the last save does not have it; STORE_DAMAGED: its file is not what it should be, or cannot be read;
+ * or -ENOMEM. In all but the first case the words are undefined. Takes its time: not on a loop. */
+int store_read_bits(struct store *store, uint64_t id, struct bloom_filter *filter, struct errbuf *err)
+    __attribute__((warn_unused_result));
+
+/* The filter's file is damaged: it is quarantined, as one that could not be loaded. The caller yields it as such from
+ * now on, and it is in the last save. Calls nobody and does not block on the disk. */
+void store_quarantine(struct store *store, uint64_t id);
 
 /* Gives up a quarantined filter (an operator deletes it): the next save leaves it out and keeps its files in
  * quarantine/. 0, or STORE_NOT_FOUND when no quarantined filter has this id. Takes effect in memory at once, costs

@@ -16,6 +16,7 @@ static void take_forgotten(struct save *save)
 {
     struct store *store = save->store;
 
+    pthread_rwlock_wrlock(&store->reading);
     pthread_mutex_lock(&store->mutex);
     for (size_t i = 0; i < store->forgotten.nslots; i++) {
         uint64_t id = store->forgotten.slots[i].id;
@@ -29,6 +30,7 @@ static void take_forgotten(struct save *save)
             written_advance(written, WRITTEN_IS_GIVEN_UP);
     }
     pthread_mutex_unlock(&store->mutex);
+    pthread_rwlock_unlock(&store->reading);
 }
 
 /* One that store_write() had written before a crash, and that could not be loaded. The source does not yield it. */
@@ -343,12 +345,29 @@ static void forget(struct store *store)
     pthread_mutex_unlock(&store->mutex);
 }
 
+/* Under the lock: those that were quarantined after the walk had passed them, too. Without memory others find the index
+ * unmapped, and map it. */
+static void mark_quarantined(struct store *store)
+{
+    if (!store->serves || index_map(&store->index) != 0)
+        return;
+    pthread_mutex_lock(&store->mutex);
+    for (size_t i = 0; i < store->quarantined.nslots; i++) {
+        uint64_t id = store->quarantined.slots[i].id;
+        struct index_entry *entry = id ? index_get(&store->index, id) : NULL;
+        if (entry)
+            entry->flags |= INDEX_QUARANTINED;
+    }
+    pthread_mutex_unlock(&store->mutex);
+}
+
 /* What has been committed is the store's, and what it does without goes. */
 static void adopt(struct commit *commit)
 {
     struct save *save = commit->save;
     struct store *store = save->store;
 
+    pthread_rwlock_wrlock(&store->reading);
     store->fs->close(store->fs->ctx, store->manifest_fd);
     store->manifest_fd = save->manifest_fd;
     save->manifest_fd = -1;
@@ -362,6 +381,8 @@ static void adopt(struct commit *commit)
     store->index = commit->index;
     store->index.seed = seed;
     commit->index = (struct store_index){0};
+    mark_quarantined(store);
+    pthread_rwlock_unlock(&store->reading);
     atomic_store(&store->count, store->index.count);
     sweep_set_mark(store);
     (void)packs_adopt(store, &save->superseded); /* without memory the next start removes them */

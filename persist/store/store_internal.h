@@ -52,6 +52,11 @@ struct store {
     _Atomic uint64_t next_id;
     atomic_size_t count;
 
+    /* Of the index and the file of the committed MANIFEST, and of flags of index entries: written by the thread that
+     * opens, loads or saves; read by others under it (store_reading.c). Before the mutex. */
+    pthread_rwlock_t reading;
+    bool serves; /* the index stays mapped */
+
     pthread_mutex_t mutex;      /* guards what follows, and makes reports come one at a time */
     struct file_list removable; /* superseded files that could not be removed yet */
     struct id_map quarantined;  /* in this run; no values */
@@ -109,6 +114,29 @@ void store_remove_again(struct store *store);
 /* Adds the filter's files that are not in `but` (may be NULL) to the list. A pack is not a file of its filters.
  * 0 or -ENOMEM. */
 int store_list_files(struct file_list *list, const struct manifest_filter *filter, const struct manifest_filter *but);
+
+/* ---- bits (store_reading.c) ---- */
+
+/* For one thread. */
+struct bits_reader {
+    struct store *store;
+    struct layer_io io;
+    struct pack_reader packs;
+};
+int bits_reader_init(struct bits_reader *reader, struct store *store); /* 0 or -ENOMEM; deinit in any case */
+void bits_reader_deinit(struct bits_reader *reader);
+
+/* Reads all layers of the record into those of the filter, which are of the same shapes. 0, or as layer_read();
+ * `pack_is_lost_out`: the pack is missing, or cannot be read. The errbuf names the file. */
+int bits_read(struct bits_reader *reader, const struct manifest_filter *record, struct bloom_filter *filter,
+              bool *pack_is_lost_out, struct errbuf *err);
+
+/* Maps the index for the thread that saves, and unmaps it unless others need it. */
+int reading_map(struct store *store); /* 0 or -ENOMEM */
+void reading_unmap(struct store *store);
+
+/* Sets a flag of an entry of the committed index. */
+void reading_set_flag(struct store *store, struct index_entry *entry, enum index_flags flag);
 
 /* ---- single filters (store_write.c) ---- */
 

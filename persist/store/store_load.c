@@ -5,12 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "filterdb.h"
+#include "bloom_resident.h"
 #include "store_internal.h"
 
-#define LOAD_MEMORY  LAYER_IO_MIN_MEMORY /* per thread; what is large is read into its place */
-#define LOAD_AT_ONCE 256                 /* filters that a thread takes, and */
-#define LOAD_SHARES  64                  /* no more than this part of what is left */
+#define LOAD_AT_ONCE 256 /* filters that a thread takes, and */
+#define LOAD_SHARES  64  /* no more than this part of what is left */
 
 /* A pack that is not there, or cannot be read: it would be a line in the log for each filter in it. */
 struct lost_pack {
@@ -36,8 +35,7 @@ struct loading {
 struct load_thread {
     struct loading *loading;
     struct record_reader reader;
-    struct layer_io io;
-    struct pack_reader packs;
+    struct bits_reader bits;
     struct store_load_summary counts;
     pthread_t id;
     bool started;
@@ -63,49 +61,12 @@ struct loadee {
     bool pack_is_lost;
 };
 
-/* Layers are one behind the other. */
-static int read_packed_layer(struct loadee *loadee, const struct bloom_layer_view *view, unsigned i, uint64_t offset,
-                             struct errbuf *err)
+/* Gives the filter all its layers, with their counts. */
+static int make_layers(const struct manifest_filter *record, struct bloom_filter *bloom, struct errbuf *err)
 {
-    const struct manifest_filter *filter = loadee->filter;
-    const unsigned char *bytes;
-    size_t size = (size_t)filterdb_bytes(view->shape.nwords);
-    int rc = pack_read(&loadee->thread->packs, filter->pack, offset, size, &bytes, NULL, err);
-
-    loadee->pack_is_lost = rc == PACK_MISSING || (rc < 0 && rc != -ENOMEM);
-    if (rc != 0)
-        return rc;
-    rc = layer_decode(bytes, view, filter->layers[i].xxh3, err);
-    if (rc != 0)
-        errbuf_prefix(err, FILTERS_DIR "/%" PRIu64 ".pack: layer %u, at byte %" PRIu64, filter->pack, i, offset);
-    return rc;
-}
-
-static int read_layer(struct loadee *loadee, const struct bloom_layer_view *view, unsigned i, struct errbuf *err)
-{
-    const struct file_name name = manifest_layer_file(loadee->filter, i);
-    struct path path;
-    int rc = path_file(loadee->thread->loading->store, &path, &name, err);
-
-    if (rc != 0)
-        return rc;
-    rc = layer_read(&loadee->thread->io, path.text, view, loadee->filter->layers[i].xxh3, err);
-    if (rc != 0)
-        errbuf_prefix(err, "%s", path.text);
-    return rc;
-}
-
-static int read_layers(struct loadee *loadee, struct bloom_filter *bloom, struct errbuf *err)
-{
-    struct load_thread *thread = loadee->thread;
-    const struct manifest_filter *filter = loadee->filter;
-    uint64_t offset = filter->pack_offset; /* if it is in a pack */
-
-    for (unsigned i = 0; i < filter->nlayers; i++) {
-        const struct manifest_layer *layer = &filter->layers[i];
+    for (unsigned i = 0; i < record->nlayers; i++) {
         struct bloom_shape shape;
-        struct bloom_layer_view view;
-        manifest_get_shape(filter, i, &shape);
+        manifest_get_shape(record, i, &shape);
         int rc = i > 0 ? bloom_filter_append_layer(bloom, &shape, err) : 0;
 
         if (rc == -ENOMEM)
@@ -114,17 +75,29 @@ static int read_layers(struct loadee *loadee, struct bloom_filter *bloom, struct
             errbuf_prefix(err, "layer %u", i);
             return rc;
         }
-        bloom_filter_expect_fill(bloom);
-        bloom_filter_layer(bloom, i, &view);
-        rc = filter->pack ? read_packed_layer(loadee, &view, i, offset, err) : read_layer(loadee, &view, i, err);
-        offset += filterdb_bytes(layer->nwords);
-        if (rc != 0)
-            return rc;
-        bloom_filter_set_items(bloom, i, layer->items);
-        thread->counts.layers++;
-        thread->counts.bytes += 8 + 8 * layer->nwords;
+        bloom_filter_set_items(bloom, i, record->layers[i].items);
     }
     return 0;
+}
+
+/* Those that have no bits outside of the caller's memory are always read. */
+static int read_filter(struct loadee *loadee, struct bloom_filter *bloom, struct errbuf *err)
+{
+    struct load_thread *thread = loadee->thread;
+    const struct manifest_filter *record = loadee->filter;
+    int rc = make_layers(record, bloom, err);
+
+    if (rc != 0)
+        return rc;
+    thread->counts.layers += record->nlayers;
+    if (loadee->info.leave && bloom_filter_droppable(bloom) > 0) {
+        bloom_filter_drop(bloom);
+        thread->counts.left++;
+        return 0;
+    }
+    rc = bits_read(&thread->bits, record, bloom, &loadee->pack_is_lost, err);
+    thread->counts.bytes += rc == 0 ? manifest_filter_bytes(record) : 0;
+    return rc;
 }
 
 static int load_into(struct loadee *loadee, struct bloom_class *class, struct errbuf *err)
@@ -135,7 +108,7 @@ static int load_into(struct loadee *loadee, struct bloom_class *class, struct er
 
     if (!filter)
         return -ENOMEM;
-    int rc = read_layers(loadee, filter, err);
+    int rc = read_filter(loadee, filter, err);
     if (rc != 0) {
         loader->discard(loader->ctx, filter, user);
         return rc;
@@ -261,6 +234,9 @@ static int load_filter(struct loadee *loadee, struct errbuf *err)
     };
     if (loader->resolve)
         fate = loader->resolve(loader->ctx, &loadee->info);
+    /* What store_write() has written is found by its id in no index yet. */
+    if (fate == STORE_KEPT && loadee->entry && loader->leaves)
+        loadee->info.leave = loader->leaves(loader->ctx, &loadee->info, manifest_filter_bytes(filter));
     if (fate != STORE_KEPT)
         rc = give_up(loadee, fate);
     else if (try_filter(loadee, err) != 0)
@@ -346,16 +322,16 @@ static void *run_thread(void *arg)
 static int thread_init(struct load_thread *thread, struct loading *loading)
 {
     thread->loading = loading;
-    pack_reader_init(&thread->packs, loading->store->fs, loading->store->dir);
     int rc = record_reader_init(&thread->reader, loading->store->fs, loading->store->manifest_fd);
 
-    return rc != 0 ? rc : layer_io_init(&thread->io, loading->store->fs, LOAD_MEMORY);
+    return rc != 0 ? rc : bits_reader_init(&thread->bits, loading->store);
 }
 
 static void add_counts(struct store_load_summary *sum, const struct store_load_summary *counts)
 {
     sum->filters += counts->filters;
     sum->quarantined += counts->quarantined;
+    sum->left += counts->left;
     sum->layers += counts->layers;
     sum->bytes += counts->bytes;
 }
@@ -409,8 +385,7 @@ out:
     for (unsigned i = 0; threads && i < nthreads; i++) {
         add_counts(&summary, &threads[i].counts);
         record_reader_deinit(&threads[i].reader);
-        layer_io_deinit(&threads[i].io);
-        pack_reader_deinit(&threads[i].packs);
+        bits_reader_deinit(&threads[i].bits);
     }
     if (summary_out)
         *summary_out = summary;

@@ -380,6 +380,7 @@ static struct store *store_new(const char *dir, const struct store_options *opti
     store->lock_fd = -1;
     store->manifest_fd = -1;
     pthread_mutex_init(&store->mutex, NULL);
+    pthread_rwlock_init(&store->reading, NULL);
     return store;
 }
 
@@ -449,6 +450,7 @@ void store_close(struct store *store)
     id_map_deinit(&store->forgotten);
     written_deinit(store);
     pthread_mutex_destroy(&store->mutex);
+    pthread_rwlock_destroy(&store->reading);
     free(store->dir);
     free(store);
 }

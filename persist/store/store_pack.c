@@ -164,6 +164,14 @@ bool packs_is_moving(const struct store *store, const struct index_entry *entry)
     return entry->flags & INDEX_PACKED && store->packs.table[entry->slot].moving;
 }
 
+bool packs_keep(struct store *store, const struct index_entry *entry)
+{
+    if (entry->flags & INDEX_STALE || !packs_is_moving(store, entry))
+        return false;
+    store->packs.table[entry->slot].kept = true;
+    return true;
+}
+
 /* ---- writing ---- */
 
 static int begin_pack(struct save *save, struct errbuf *err)
@@ -254,8 +262,8 @@ int packs_adopt(struct store *store, struct file_list *superseded)
         struct pack_use *pack = &store->packs.table[i];
         pack->fresh = false;
         /* Of quarantined filters, which nobody can write. */
-        pack->stuck = pack->stuck || (pack->moving && pack->live > 0);
-        pack->moving = false;
+        pack->stuck = pack->stuck || (pack->moving && !pack->kept && pack->live > 0);
+        pack->moving = pack->kept = false;
         if (pack->number == 0 || pack->live > 0)
             continue;
         const struct file_name name = pack_file(pack->number);

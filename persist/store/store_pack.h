@@ -21,6 +21,7 @@ struct pack_use {
     bool moving;     /* the running save writes its filters to another pack */
     bool stuck;      /* it cannot be emptied: quarantined filters are in it */
     bool fresh;      /* the running save has made it */
+    bool kept;       /* it is not emptied by the running save: filters in it are away */
 };
 
 struct packs {
@@ -42,6 +43,10 @@ void packs_measure(struct store *store); /* reads the size of each pack from the
 /* Called when a save begins: chooses the packs that it rewrites. 0 or -ENOMEM. */
 int packs_choose(struct store *store);
 bool packs_is_moving(const struct store *store, const struct index_entry *entry);
+
+/* The bits of a filter in a pack that is moving are not in memory: it stays in the pack, whose dead space goes later.
+ * False: it is in no such pack. */
+bool packs_keep(struct store *store, const struct index_entry *entry);
 
 /* The filter's number of layers if it is small enough for a pack, otherwise 0. It may grow at any moment. */
 unsigned packs_have_room(const struct save *save, const struct bloom_filter *filter);

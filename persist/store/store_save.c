@@ -119,8 +119,10 @@ static int find_record(struct save *save, const struct store_item *item, struct 
         present->clean = !item->dirty;
         return save_record(save, seen, &present->record, err);
     }
-    if (present->committed)
+    if (present->committed) {
+        present->flags = present->committed->flags & INDEX_QUARANTINED;
         return record_read(&save->committed, present->committed->offset, &present->record, err);
+    }
     if (!present->written)
         return 0;
     present->flags = INDEX_TAKEN;
@@ -219,14 +221,20 @@ static int save_filter(struct save *save, const struct store_item *item, struct 
 
     if (committed) {
         if (item->dirty)
-            committed->flags |= INDEX_STALE; /* remembered if this save fails */
+            reading_set_flag(save->store, committed, INDEX_STALE); /* remembered if this save fails */
         present->clean = !(committed->flags & INDEX_STALE) && !packs_is_moving(save->store, committed);
+        if (item->away && !present->clean)
+            present->clean = packs_keep(save->store, committed);
         /* As most are; and their records, if they were read in the order of the walk, would be anywhere in the file. */
         if (present->clean &&
             committed->facts == index_facts(&save->store->index, item->name, item->name_len, item->expires_ms))
             return save_carry(save, committed, err);
     }
-    unsigned packed = packs_have_room(save, item->filter);
+    if (item->away && !(committed && present->clean)) {
+        errbuf_set(err, "its bits are neither in memory nor in the last save");
+        return -EIO;
+    }
+    unsigned packed = item->away ? 0 : packs_have_room(save, item->filter);
     if (written) {
         written->stale = written->stale || item->dirty;
         present->clean = !written->stale && packed == 0;
@@ -241,12 +249,21 @@ static int save_filter(struct save *save, const struct store_item *item, struct 
     return present->clean ? keep_files(save, item, present, err) : write_filter(save, item, present, err);
 }
 
+/* It may have become so since the last save. */
+static bool is_quarantined(struct store *store, uint64_t id)
+{
+    pthread_mutex_lock(&store->mutex);
+    bool is = id_map_has(&store->quarantined, id);
+    pthread_mutex_unlock(&store->mutex);
+    return is;
+}
+
 /* A filter that could not be loaded: its record stays, and so do its files. */
 static int save_quarantined(struct save *save, const struct store_item *item, struct present *present,
                             struct errbuf *err)
 {
     const struct index_entry *committed = present->committed;
-    bool known = (committed && committed->flags & INDEX_QUARANTINED) ||
+    bool known = (committed && (committed->flags & INDEX_QUARANTINED || is_quarantined(save->store, item->id))) ||
                  (present->written && present->written->state == WRITTEN_QUARANTINED);
 
     if (!known)
@@ -275,7 +292,6 @@ static int save_item(struct save *save, const struct store_item *item, struct er
         }
         return drop_record(save, item->id, NULL, err);
     }
-    CHECK(item->quarantined || !present.committed || !(present.committed->flags & INDEX_QUARANTINED));
     rc = item->quarantined ? save_quarantined(save, item, &present, err) : save_filter(save, item, &present, err);
     if (rc != 0) {
         struct shown_name shown = show_name(item->name, item->name_len);
@@ -343,7 +359,7 @@ static int save_init(struct save *save, struct errbuf *err)
     if (rc == 0)
         rc = packs_choose(store);
     if (rc == 0)
-        rc = index_map(&store->index);
+        rc = reading_map(store);
     if (rc == 0)
         rc = index_map(&save->next);
     if (rc != 0)
@@ -362,7 +378,7 @@ static void save_deinit(struct save *save)
     layer_io_deinit(&save->io);
     pack_writer_deinit(&save->pack);
     index_deinit(&save->next);
-    index_unmap(&save->store->index);
+    reading_unmap(save->store);
     if (save->manifest_fd >= 0)
         save->fs->close(save->fs->ctx, save->manifest_fd);
     file_list_deinit(&save->made);

@@ -187,6 +187,8 @@ enum {
     CMD_ALONE = 1 << 22,      /* runs while all other workers stand still, also as the only one of a transaction */
     CMD_TALKS = 1 << 21,      /* its job waits for another server; it changes filters in host_alone() only, so that
                                * transactions need not wait for it */
+    CMD_BITS = 1 << 22,       /* reads or changes bits of the filters that its keys name: these are brought into memory
+                               * first */
 };
 
 /* An argument for COMMAND DOCS. */

@@ -24,8 +24,8 @@ static const char *const tls_auths[] = {"no", "yes", "optional", NULL};         
 static const char *const appendfsync_policies[] = {"always", "everysec", "no", NULL}; /* enum journal_policy */
 static const char *const bf_layouts[] = {"na", "redisbloom", NULL};
 static const char *const missing_filter_replies[] = {"absent", "null", "error", NULL};
-static const char *const only_noeviction[] = {"noeviction", NULL};
 static const char *const acl_pubsub_defaults[] = {"allchannels", "resetchannels", NULL}; /* enum pubsub_default */
+static const char *const memory_policies[] = {"noeviction", "reload", "maybe", NULL};
 
 #define ROW(field, name_, type_, default_, flags_, doc_)                                       \
     .name = name_, .type = type_, .flags = (flags_), .offset = offsetof(struct config, field), \

@@ -58,6 +58,7 @@ enum endpoint_type { ENDPOINT_IP, ENDPOINT_HOSTNAME, ENDPOINT_UNKNOWN };
 
 #define CONFIG_MAX_HOST 255 /* bytes of cluster-announce-hostname */
 
+enum memory_policy { MEMORY_NOEVICTION, MEMORY_RELOAD, MEMORY_MAYBE };
 enum quarantine_policy { QUARANTINE_ERROR, QUARANTINE_MAYBE };
 enum pubsub_default { PUBSUB_DEFAULT_ALL, PUBSUB_DEFAULT_RESET };
 enum bf_layout { BF_LAYOUT_NA, BF_LAYOUT_REDISBLOOM };

@@ -20,6 +20,7 @@
 #include "main_loop.h"
 #include "pool.h"
 #include "processors.h"
+#include "residency.h"
 #include "saver.h"
 #include "server_create.h"
 #include "server_tls.h"
@@ -237,8 +238,9 @@ static int run(struct server *server)
     else
         status = serve(server, &ml);
 
-    web_stop(server->web);            /* while there is what it shows */
-    expirer_destroy(server->expirer); /* while those are there who are told of what it does */
+    web_stop(server->web);             /* while there is what it shows */
+    expirer_destroy(server->expirer);  /* while those are there who are told of what it does */
+    residency_stop(server->residency); /* nobody waits for bits any more */
     server_stop(server);
     saver_destroy(server->saver); /* before the loop: TSan does not see libuv close what it may then open */
     main_loop_deinit(&ml);

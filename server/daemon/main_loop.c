@@ -16,6 +16,7 @@
 #include "journal.h"
 #include "load.h"
 #include "log_text.h"
+#include "residency.h"
 #include "saver.h"
 #include "server_tls.h"
 #include "worker.h"
@@ -136,6 +137,7 @@ static void on_tick(uv_timer_t *timer)
     if (!server_loading(ml->server)) {
         saver_tick(ml->server->saver);
         settler_tick(&ml->settler);
+        residency_tick(ml->server);
     }
     half_loads_expire(ml->server->half_loads, ml->server->registry,
                       clock_ms() - server_config(ml->server)->bf_load_timeout * 1000);

@@ -17,6 +17,7 @@
 #include "notify.h"
 #include "push.h"
 #include "persistence.h"
+#include "residency.h"
 #include "server_tls.h"
 #include "sstables.h"
 #include "worker.h"
@@ -40,11 +41,19 @@ static void log_has_room(struct server *server, unsigned worker)
     log_waits_post_room(server->workers[worker]);
 }
 
+static void memory_changed(struct server *server)
+{
+    for (unsigned i = 0; i < server->nworkers; i++)
+        mailbox_wake(&server->workers[i]->mailbox);
+}
+
 /* Initialises the values; cannot fail. */
 static void init_values(struct server *server, struct config *config)
 {
-    server->calls = (struct server_calls){
-        .log_synced = log_synced, .log_has_room = log_has_room, .config_changed = persistence_apply};
+    server->calls = (struct server_calls){.log_synced = log_synced,
+                                          .log_has_room = log_has_room,
+                                          .memory_changed = memory_changed,
+                                          .config_changed = persistence_apply};
     server->limits = (struct server_log_limits){
         {.lines = 1, .seconds = 3600}, {.lines = 5, .seconds = 1}, {.lines = 1, .seconds = 1}};
     pthread_mutex_init(&server->settings.lock, NULL);
@@ -147,6 +156,16 @@ static int start_registry(struct server *server)
     return status;
 }
 
+static int start_residency(struct server *server)
+{
+    return residency_create(&server->residency, server);
+}
+
+static void stop_residency(struct server *server)
+{
+    residency_destroy(server->residency);
+}
+
 static void stop_registry(struct server *server)
 {
     registry_destroy(server->registry);
@@ -212,6 +231,7 @@ static const struct part {
     {"messages", start_pubsub, stop_pubsub},
     {"events", start_events, stop_events},
     {"registry", start_registry, stop_registry},
+    {"bits on the disk", start_residency, stop_residency},
     {"sstable-dir", start_sstables, stop_sstables},
     {"half loads", start_half_loads, stop_half_loads},
     {"sessions", start_sessions, stop_sessions},

@@ -11,6 +11,7 @@
 #include "memory_reserve.h"
 #include "memory_use.h"
 #include "persistence.h"
+#include "residency.h"
 #include "transaction.h"
 #include "worker.h"
 
@@ -27,13 +28,14 @@ static unsigned concern_of(const struct command *command, uint32_t flags)
     if (flags & CMD_WRITE)
         concern |= ADMISSION_READ_ONLY | ADMISSION_PAUSED_WRITES | ADMISSION_LOG_FULL;
     if (flags & CMD_DENYOOM)
-        concern |= ADMISSION_NO_MEMORY;
+        concern |= ADMISSION_NO_MEMORY | ADMISSION_MAKES_ROOM;
     return concern;
 }
 
 void admission_init(struct worker *worker)
 {
     conn_list_init(&worker->admission.paused);
+    conn_list_init(&worker->admission.for_memory);
     for (int kind = 0; kind < WINDOW_KINDS; kind++) {
         const struct command *row = command_row(worker->window.counters[kind]);
         worker->admission.concern[kind] = concern_of(row, row->flags) | ADMISSION_ONE_BY_ONE;
@@ -46,14 +48,27 @@ static void set(struct worker *worker, unsigned reason, bool on)
     worker->admission.reasons = on ? others | reason : others;
 }
 
+/* What needs memory waits as long as bits are leaving it. */
+static void look_at_memory(struct worker *worker, const struct config *config)
+{
+    struct server *server = worker->server;
+    bool over = config->maxmemory && memory_limited(server) >= config->maxmemory, waits = false;
+    if (over && config->maxmemory_policy != MEMORY_NOEVICTION && !server_loading(server)) {
+        residency_press(server);
+        waits = !residency_is_stuck(server);
+    }
+    set(worker, ADMISSION_NO_MEMORY, (over && !waits) || memory_reserve_is_spent(server));
+    set(worker, ADMISSION_MAKES_ROOM, waits);
+    if (!waits)
+        conn_all_ready(&worker->admission.for_memory, CONN_WAITS_MEMORY);
+}
+
 void admission_look_at_settings(struct worker *worker)
 {
     const struct config *config = server_config(worker->server);
     timing_refresh(&worker->timing, config);
     set(worker, ADMISSION_ONE_BY_ONE, worker->timing.exact);
-    set(worker, ADMISSION_NO_MEMORY,
-        (config->maxmemory && memory_limited(worker->server) >= config->maxmemory) ||
-            memory_reserve_is_spent(worker->server));
+    look_at_memory(worker, config);
 }
 
 void admission_look_at_pause(struct worker *worker)
@@ -74,6 +89,7 @@ void admission_look(struct worker *worker, bool log_full)
     set(worker, ADMISSION_LOADING, server_loading(worker->server));
     set(worker, ADMISSION_READ_ONLY, persistence_refuses(worker->server));
     set(worker, ADMISSION_LOG_FULL, log_full);
+    worker->admission.some_away = residency_some_away(worker->server);
     admission_look_at_pause(worker);
 }
 
@@ -205,6 +221,8 @@ static enum admission_answer check_time(const struct conn *conn, const struct co
         return ADMISSION_WAIT_PAUSE;
     if (reasons & ADMISSION_LOG_FULL)
         return ADMISSION_WAIT_ROOM;
+    if (reasons & ADMISSION_MAKES_ROOM)
+        return ADMISSION_WAIT_MEMORY;
     if (transaction_takes(&conn->session, command))
         return ADMISSION_QUEUE;
     return ADMISSION_RUN;

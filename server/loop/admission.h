@@ -26,12 +26,15 @@ enum {
     ADMISSION_PAUSED = 1 << 4,        /* CLIENT PAUSE */
     ADMISSION_LOG_FULL = 1 << 5,      /* the log thread is behind */
     ADMISSION_ONE_BY_ONE = 1 << 6,    /* each command is timed by itself: none goes through the window */
+    ADMISSION_MAKES_ROOM = 1 << 7,    /* maxmemory is reached, and bits are leaving memory (residency.h) */
 };
 
 struct admission {
     unsigned reasons;               /* as of this iteration */
     unsigned concern[WINDOW_KINDS]; /* the reasons that concern the window's commands */
+    bool some_away;                 /* residency_some_away() at the beginning of this iteration */
     struct conn_link paused;        /* CONN_WAITS_PAUSE */
+    struct conn_link for_memory;    /* CONN_WAITS_MEMORY */
 };
 
 void admission_init(struct worker *worker);
@@ -46,10 +49,11 @@ void admission_look_at_pause(struct worker *worker);
 
 enum admission_answer {
     ADMISSION_RUN,
-    ADMISSION_QUEUE,      /* it belongs to an open transaction */
-    ADMISSION_REFUSE,     /* with the error in the text */
-    ADMISSION_WAIT_PAUSE, /* retry when the pause is over */
-    ADMISSION_WAIT_ROOM,  /* retry when there is room in the log */
+    ADMISSION_QUEUE,       /* it belongs to an open transaction */
+    ADMISSION_REFUSE,      /* with the error in the text */
+    ADMISSION_WAIT_PAUSE,  /* retry when the pause is over */
+    ADMISSION_WAIT_ROOM,   /* retry when there is room in the log */
+    ADMISSION_WAIT_MEMORY, /* retry when bits have left memory */
 };
 
 /* The source of the command. */

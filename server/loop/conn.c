@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "acl_session.h"
+#include "bring.h"
 #include "check.h"
 #include "command.h"
 #include "conn_tls.h"
@@ -253,6 +254,7 @@ void conn_close(struct conn *conn)
     sessions_remove(worker->server->sessions, &conn->session);
     acl_logout(&conn->session);
     conn_drop_input(conn);
+    bring_end(conn);
     transaction_end(&conn->session);
     buf_deinit(&conn->running.reply);
     buf_deinit(&conn->output.buf);

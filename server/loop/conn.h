@@ -36,6 +36,8 @@ enum conn_wait {
     CONN_WAITS_PUBLISH = 1 << 5,   /* it publishes faster than subscribers' loops deliver */
     CONN_WAITS_LEAVE = 1 << 6,     /* it is closed and ends its subscriptions in turns */
     CONN_WAITS_HANDSHAKE = 1 << 7, /* its TLS handshake is not done: nothing is sent either (conn_tls.h) */
+    CONN_WAITS_FILTER = 1 << 8,    /* its command needs bits that are being read */
+    CONN_WAITS_MEMORY = 1 << 9,    /* bits are leaving memory, so that there is room for what it needs */
 };
 
 #define CONN_HALF_CLOSED_MS 1000
@@ -95,7 +97,7 @@ struct conn {
     struct conn_link turn;         /* in worker->turns.waiting: has input that could not be run, and may run it now */
     struct conn_link durable;      /* in worker->log.for_ticket: CONN_WAITS_DURABLE */
     struct conn_link tracker;      /* in worker->trackers.conns: MODE_TRACKING */
-    struct conn_link waiter;       /* in the wait queue of CONN_WAITS_ROOM, _PAUSE, _EXCLUSIVE or _HANDSHAKE */
+    struct conn_link waiter;       /* in the wait queue of CONN_WAITS_ROOM, _PAUSE, _MEMORY, _EXCLUSIVE or _HANDSHAKE */
     int fd;
     int events;          /* the events polled for now */
     enum conn_life life; /* changed by move() in conn.c only */
@@ -104,6 +106,7 @@ struct conn {
     struct conn_output output;
     struct conn_running running;
     struct conn_tls *tls;      /* NULL without TLS */
+    struct bring *bring;       /* bits that its command needs; NULL: none were away */
     struct tracking *tracking; /* NULL without CLIENT TRACKING ON (tracking.h) */
     size_t counted;            /* bytes of it in server->memory.of_clients */
     struct session session;

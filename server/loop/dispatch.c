@@ -4,6 +4,7 @@
 
 #include "acl_session.h"
 #include "admission.h"
+#include "bring.h"
 #include "check.h"
 #include "clock.h"
 #include "command.h"
@@ -40,6 +41,7 @@ static void give_up(struct conn *conn, const struct command *command, const char
     conn->output.wrote |= conn->running.command && (command->flags & CMD_WRITE);
     buf_truncate(&conn->running.reply, 0);
     end_slices(conn);
+    bring_end(conn);
     conn->running.spent_ns = 0;
     dispatch_reject(conn, command, text);
 }
@@ -71,6 +73,16 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
     if (!keyed) {
         give_up(conn, command, "ERR out of memory");
         return false;
+    }
+    char text[ADMISSION_TEXT_SIZE];
+    switch (bring_bits(conn, command, keyed, text)) {
+    case BRING_WAIT:
+        return true;
+    case BRING_FAILED:
+        give_up(conn, command, text);
+        return false;
+    case BRING_READY:
+        break;
     }
     struct reply slice_reply = {.buf = &conn->running.reply, .version = conn->output.reply.version};
     bool sliced = runs_in_slices(conn, command, cmd);
@@ -113,6 +125,7 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
     }
     if (sliced)
         take_sliced_reply(conn);
+    bring_end(conn);
     if (conn->session.close_after_reply)
         conn_drain(conn);
     if (command->flags & CMD_ADMIN) {
@@ -160,6 +173,14 @@ static bool window_kind_of(const struct resp_command *cmd, enum window_kind *kin
     return false;
 }
 
+static bool is_away(const struct worker *worker, const struct resp_command *cmd, unsigned database)
+{
+    struct slice key = resp_arg(cmd, 1);
+    if (database_prefix_for(database, key.ptr, key.len))
+        key = keyed_in_place(cmd, 1, database);
+    return bring_is_needed(worker, registry_hash(worker->server->registry, key), key);
+}
+
 static void note_windowed(struct conn *conn, enum window_kind kind)
 {
     atomic_store_explicit(&conn->session.command, kind == WINDOW_QUERY ? "bf.exists" : "bf.add", memory_order_relaxed);
@@ -176,6 +197,8 @@ static bool take_into_window(struct conn *conn, const struct resp_command *cmd, 
         return false;
     unsigned database = database_of(conn);
     if (__builtin_expect(!keyed_has_room(cmd, 1), false)) /* inline */
+        return false;
+    if (__builtin_expect(worker->admission.some_away, false) && is_away(worker, cmd, database))
         return false;
     note_windowed(conn, kind);
     window_push(worker, kind, conn, cmd, database, from_input);
@@ -235,7 +258,7 @@ static enum dispatch_result start(struct conn *conn, const struct command *comma
     if (command->handler == cmd_reset) {
         transaction_end(&conn->session);
         tracking_stop(conn);
-        conn->session.modes = 0;
+        conn->session.modes &= MODE_BRINGS;
     }
     return run(conn, cmd, command) ? DISPATCH_LATER : DISPATCH_DONE;
 }
@@ -260,6 +283,9 @@ static enum dispatch_result admit(struct conn *conn, const struct command *comma
         return DISPATCH_LATER;
     case ADMISSION_WAIT_ROOM:
         conn_wait(conn, CONN_WAITS_ROOM, &worker->log.for_room);
+        return DISPATCH_LATER;
+    case ADMISSION_WAIT_MEMORY:
+        conn_wait(conn, CONN_WAITS_MEMORY, &worker->admission.for_memory);
         return DISPATCH_LATER;
     }
     return DISPATCH_DONE;

@@ -6,6 +6,7 @@
 
 #include "acl_check.h"
 #include "bf.h"
+#include "bring.h"
 #include "command.h"
 #include "conn.h"
 #include "dispatch_errors.h"
@@ -323,6 +324,8 @@ size_t window_push_repeated(struct worker *worker, enum window_kind kind, struct
     run->name = (struct slice){data + memo->name_off - memo->prefix, memo->name_len + memo->prefix};
     if (__builtin_expect(memo->prefix != 0, false))
         database_prefix_put((char *)(uintptr_t)run->name.ptr, database); /* as keyed_in_place() */
+    if (bring_is_needed(worker, memo->name_hash, run->name))
+        return 0;
     run->name_hash = memo->name_hash;
     run->kind = (uint8_t)kind;
     run->n = (uint8_t)n;

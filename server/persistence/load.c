@@ -16,6 +16,7 @@
 #include "rcu.h"
 #include "registry_databases.h"
 #include "replay.h"
+#include "residency.h"
 #include "saver.h"
 #include "server.h"
 #include "thread.h"
@@ -26,6 +27,8 @@ struct load {
     void (*done)(struct server *server);
     unsigned nthreads;
     bool accept_damage;
+    bool lazy;
+    uint64_t high_water; /* residency_high_water() */
     struct replay *replay;
     struct log_reader *log;
     struct log_reader_summary log_summary;
@@ -62,6 +65,15 @@ static enum store_fate on_resolve(void *ctx, struct store_filter *info)
     return STORE_GONE;
 }
 
+/* With lazy-load all bits stay on the disk until somebody asks; with a policy, those for which there is no memory. What
+ * the log has adds to is read when these are brought back. */
+static bool on_leaves(void *ctx, const struct store_filter *info, uint64_t bytes)
+{
+    struct load *load = ctx;
+    (void)info;
+    return load->lazy || (load->high_water && memory_limited(load->server) + bytes > load->high_water);
+}
+
 /* Gives a filter that has just come under its name the time that was saved. */
 static void let_expire(struct server *server, const struct store_filter *info)
 {
@@ -74,7 +86,8 @@ static struct bloom_filter *on_alloc(void *ctx, const struct store_filter *info,
 {
     struct load *load = ctx;
     struct entry *entry;
-    int status = registry_create_filter(load->server->registry, name_of(info), info->id, class, &entry, err);
+    int status = (info->leave ? registry_create_away : registry_create_filter)(load->server->registry, name_of(info),
+                                                                               info->id, class, &entry, err);
     if (status == REGISTRY_EXISTS)
         errbuf_set(err, "another filter has the same name");
     else if (status < 0)
@@ -82,7 +95,7 @@ static struct bloom_filter *on_alloc(void *ctx, const struct store_filter *info,
     if (status != REGISTRY_OK)
         return NULL;
     *user_out = entry;
-    return entry_filter(entry);
+    return entry_shape(entry);
 }
 
 static void note_loaded(struct load *load, const struct store_filter *info, struct entry *entry)
@@ -103,6 +116,8 @@ static void on_loaded(void *ctx, const struct store_filter *info, struct bloom_f
         bloom_filter_layer(filter, i, &view);
         progress(load, view.shape.nwords * 8);
     }
+    if (entry_is_away(entry) && !bloom_filter_is_dropped(filter))
+        entry_come_back(entry); /* there was nothing to leave on the disk */
     entry_mark_clean(entry);
     let_expire(load->server, info);
     note_loaded(load, info, entry);
@@ -147,6 +162,7 @@ static int load_files(struct load *load)
     struct server *server = load->server;
     struct store_loader loader = {
         .resolve = on_resolve,
+        .leaves = load->lazy || load->high_water ? on_leaves : NULL,
         .alloc = on_alloc,
         .loaded = on_loaded,
         .discard = on_discard,
@@ -169,6 +185,9 @@ static int load_files(struct load *load)
                log_count(summary.filters, "filter").text, log_count(summary.layers, "layer").text,
                log_bytes(summary.bytes).text, clock_ms() - start, summary.quarantined,
                atomic_load_explicit(&server->load_expired, memory_order_relaxed));
+    if (summary.left)
+        log_notice(&server->log, "the bits of %s are read when they are asked for",
+                   log_count(summary.left, "filter").text);
     if (summary.leftovers)
         log_notice(&server->log, "removed %s of an unfinished save", log_count(summary.leftovers, "file").text);
     return 0;
@@ -345,6 +364,7 @@ static int open_for_clients(struct load *load)
     /* Only from here on: what was there before the limits is not turned away by them. */
     const struct config *config = server_config(server);
     bloom_pool_set_limits(server->pool, config->bf_max_filter_bytes, config->maxmemory);
+    bloom_pool_set_overshoot(server->pool, config->maxmemory_policy != MEMORY_NOEVICTION);
     atomic_store_explicit(&server->load.active, false, memory_order_release);
     /* The damaged part must not be met by the next start; nor need what has expired be looked at again. */
     if (load->log_summary.damages || load->replay_summary.left_out ||
@@ -381,6 +401,8 @@ int load_start(struct server *server, void (*done)(struct server *server))
     load->server = server;
     load->done = done;
     load->accept_damage = config->aof_load_damaged;
+    load->lazy = config->lazy_load;
+    load->high_water = residency_high_water(config);
     load->nthreads = config->load_threads ? (unsigned)config->load_threads : thread_processors(THREAD_SERVER);
     if (log_bytes_on_disk(fsops_posix(), server->process.data_dir, store_checkpoint(server->store).log, &log_bytes) !=
         0)

@@ -100,7 +100,7 @@ void persistence_apply(struct server *server, const struct config *old, const st
 
 static void note_creation(struct journal *journal, const struct registry_effect *effect)
 {
-    const struct bloom_filter *filter = entry_filter(effect->entry);
+    const struct bloom_filter *filter = entry_shape(effect->entry);
     struct bloom_layer_view view;
     bloom_filter_layer(filter, 0, &view);
     journal_note(journal, &(struct log_control){
@@ -148,7 +148,7 @@ static void note_contents(struct journal *journal, const struct registry_effect 
                               .name = effect->name.ptr,
                               .name_len = effect->name.len,
                               .expires_ms = effect->expires_ms,
-                              .params = *bloom_filter_params(entry_filter(effect->entry)),
+                              .params = *bloom_filter_params(entry_shape(effect->entry)),
                               .record = contents->ptr,
                               .record_len = contents->len,
                           });

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bloom_resident.h"
 #include "check.h"
 #include "clock.h"
 #include "id_map.h"
@@ -18,6 +19,7 @@
 /* A filter that adds can be brought back to. */
 struct target {
     struct entry *entry; /* NULL: in quarantine */
+    atomic_bool broken;  /* its bits could not be read: the entry is pinned, and another one has its name */
     uint64_t since;      /* ordinals of processes before it have all been counted, and may have been given anew since */
     unsigned nlayers;    /* that had been saved */
     uint64_t counted[];  /* in these */
@@ -66,9 +68,12 @@ void replay_destroy(struct replay *replay)
 {
     if (!replay)
         return;
-    for (size_t i = 0; i < replay->targets.nslots; i++)
-        if (replay->targets.slots[i].id)
-            free(replay->targets.slots[i].value);
+    for (size_t i = 0; i < replay->targets.nslots; i++) {
+        struct target *target = replay->targets.slots[i].id ? replay->targets.slots[i].value : NULL;
+        if (target && atomic_load(&target->broken))
+            registry_unpin(target->entry);
+        free(target);
+    }
     log_history_destroy(replay->history);
     id_map_deinit(&replay->targets);
     id_map_deinit(&replay->expired);
@@ -115,12 +120,13 @@ void replay_note_expired(const struct replay *replay, struct journal *journal)
 
 int replay_loaded(struct replay *replay, uint64_t id, struct entry *entry, uint64_t since)
 {
-    const struct bloom_filter *filter = entry ? entry_filter(entry) : NULL;
+    const struct bloom_filter *filter = entry ? entry_shape(entry) : NULL;
     unsigned nlayers = filter ? bloom_filter_nlayers(filter) : 0;
     struct target *target = malloc(sizeof(*target) + nlayers * sizeof(target->counted[0]));
     if (!target)
         return -ENOMEM;
     target->entry = entry;
+    atomic_init(&target->broken, false);
     target->since = since;
     target->nlayers = nlayers;
     for (unsigned i = 0; i < nlayers; i++) {
@@ -189,6 +195,51 @@ static int create(struct replay *replay, const struct log_filter *h, struct errb
     return status > 0 ? -EINVAL : status;
 }
 
+/* ---- bits that were left on the disk ---- */
+
+static void note_quarantine(void *ctx, uint64_t id)
+{
+    store_quarantine(ctx, id);
+}
+
+/* Reads them, or puts the filter in quarantine, as loading it would have done. Under the lock. 0 or -ENOMEM. */
+static int read_bits(struct replay *replay, struct target *target)
+{
+    struct entry *entry = target->entry;
+    struct bloom_filter *filter = entry_shape(entry);
+    struct errbuf err = {""};
+    int status = bloom_filter_undrop(filter, &err);
+    if (status == 0)
+        status = store_read_bits(replay->store, entry->id, filter, &err);
+    if (status == 0) {
+        entry_come_back(entry);
+        return 0;
+    }
+    if (status < 0)
+        return status;
+    registry_pin_prepared(entry);
+    atomic_store(&target->broken, true);
+    status = registry_quarantine(replay->server->registry, entry_created_name(entry), entry, err.text, note_quarantine,
+                                 replay->store);
+    log_warning(&replay->server->log, "filter %" PRIu64 " is quarantined: %s", entry->id, err.text);
+    return status < 0 ? status : 0;
+}
+
+/* The filter with its bits; NULL with status 0: it is in quarantine. */
+static struct bloom_filter *filter_of(struct replay *replay, struct target *target, int *status_out)
+{
+    *status_out = 0;
+    if (!target->entry)
+        return NULL;
+    if (entry_is_away(target->entry)) {
+        pthread_mutex_lock(&replay->lock);
+        if (entry_is_away(target->entry) && !atomic_load(&target->broken))
+            *status_out = read_bits(replay, target);
+        pthread_mutex_unlock(&replay->lock);
+    }
+    return *status_out || atomic_load(&target->broken) ? NULL : entry_filter(target->entry);
+}
+
 /* A layer that the filter cannot have: of another variant, say, or beyond what is possible. */
 static int refuse_layer(struct replay *replay, const struct log_filter *h, unsigned index, struct errbuf *err)
 {
@@ -206,12 +257,13 @@ static int refuse_layer(struct replay *replay, const struct log_filter *h, unsig
     return 0;
 }
 
-static int grow(struct replay *replay, const struct log_filter *h, struct entry *entry, struct errbuf *err)
+static int grow(struct replay *replay, const struct log_filter *h, struct target *target, struct errbuf *err)
 {
-    struct bloom_filter *filter = entry_filter(entry);
-    unsigned index;
+    struct entry *entry = target->entry;
+    unsigned index = bloom_filter_nlayers(entry_shape(entry));
     int status = 0;
-    while (status == 0 && (index = bloom_filter_nlayers(filter)) < h->ngrown && h->grown[index].nwords) {
+    struct bloom_filter *filter = index < h->ngrown ? filter_of(replay, target, &status) : NULL;
+    while (filter && status == 0 && (index = bloom_filter_nlayers(filter)) < h->ngrown && h->grown[index].nwords) {
         status = bloom_filter_append_layer(filter, &h->grown[index], err);
         entry_mark_dirty(entry);
     }
@@ -236,7 +288,7 @@ int replay_filters(struct replay *replay, struct errbuf *err)
             target = id_map_get(&replay->targets, h->id);
         }
         if (status == 0 && target && target->entry && h->grown)
-            status = grow(replay, h, target->entry, err);
+            status = grow(replay, h, target, err);
         if (target && target->entry && (h->renamed || h->expiry_changed))
             entry_mark_dirty(target->entry);
     }
@@ -272,16 +324,19 @@ static int on_adds(void *ctx, uint64_t id, unsigned layer, const struct bloom_re
         note_id(&adder->summary, id);
         adder->last = id_map_get(&adder->replay->targets, id);
     }
-    const struct target *target = adder->last;
+    struct target *target = adder->last;
     if (!target) {
         adder->summary.ignored += n;
         return 0;
     }
-    if (!target->entry) {
+    int status;
+    struct bloom_filter *filter = filter_of(adder->replay, target, &status);
+    if (!filter) {
         adder->summary.quarantined += n;
-        return 0;
+        if (status)
+            errbuf_set(&adder->err, "out of memory");
+        return status;
     }
-    struct bloom_filter *filter = entry_filter(target->entry);
     if (layer >= bloom_filter_nlayers(filter)) { /* its growth would be in the log before it */
         adder->summary.ignored += n;
         return 0;

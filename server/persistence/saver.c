@@ -74,14 +74,16 @@ static int source_next(void *ctx, struct store_item *item_out)
         free(item);
         return status;
     }
+    bool away = item->entry && entry_is_away(item->entry); /* or it stays until it is released: it is pinned */
     *item_out = (struct store_item){
         .id = item->id,
         .name = item->name.ptr,
         .name_len = item->name.len,
-        .filter = item->entry ? entry_filter(item->entry) : NULL,
-        .dirty = item->dirty,
+        .filter = item->entry ? entry_shape(item->entry) : NULL,
+        .dirty = item->dirty && !away, /* it may have another name or time, which need no bits */
+        .away = away,
         .expires_ms = item->expires_ms,
-        .quarantined = item->entry && !entry_filter(item->entry),
+        .quarantined = item->entry && !entry_shape(item->entry),
         .user = item,
     };
     return 1;
@@ -403,6 +405,16 @@ int saver_run(struct saver *saver, struct errbuf *err)
 {
     pthread_mutex_lock(&saver->lock);
     int status = busy(saver) ? SAVER_BUSY : request_and_wait(saver, 0, err);
+    pthread_mutex_unlock(&saver->lock);
+    return status;
+}
+
+int saver_run_next(struct saver *saver, struct errbuf *err)
+{
+    pthread_mutex_lock(&saver->lock);
+    while (busy(saver) && !saver->stop)
+        (void)wait_finished(saver, 0);
+    int status = saver->stop ? -ECANCELED : request_and_wait(saver, 0, err);
     pthread_mutex_unlock(&saver->lock);
     return status;
 }

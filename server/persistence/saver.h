@@ -34,7 +34,10 @@ enum saver_request saver_rewrite(struct saver *saver);
  * offline. */
 int saver_run(struct saver *saver, struct errbuf *err);
 
-/* As saver_run(), but waits for a running save first instead of refusing: shutdown. With `most_ms` above 0 it comes
+/* As saver_run(), but waits for a running save first instead of refusing. -ECANCELED: the thread ends. */
+int saver_run_next(struct saver *saver, struct errbuf *err);
+
+/* The same: shutdown. With `most_ms` above 0 it comes
  * back after so long, also with SAVER_BUSY: the save goes on. */
 int saver_run_final(struct saver *saver, int64_t most_ms, struct errbuf *err);
 

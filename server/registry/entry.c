@@ -28,9 +28,85 @@ struct entry *entry_alloc(struct slab *slab, enum entry_kind kind, struct slice 
     return entry;
 }
 
+/* ---- bits that leave memory ----
+ *
+ * entry_leave() sets LEAVING, a grace period passes, entry_take_away() sets AWAY if nobody has taken LEAVING away
+ * since, pinned the entry or changed the filter. Whoever has seen the state without either flag uses the bits before
+ * the grace period ends. */
+
+#define KIND_MASK (UINT32_C(3) << ENTRY_KIND_SHIFT)
+#define IS_FILTER ((uint32_t)ENTRY_FILTER << ENTRY_KIND_SHIFT)
+
+/* LEAVING is taken away; false: it is too late. */
+static bool stays(struct entry *entry)
+{
+    uint32_t state = atomic_load(&entry->state);
+
+    while (!(state & ENTRY_AWAY)) {
+        if (!(state & ENTRY_LEAVING) || atomic_compare_exchange_weak(&entry->state, &state, state & ~ENTRY_LEAVING))
+            return true;
+    }
+    return false;
+}
+
+/* What made the bits was made before AWAY was taken away: hence the order. */
 struct bloom_filter *entry_filter(struct entry *entry)
 {
+    uint32_t state = atomic_load_explicit(&entry->state, memory_order_acquire);
+
+    if (__builtin_expect((state & (KIND_MASK | ENTRY_LEAVING | ENTRY_AWAY)) == IS_FILTER, true))
+        return entry_body(entry);
+    return (state & KIND_MASK) == IS_FILTER && stays(entry) ? entry_body(entry) : NULL;
+}
+
+struct bloom_filter *entry_shape(struct entry *entry)
+{
     return entry_kind(entry) == ENTRY_FILTER ? entry_body(entry) : NULL;
+}
+
+bool entry_is_away(const struct entry *entry)
+{
+    return atomic_load_explicit(&entry->state, memory_order_acquire) & ENTRY_AWAY;
+}
+
+/* Whether nothing stands against it but for the caller's own pin; with these flags. */
+static bool may_go(uint32_t state, uint32_t flags)
+{
+    return (state & (KIND_MASK | ENTRY_LEAVING | ENTRY_AWAY | ENTRY_DIRTY)) == (IS_FILTER | flags) &&
+           state >> 8 == ENTRY_PIN_ONE >> 8;
+}
+
+bool entry_leave(struct entry *entry)
+{
+    uint32_t state = atomic_load(&entry->state);
+
+    while (may_go(state, 0)) {
+        if (atomic_compare_exchange_weak(&entry->state, &state, state | ENTRY_LEAVING))
+            return true;
+    }
+    return false;
+}
+
+bool entry_take_away(struct entry *entry)
+{
+    uint32_t state = atomic_load(&entry->state);
+
+    while (may_go(state, ENTRY_LEAVING)) {
+        if (atomic_compare_exchange_weak(&entry->state, &state, (state & ~ENTRY_LEAVING) | ENTRY_AWAY))
+            return true;
+    }
+    atomic_fetch_and(&entry->state, ~ENTRY_LEAVING);
+    return false;
+}
+
+void entry_start_away(struct entry *entry)
+{
+    atomic_fetch_or(&entry->state, ENTRY_AWAY);
+}
+
+void entry_come_back(struct entry *entry)
+{
+    atomic_fetch_and(&entry->state, ~ENTRY_AWAY);
 }
 
 struct slice entry_created_name(const struct entry *entry)
@@ -53,6 +129,11 @@ void entry_mark_dirty(struct entry *entry)
         atomic_fetch_or(&entry->state, ENTRY_DIRTY);
 }
 
+bool entry_is_dirty(const struct entry *entry)
+{
+    return atomic_load(&entry->state) & ENTRY_DIRTY;
+}
+
 void entry_mark_clean(struct entry *entry)
 {
     atomic_fetch_and(&entry->state, ~ENTRY_DIRTY);
@@ -69,6 +150,8 @@ void entry_pin(struct entry *entry)
 {
     uint32_t before = atomic_fetch_add(&entry->state, ENTRY_PIN_ONE);
     CHECK(before <= UINT32_MAX - ENTRY_PIN_ONE);
+    if (before & ENTRY_LEAVING)
+        atomic_fetch_and(&entry->state, ~ENTRY_LEAVING);
 }
 
 void entry_unpin(struct entry *entry)

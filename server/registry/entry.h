@@ -20,6 +20,8 @@ enum entry_kind { ENTRY_FILTER, ENTRY_QUARANTINED, ENTRY_ALIAS };
 #define ENTRY_TAKEN   UINT32_C(2)   /* in the list of a walk that has not yielded it yet */
 #define ENTRY_SLAB    UINT32_C(16)  /* in a page of the registry's slab; otherwise one of its large objects */
 #define ENTRY_WALKED  UINT32_C(32)  /* this walk or an earlier one has yielded it */
+#define ENTRY_LEAVING UINT32_C(64)  /* its bits are about to leave memory: whoever wants them takes the flag away */
+#define ENTRY_AWAY    UINT32_C(128) /* they have left it */
 #define ENTRY_PIN_ONE UINT32_C(256) /* the pins are counted in the upper 24 bits */
 
 static inline enum entry_kind entry_kind(const struct entry *entry)
@@ -42,6 +44,9 @@ static inline void *entry_body(const struct entry *entry)
 {
     return (char *)(entry + 1) + (((size_t)entry->name_len + 7) & ~(size_t)7);
 }
+
+/* Before anybody has seen it: its bits are away. */
+void entry_start_away(struct entry *entry);
 
 struct quarantine {
     struct entry *previous, *next; /* the registry's list of them */

@@ -45,13 +45,18 @@ struct entry {
 };
 
 /* For an entry from registry_find(). */
-struct bloom_filter *entry_filter(struct entry *entry); /* NULL for a quarantined one */
+struct bloom_filter *entry_filter(struct entry *entry); /* NULL: quarantined, or its bits are not in memory */
+struct bloom_filter *
+entry_shape(struct entry *entry);              /* NULL: quarantined. For what needs no bits (bloom_resident.h) */
+bool entry_is_away(const struct entry *entry); /* its bits are not in memory; of a pinned one true for as long as nobody
+                                                * reads them, and false for as long as it is pinned */
 struct slice
 entry_created_name(const struct entry *entry);            /* the name it was created under; renames do not change it */
 const char *entry_quarantine_reason(struct entry *entry); /* the reason of a quarantine; NULL if there is none */
 
 /* Marks the filter as changed since its last save. Called after the change. Costs one load if it is marked already. */
 void entry_mark_dirty(struct entry *entry);
+bool entry_is_dirty(const struct entry *entry);
 
 /* The time of a filter's last use, in units of 65 s: only the first use in each unit writes. `now_ms` comes from any
  * clock that does not jump. Stamps more than 24 days apart keep only their order, by registry_age(). */
@@ -70,6 +75,18 @@ int64_t entry_idle_ms(const struct entry *entry, int64_t now_ms); /* since its l
 
 /* Loading: the bits are those of the last save. */
 void entry_mark_clean(struct entry *entry);
+
+/* ---- bits that leave memory, and come back ----
+ *
+ * For one thread, that has pinned the entry: entry_leave(), a grace period, entry_take_away(), then the caller drops
+ * the words (bloom_resident.h). Either is false, and the bits stay, when the filter has changed since its last save, is
+ * pinned by others, was asked meanwhile, or is none.
+ *
+ * entry_filter() is NULL from entry_take_away() to entry_come_back(), before which the words are there again. While the
+ * entry is pinned by somebody else it does not become NULL. */
+bool entry_leave(struct entry *entry);
+bool entry_take_away(struct entry *entry);
+void entry_come_back(struct entry *entry);
 
 int registry_create(struct registry **registry_out, struct bloom_pool *pool,
                     struct reclaimer *reclaimer); /* 0, -ENOMEM */
@@ -129,6 +146,10 @@ enum registry_status {
 int registry_create_filter(struct registry *registry, struct slice name, uint64_t id, struct bloom_class *class,
                            struct entry **entry_out, struct errbuf *err);
 
+/* The same for one whose bits are not in memory, from the first moment on: the caller drops its words. Loading. */
+int registry_create_away(struct registry *registry, struct slice name, uint64_t id, struct bloom_class *class,
+                         struct entry **entry_out, struct errbuf *err);
+
 /* Creates an empty filter of the class that is not yet published: no look-up finds it and no walk yields it, but it has
  * its id and its memory counts (without a limit if it is created `instead` of a filter that is no smaller and is freed
  * at once). The caller fills it, off the loops if that takes long, and then publishes or abandons it. REGISTRY_OK,
@@ -162,6 +183,13 @@ int registry_create_quarantined(struct registry *registry, struct slice name, ui
 /* Publishes the placeholder in the place of the filter that has the name, if any, atomically, with a new id.
  * REGISTRY_OK or -ENOMEM. */
 int registry_publish_quarantined(struct registry *registry, struct slice name, const char *reason, uint64_t *id_out);
+
+/* Puts the placeholder of a filter whose bits cannot be read again in the place of its entry, which the caller has
+ * pinned, with its id and its expiry. No effect is told. `note` is called under the registry's mutex, by the rules for
+ * listeners of effects, before anybody can see it. REGISTRY_OK, _CHANGED (this entry does not have the name) or
+ * -ENOMEM. */
+int registry_quarantine(struct registry *registry, struct slice name, const struct entry *entry, const char *reason,
+                        void (*note)(void *ctx, uint64_t id), void *ctx);
 
 /* Removes the filter; its memory is freed later, off the loops. REGISTRY_OK or _NOT_FOUND. */
 int registry_delete(struct registry *registry, struct slice name);

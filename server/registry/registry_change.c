@@ -184,8 +184,8 @@ bool registry_name_fits(struct slice name, struct errbuf *err)
     return false;
 }
 
-int registry_create_filter(struct registry *r, struct slice name, uint64_t id, struct bloom_class *class,
-                           struct entry **entry_out, struct errbuf *err)
+static int create(struct registry *r, struct slice name, uint64_t id, struct bloom_class *class, bool away,
+                  struct entry **entry_out, struct errbuf *err)
 {
     if (!registry_name_fits(name, err))
         return REGISTRY_REFUSED;
@@ -198,12 +198,26 @@ int registry_create_filter(struct registry *r, struct slice name, uint64_t id, s
         return status < 0 ? status : REGISTRY_LIMIT;
     }
     entry_mark_dirty(entry);
+    if (away)
+        entry_start_away(entry);
     status = registry_insert(r, entry, id, entry_out);
     if (status != REGISTRY_OK) {
         bloom_filter_deinit(entry_body(entry));
         entry_discard(entry);
     }
     return status;
+}
+
+int registry_create_filter(struct registry *r, struct slice name, uint64_t id, struct bloom_class *class,
+                           struct entry **entry_out, struct errbuf *err)
+{
+    return create(r, name, id, class, false, entry_out, err);
+}
+
+int registry_create_away(struct registry *r, struct slice name, uint64_t id, struct bloom_class *class,
+                         struct entry **entry_out, struct errbuf *err)
+{
+    return create(r, name, id, class, true, entry_out, err);
 }
 
 int registry_create_quarantined(struct registry *r, struct slice name, uint64_t id, const char *reason)

@@ -9,7 +9,7 @@ static struct registry_version version_of(const struct registry *registry, uint6
     struct entry *entry = registry_find_expiry(registry, hash, name, &version.expires_ms);
     if (!entry)
         return (struct registry_version){0};
-    struct bloom_filter *filter = entry_filter(entry);
+    struct bloom_filter *filter = entry_shape(entry);
     version.id = entry->id;
     version.items = filter ? items(filter) : 0;
     return version;

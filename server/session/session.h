@@ -38,6 +38,7 @@ enum session_mode {
     MODE_SUBSCRIBED = 1 << 4,      /* it has subscriptions: session.subscribed */
     MODE_TRACKING = 1 << 5,        /* CLIENT TRACKING ON: what it reads is noted */
     MODE_RESTRICTED = 1 << 6,      /* its user may not do everything: names of filters are checked */
+    MODE_BRINGS = 1 << 7,          /* its command needs bits that were not in memory (bring.h) */
     MODE_NO_REPLY = MODE_REPLY_OFF | MODE_REPLY_SKIP,
 };
 

@@ -13,7 +13,7 @@
 static void add_filter(void *ctx, struct slice name, struct entry *entry)
 {
     struct bf_totals *totals = ctx;
-    const struct bloom_filter *filter = entry_filter(entry);
+    const struct bloom_filter *filter = entry_shape(entry);
     double absent = 1; /* probability that no layer says "present" for an item never added */
     uint64_t items = 0, capacity = 0;
 

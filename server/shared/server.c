@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+#include "bloom_resident.h"
 #include "clock.h"
 #include "latency.h"
 #include "slowlog.h"
@@ -31,6 +32,7 @@ static int config_reclaim(void *object)
 void server_config_replace(struct server *server, struct config *config)
 {
     bloom_pool_set_limits(server->pool, config->bf_max_filter_bytes, config->maxmemory);
+    bloom_pool_set_overshoot(server->pool, config->maxmemory_policy != MEMORY_NOEVICTION);
     log_set_level(&server->log, (enum log_level)config->loglevel);
     notify_set_flags(server->notify, config->notify_keyspace_events);
     struct config *old = atomic_exchange(&server->settings.now, config);

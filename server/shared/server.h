@@ -31,6 +31,7 @@ struct expirer;
 struct latency;
 struct notify;
 struct pubsub;
+struct residency;
 struct saver;
 struct slowlog;
 struct sstables;
@@ -74,6 +75,9 @@ struct server_calls {
     /* The log thread tells a worker that the log is on the disk up to this ticket, or that its ring has room again. */
     void (*log_synced)(struct server *server, unsigned worker, uint64_t ticket);
     void (*log_has_room)(struct server *server, unsigned worker);
+
+    /* Bits have left memory, or cannot: workers look again. */
+    void (*memory_changed)(struct server *server);
 
     /* The settings have changed; both snapshots are valid during the call. Called under server_config_lock(). */
     void (*config_changed)(struct server *server, const struct config *old, const struct config *now);
@@ -163,6 +167,8 @@ struct server {
     struct journal_keep log_kept;      /* kept while the log has adds to filters in quarantine */
     uint64_t log_accepted;             /* store_checkpoint.accepted of the saves to come; set before the first one */
     struct saver *saver;
+    struct residency *residency; /* bits that are not in memory */
+    _Atomic unsigned leaving;    /* residency_some_away() */
     struct load_progress load;
     _Atomic size_t loaded_filters; /* at the start */
     _Atomic size_t load_expired;   /* filters of the data directory that had expired by the start */

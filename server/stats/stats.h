@@ -35,6 +35,7 @@
     X(keyspace_misses, "queries whose filter does not exist")                               \
     X(adds_full, "adds refused because a filter of fixed size is full")                     \
     X(adds_no_room, "adds refused because the filter cannot grow")                          \
+    X(maybe_answers, "queries answered 1 because the filter's bits were not in memory")     \
     X(expired, "filters removed because their time had come")                               \
     X(changes, "changes to filters: items added, filters created, deleted, renamed; what save rules count")
 

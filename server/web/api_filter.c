@@ -27,29 +27,39 @@ static char *decode(struct slice key)
     return name;
 }
 
-static void write_layer(const struct bloom_layer_view *layer, uint64_t sample, struct buf *out)
+static void real_unless(bool unknown, struct buf *out, const char *name, double number)
 {
-    struct bloom_state state;
-    bloom_layer_state_sampled(layer, sample, &state);
+    if (unknown)
+        json_null(out, name);
+    else
+        json_real(out, name, number);
+}
+
+/* `away`: its bits are not in memory. */
+static void write_layer(const struct bloom_layer_view *layer, bool away, uint64_t sample, struct buf *out)
+{
+    struct bloom_state state = {0};
+    if (!away)
+        bloom_layer_state_sampled(layer, sample, &state);
     json_begin(out, NULL, '{');
     json_count(out, "items", layer->items);
     json_count(out, "capacity", layer->capacity);
-    json_count(out, "bits", state.bits);
+    json_count(out, "bits", bloom_shape_bits(&layer->shape));
     json_count(out, "k", layer->shape.k);
     json_real(out, "asked", layer->error_rate);
-    json_real(out, "rate", state.rate);
-    json_real(out, "bitsSet", state.fill_ratio);
-    json_real(out, "estimated", state.estimated_items);
+    real_unless(away, out, "rate", state.rate);
+    real_unless(away, out, "bitsSet", state.fill_ratio);
+    real_unless(away, out, "estimated", state.estimated_items);
     json_end(out, '}');
 }
 
-static void write_layers(const struct bloom_filter *filter, unsigned n, struct buf *out)
+static void write_layers(const struct bloom_filter *filter, unsigned n, bool away, struct buf *out)
 {
     json_begin(out, "each", '[');
     for (unsigned i = 0; i < n; i++) {
         struct bloom_layer_view layer;
         bloom_filter_layer(filter, i, &layer);
-        write_layer(&layer, filter_facts_sample(n), out);
+        write_layer(&layer, away, filter_facts_sample(n), out);
     }
     json_end(out, ']');
 }
@@ -60,8 +70,9 @@ static void write_filter(struct server *server, struct entry *entry, struct filt
     filter_facts_measure(server, entry, facts);
     json_begin(out, NULL, '{');
     filter_facts_json(facts, out);
-    json_real(out, "bitsSet", facts->bits_set);
-    json_real(out, "measured", facts->measured_rate);
+    json_bool(out, "away", facts->away);
+    real_unless(facts->away, out, "bitsSet", facts->bits_set);
+    real_unless(facts->away, out, "measured", facts->measured_rate);
     if (filter_facts_observed(facts, &observed))
         json_real(out, "observed", observed);
     else
@@ -73,7 +84,7 @@ static void write_filter(struct server *server, struct entry *entry, struct filt
     if (facts->quarantined)
         json_str(out, "reason", entry_quarantine_reason(entry));
     else
-        write_layers(entry_filter(entry), facts->layers, out);
+        write_layers(entry_shape(entry), facts->layers, facts->away, out);
 }
 
 bool api_filter(struct server *server, struct slice key, struct buf *out)

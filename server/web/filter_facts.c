@@ -19,7 +19,7 @@ uint64_t filter_facts_sample(unsigned nlayers)
 /* Field by field: the name is large, and most filters of a pass are only counted. */
 static void clear(struct filter_facts *facts)
 {
-    facts->quarantined = facts->fixed = false;
+    facts->quarantined = facts->fixed = facts->away = false;
     facts->items = facts->capacity = facts->bytes = 0;
     facts->layers = 0;
     facts->asked = facts->rate = 0;
@@ -27,7 +27,7 @@ static void clear(struct filter_facts *facts)
 
 void filter_facts_count(struct entry *entry, bool with_rate, struct filter_facts *facts_out)
 {
-    const struct bloom_filter *filter = entry_filter(entry);
+    const struct bloom_filter *filter = entry_shape(entry);
     double log_absent = 0;
     clear(facts_out);
     facts_out->quarantined = !filter;
@@ -61,6 +61,7 @@ void filter_facts_measure(struct server *server, struct entry *entry, struct fil
 {
     const struct bloom_filter *filter = entry_filter(entry);
     counters_usage(server->counters, entry->id, &facts->usage);
+    facts->away = !filter && entry_shape(entry);
     if (!filter)
         return;
     struct bloom_state state;

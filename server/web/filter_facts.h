@@ -17,6 +17,7 @@ struct server;
 struct filter_facts {
     bool quarantined; /* all that follows but the name is 0 then */
     bool fixed;       /* it does not grow */
+    bool away;        /* by filter_facts_measure(): its bits are not in memory; what follows from them is 0 */
     uint64_t items;
     uint64_t capacity; /* of the layers that exist */
     unsigned layers;

@@ -173,6 +173,11 @@ static double value(const struct filter_facts *f, double number)
     return f->quarantined ? NAN : number;
 }
 
+static double from_bits(const struct filter_facts *f, double number)
+{
+    return f->away ? NAN : value(f, number);
+}
+
 static double observed(const struct filter_facts *f)
 {
     double rate;

@@ -116,7 +116,7 @@ static void keep(struct metrics_choice *choice, struct slice name)
 void metrics_choice_visit(void *ctx, struct slice name, struct entry *entry)
 {
     struct metrics_choice *choice = ctx;
-    const struct bloom_filter *filter = entry_filter(entry);
+    const struct bloom_filter *filter = entry_shape(entry);
     if (filter) {
         uint64_t items = bloom_filter_items(filter), capacity = bloom_filter_capacity(filter);
         choice->items += items;

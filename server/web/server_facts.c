@@ -19,5 +19,6 @@ void server_facts(struct server *server, struct server_facts *facts_out)
     if (journal)
         journal_info(journal, &facts_out->log);
     saver_info(server->saver, &facts_out->saves);
+    residency_info(server, &facts_out->residency);
     registry_expiry(server->registry, &facts_out->expiry);
 }

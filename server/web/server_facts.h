@@ -10,6 +10,7 @@
 #include "pubsub.h"
 #include "readiness.h"
 #include "registry.h"
+#include "residency.h"
 #include "saver.h"
 #include "session.h"
 #include "stats.h"
@@ -27,6 +28,7 @@ struct server_facts {
     struct pubsub_totals pubsub;
     struct journal_info log; /* all 0 while filters are being loaded */
     struct saver_info saves;
+    struct residency_info residency;
     struct registry_expiry expiry;
 };
 

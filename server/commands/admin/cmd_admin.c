@@ -151,7 +151,7 @@ static void debug_object(struct command_ctx *ctx)
         reply_error(ctx->reply, "ERR no such key");
         return;
     }
-    const struct bloom_filter *filter = entry_filter(entry);
+    const struct bloom_filter *filter = entry_shape(entry);
     char text[160];
     snprintf(text, sizeof(text),
              "Value at:0x%llx refcount:1 encoding:raw serializedlength:%llu lru:%u lru_seconds_idle:%lld",

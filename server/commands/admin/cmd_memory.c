@@ -41,7 +41,7 @@ void cmd_memory_usage(struct command_ctx *ctx)
         reply_null(ctx->reply);
         return;
     }
-    const struct bloom_filter *filter = entry_filter(entry);
+    const struct bloom_filter *filter = entry_shape(entry);
     uint64_t bytes = sizeof(*entry) + ((name.len + 7) & ~(uint64_t)7) + sizeof(uint64_t) +
                      REGISTRY_NAME_BYTES; /* its slot in the table and its node in the index */
     reply_integer(ctx->reply, (int64_t)(bytes + (filter == NULL ? 0 : bloom_filter_memory(filter))));

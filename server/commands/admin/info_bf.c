@@ -6,6 +6,7 @@
 #include "clock.h"
 #include "half_loads.h"
 #include "info.h"
+#include "residency.h"
 #include "sstables.h"
 
 void info_bf(struct info *info)
@@ -36,6 +37,17 @@ void info_bf(struct info *info)
     info_line(info, "bf_observed_error_rate:%.6g", wrong == 0 ? 0 : (double)wrong / (double)(wrong + misses));
     info_line(info, "bf_loads_under_way:%zu", half_loads_count(info->server->half_loads));
     info_line(info, "bf_grown:%" PRIu64, bloom_pool_grown(info->server->pool) - info->server->grown_base);
+    struct residency_info away;
+    residency_info(info->server, &away);
+    info_line(info, "bf_resident_filters:%" PRIu64, (uint64_t)registry_count(info->server->registry) - away.away);
+    info_line(info, "bf_away_filters:%" PRIu64, away.away);
+    info_line(info, "bf_away_bytes:%" PRIu64, away.away_bytes);
+    info_line(info, "bf_evictions:%" PRIu64, away.evictions);
+    info_line(info, "bf_reloads:%" PRIu64, away.reloads);
+    info_line(info, "bf_reload_bytes:%" PRIu64, away.reload_bytes);
+    info_line(info, "bf_reloads_failed:%" PRIu64, away.failed);
+    info_line(info, "bf_reloads_waiting:%" PRIu64, away.waiting);
+    info_line(info, "bf_maybe_answers:%" PRIu64, stats_get(&stats->maybe_answers));
     if (info->server->sstables) {
         struct sstables_numbers numbers;
         sstables_numbers(info->server->sstables, &numbers);

@@ -204,7 +204,8 @@ void info_memory(struct info *info)
     info_line_bytes(info, "used_memory_scripts", 0);
     info_zeros(info, scripts, LEN(scripts));
     info_line_bytes(info, "maxmemory", info->cfg->maxmemory);
-    info_line(info, "maxmemory_policy:noeviction");
+    static const char *const policies[] = {"noeviction", "reload", "maybe"};
+    info_line(info, "maxmemory_policy:%s", policies[info->cfg->maxmemory_policy]);
     info_line(info, "mem_fragmentation_ratio:%.2f", info_fragmentation(info->server, rss, used));
     info_line(info, "mem_fragmentation_bytes:%" PRId64, (int64_t)(rss - used));
     info_line(info, "mem_not_counted_for_evict:%" PRIu64, use->log);

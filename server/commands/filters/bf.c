@@ -6,22 +6,36 @@
 #include "bf_texts.h"
 #include "journal.h"
 #include "notify.h"
+#include "residency.h"
 #include "sstables.h"
 #include "sstable_reads.h"
 #include "usage.h"
 
 /* ---- finding and creating ---- */
 
-static void reply_quarantined(struct bf_call *call)
+/* The filter cannot be asked. Where its bits are away the command was to wait before; it has a new name at this moment.
+ */
+static void reply_unreadable(struct bf_call *call)
 {
-    reply_errorf(call->reply, "ERR the filter could not be loaded and is quarantined: %s",
-                 entry_quarantine_reason(call->entry));
+    const char *reason = entry_quarantine_reason(call->entry);
+    if (reason)
+        reply_errorf(call->reply, "ERR the filter could not be loaded and is quarantined: %s", reason);
+    else
+        reply_error(call->reply, RESIDENCY_TRYAGAIN);
 }
 
-/* Whether queries of a quarantined filter are answered "maybe", as in Cassandra, instead of an error. */
-static bool quarantined_says_maybe(const struct bf_call *call)
+/* Whether queries of a filter that cannot be asked are answered "maybe": as in Cassandra of a quarantined one, and as
+ * in ScyllaDB of one whose bits are not in memory, which are then read in the background. */
+static bool says_maybe(const struct bf_call *call, size_t n)
 {
-    return server_config(call->server)->quarantined_filters == QUARANTINE_MAYBE;
+    const struct config *config = server_config(call->server);
+    if (entry_quarantine_reason(call->entry))
+        return config->quarantined_filters == QUARANTINE_MAYBE;
+    if (config->maxmemory_policy != MEMORY_MAYBE)
+        return false;
+    stats_add(&call->stats->maybe_answers, n);
+    residency_ask(call->server, call->name);
+    return true;
 }
 
 static void bf_look(struct bf_call *call)
@@ -65,11 +79,22 @@ struct bloom_filter *bf_filter(struct bf_call *call, bool *replied_out)
         return NULL;
     struct bloom_filter *filter = entry_filter(call->entry);
     if (!filter) {
-        reply_quarantined(call);
+        reply_unreadable(call);
         *replied_out = true;
     }
     note_use(call);
     return filter;
+}
+
+struct bloom_filter *bf_filter_shape(struct bf_call *call, bool *replied_out)
+{
+    bf_look_everywhere(call);
+    struct bloom_filter *shape = call->entry && !entry_filter(call->entry) ? entry_shape(call->entry) : NULL;
+    *replied_out = false;
+    if (!shape)
+        return bf_filter(call, replied_out);
+    note_use(call);
+    return shape;
 }
 
 /* Like registry_create_filter(), but the filter has its expiry from the beginning. */
@@ -249,7 +274,7 @@ void bf_query_one(struct bf_call *call, struct slice item)
     if (call->entry && bf_waits_for_file(call))
         return;
     stats_add(call->entry ? &call->stats->keyspace_hits : &call->stats->keyspace_misses, 1);
-    if (call->entry && !entry_filter(call->entry) && quarantined_says_maybe(call)) {
+    if (call->entry && !entry_filter(call->entry) && says_maybe(call, 1)) {
         reply_query(call, true);
         return;
     }
@@ -399,12 +424,12 @@ void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const vo
         return;
     size_t first, count = command_slice(call->ctx, n, &first);
     struct bloom_filter *filter = call->entry ? entry_filter(call->entry) : NULL;
-    bool maybe = call->entry && !filter && quarantined_says_maybe(call);
+    bool maybe = call->entry && !filter && says_maybe(call, count);
     if (first == 0) {
         stats_add(call->entry ? &call->stats->keyspace_hits : &call->stats->keyspace_misses, 1);
         if (!filter && !maybe) {
             if (call->entry)
-                reply_quarantined(call);
+                reply_unreadable(call);
             else
                 reply_missing(call, n, true);
             call->ctx->later = false;

@@ -55,6 +55,9 @@ void bf_add_many(struct bf_call *call, size_t n, struct slice (*item)(const void
  * error reply (*replied_out). */
 struct bloom_filter *bf_filter(struct bf_call *call, bool *replied_out);
 
+/* The same for what needs no bits, which may not be in memory (entry_is_away()). */
+struct bloom_filter *bf_filter_shape(struct bf_call *call, bool *replied_out);
+
 /* Creates the filter of a call with the given parameters and expiry (Unix time; 0: never). True: call->entry is the new
  * filter, or one that another client has just created, with *existed_out set. False after an error reply. */
 bool bf_create(struct bf_call *call, const struct bloom_params *params, int64_t expires_ms, bool *existed_out);

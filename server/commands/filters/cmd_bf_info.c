@@ -27,7 +27,9 @@ static void reply_info(struct reply *reply, struct server *server, struct entry 
     struct usage_counts counts;
     counters_usage(server->counters, entry->id, &counts);
     struct bf_usage usage = {counts.hits, counts.misses, counts.wrong, counts.since_s};
-    if (bf_reply_info(&out, entry_filter(entry), &usage, choice) != 0)
+    struct bf_choice present = *choice;
+    present.away = !entry_filter(entry);
+    if (bf_reply_info(&out, entry_shape(entry), &usage, &present) != 0)
         reply_error(reply, "ERR out of memory");
 }
 
@@ -38,7 +40,7 @@ static void run_info_job(struct command_job *job)
     struct entry *entry = registry_pin(job->server->registry, name);
     if (!entry)
         entry = sstables_pin(job->server->sstables, name);
-    if (!entry || !entry_filter(entry)) {
+    if (!entry || !entry_shape(entry)) {
         reply_error(&job->reply, BF_NOT_FOUND); /* deleted a moment ago */
     } else {
         rcu_reader_offline(); /* the pin keeps the filter alive, and removed filters can be freed meanwhile */
@@ -127,7 +129,7 @@ void cmd_bf_info(struct command_ctx *ctx)
         reply_error(ctx->reply, error.text);
         return;
     }
-    struct bloom_filter *filter = bf_filter(&call, &replied);
+    struct bloom_filter *filter = bf_filter_shape(&call, &replied);
     if (!filter) {
         if (!replied)
             reply_error(ctx->reply, BF_NOT_FOUND);
@@ -145,7 +147,7 @@ void cmd_bf_card(struct command_ctx *ctx)
 {
     struct bf_call call = bf_call_of(ctx);
     bool replied;
-    struct bloom_filter *filter = bf_filter(&call, &replied);
+    struct bloom_filter *filter = bf_filter_shape(&call, &replied);
     if (!replied)
         reply_integer(ctx->reply, filter ? (int64_t)bloom_filter_items(filter) : 0);
 }
@@ -155,7 +157,7 @@ void cmd_bf_debug(struct command_ctx *ctx)
     struct bf_call call = bf_call_of(ctx);
     struct bf_out out = bf_out_of(ctx->reply);
     bool replied;
-    struct bloom_filter *filter = bf_filter(&call, &replied);
+    struct bloom_filter *filter = bf_filter_shape(&call, &replied);
     if (filter)
         bf_reply_debug(&out, filter);
     else if (!replied)
@@ -176,7 +178,7 @@ void cmd_bf_falsepositive(struct command_ctx *ctx)
         reply_error(ctx->reply, error.text);
         return;
     }
-    if (!bf_filter(&call, &replied)) {
+    if (!bf_filter_shape(&call, &replied)) {
         if (!replied)
             reply_error(ctx->reply, BF_NOT_FOUND);
         return;

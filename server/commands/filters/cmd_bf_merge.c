@@ -256,7 +256,7 @@ static int try_clear(struct command_job *job, struct entry *old, struct slice na
         .how = {.expected_id = old->id, .keep_expiry = true, .event = "bloom.clear"}, .empty = true};
     struct entry *made;
     int status =
-        registry_prepare(job->server->registry, name, bloom_filter_class_of(entry_filter(old)), true, &made, err);
+        registry_prepare(job->server->registry, name, bloom_filter_class_of(entry_shape(old)), true, &made, err);
     if (status != REGISTRY_OK)
         return status;
     status = content_publish(job->server, made, &publication, err);
@@ -271,7 +271,7 @@ static void clear(struct command_job *job, struct slice name)
     int status = REGISTRY_CHANGED;
     for (int i = 0; i < MERGE_TRIES && status == REGISTRY_CHANGED; i++) {
         bool replied;
-        struct entry *old = content_pin(job, name, &replied);
+        struct entry *old = content_pin_shape(job, name, &replied);
         if (!old) {
             if (!replied)
                 reply_error(&job->reply, BF_NOT_FOUND);

@@ -8,6 +8,7 @@
 #include "bloom_merge.h"
 #include "journal.h"
 #include "persistence.h"
+#include "residency.h"
 #include "rcu.h"
 #include "store.h"
 
@@ -248,17 +249,31 @@ void content_finish(struct command_job *job, struct entry *entry, const struct c
 
 /* ---- finding ---- */
 
-struct entry *content_pin(struct command_job *job, struct slice name, bool *replied_out)
+static struct entry *unless_missing(struct command_job *job, struct entry *entry, const struct bloom_filter *filter,
+                                    bool *replied_out)
 {
-    struct entry *entry = registry_pin(job->server->registry, name);
-    *replied_out = false;
-    if (!entry || entry_filter(entry))
+    *replied_out = entry && !filter;
+    if (!*replied_out)
         return entry;
-    reply_errorf(&job->reply, "ERR the filter could not be loaded and is quarantined: %s",
-                 entry_quarantine_reason(entry));
-    *replied_out = true;
+    const char *reason = entry_quarantine_reason(entry);
+    if (reason)
+        reply_errorf(&job->reply, "ERR the filter could not be loaded and is quarantined: %s", reason);
+    else
+        reply_error(&job->reply, "OOM there is no room for the filter's bits, which are not in memory (maxmemory)");
     registry_unpin(entry);
     return NULL;
+}
+
+struct entry *content_pin(struct command_job *job, struct slice name, bool *replied_out)
+{
+    struct entry *entry = residency_pin(job->server, name);
+    return unless_missing(job, entry, entry ? entry_filter(entry) : NULL, replied_out);
+}
+
+struct entry *content_pin_shape(struct command_job *job, struct slice name, bool *replied_out)
+{
+    struct entry *entry = registry_pin(job->server->registry, name);
+    return unless_missing(job, entry, entry ? entry_shape(entry) : NULL, replied_out);
 }
 
 /* ---- large work ---- */

@@ -76,6 +76,9 @@ void reply_not_made(struct reply *reply, int status, const struct errbuf *err);
 /* Pins the filter of that name. NULL: there is none, or it is quarantined, after an error reply (*replied_out). */
 struct entry *content_pin(struct command_job *job, struct slice name, bool *replied_out);
 
+/* The same for what needs no bits (entry_shape()), which are not brought into memory. Thread: any, online. */
+struct entry *content_pin_shape(struct command_job *job, struct slice name, bool *replied_out);
+
 /* The whole filter, which is pinned, as DUMP returns it: malloc'ed. False after an error reply: it is too large for one
  * piece. */
 bool content_dump(struct command_job *job, struct entry *entry, unsigned char **bytes_out, size_t *len_out);

@@ -8,6 +8,7 @@
 #include "cql_key.h"
 #include "glob.h"
 #include "registry_key.h"
+#include "residency.h"
 #include "sstables.h"
 
 #define STEP_QUESTIONS 65536 /* filters times items in a step: a few milliseconds */
@@ -56,13 +57,14 @@ struct find {
     size_t nunknown;
     struct buf unknown; /* names and reasons, as replies */
     struct buf keys;
-    struct buf key;     /* in the registry, of the name that was looked up last (key_of()) */
-    struct buf unread;  /* names of SSTables' filters that are to be read, each behind its length */
-    struct buf reading; /* the part of them that find_read() works on */
-    size_t taken;       /* bytes of `reading` whose filters were chosen last */
-    bool was_read;      /* find_read() chooses */
-    bool in_sstables;   /* the pattern goes on among the SSTables */
-    size_t bytes;       /* of the names found */
+    struct buf key;       /* in the registry, of the name that was looked up last (key_of()) */
+    struct buf unread;    /* keys of filters that are to be read, each behind its length */
+    struct buf reading;   /* the part of them that find_read() works on */
+    size_t taken;         /* bytes of `reading` whose filters were chosen last */
+    bool was_read;        /* find_read() chooses */
+    struct entry *pinned; /* the data directory's filter that find_read() has brought into memory; NULL: none */
+    bool in_sstables;     /* the pattern goes on among the SSTables */
+    size_t bytes;         /* of the names found */
     size_t nchosen;
     const struct bloom_filter *filters[FIND_STEP];
     struct slice names[FIND_STEP];
@@ -152,6 +154,8 @@ void find_destroy(struct find *find)
     for (size_t i = 0; i < find->request.items; i++)
         buf_deinit(&find->found[i].names);
     buf_deinit(&find->unknown);
+    if (find->pinned)
+        registry_unpin(find->pinned);
     buf_deinit(&find->keys);
     buf_deinit(&find->unread);
     buf_deinit(&find->reading);
@@ -242,12 +246,13 @@ static struct slice name_at(const struct buf *names, size_t at)
 static void choose(struct find *find, struct slice name, struct entry *entry)
 {
     struct bloom_filter *filter = entry_filter(entry);
-    bool unread = !filter && sstables_is_unread(entry);
-    if (unread && find->was_read) { /* it has changed at this moment */
-        unknown(find, name, SSTABLES_UNREAD);
+    bool away = !filter && entry_is_away(entry), unread = away || (!filter && sstables_is_unread(entry));
+    if (unread && find->was_read) { /* it has changed at this moment; or there is no room for it */
+        unknown(find, name, away ? RESIDENCY_TRYAGAIN : SSTABLES_UNREAD);
         return;
     }
-    if (find->request.names > 1 && !id_set_add(&find->seen, entry->id, find->request.names, &find->failed))
+    if (find->request.names > 1 && !find->was_read &&
+        !id_set_add(&find->seen, entry->id, find->request.names, &find->failed))
         return;
     if (unread) {
         append_name(&find->unread, name);
@@ -386,7 +391,14 @@ bool find_choose(struct find *find, size_t *n_out)
     return find->at < end && !find_failed(find);
 }
 
-/* ---- SSTables that have not been read ---- */
+/* ---- SSTables that have not been read, and filters whose bits are not in memory ---- */
+
+static void let_go(struct find *find)
+{
+    if (find->pinned)
+        registry_unpin(find->pinned);
+    find->pinned = NULL;
+}
 
 bool find_has_unread(const struct find *find)
 {
@@ -395,6 +407,7 @@ bool find_has_unread(const struct find *find)
 
 void find_read(struct find *find)
 {
+    let_go(find);
     buf_consume(&find->reading, find->taken);
     if (buf_len(&find->reading) == 0) {
         struct buf empty = find->reading;
@@ -404,7 +417,9 @@ void find_read(struct find *find)
     struct slice name = name_at(&find->reading, 0);
     find->taken = sizeof(name.len) + name.len;
     find->nchosen = 0;
-    sstables_read(find->server->sstables, name);
+    find->pinned = residency_pin(find->server, key_of(find, name)); /* until it has been asked */
+    if (!find->pinned)
+        sstables_read(find->server->sstables, name);
     find->was_read = true;
     choose_named(find, name);
     find->was_read = false;

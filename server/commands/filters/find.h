@@ -32,11 +32,12 @@ bool find_read_keys(struct find *find, struct errbuf *error);
 /* Chooses the next filters; *n_out is their number. False: these are the last, or there is no memory. */
 bool find_choose(struct find *find, size_t *n_out);
 
-/* Among the words are SSTables' filters that have not been read (sstables.h); they are chosen by find_read(). */
+/* Among the words are SSTables' filters that have not been read (sstables.h), or filters whose bits are not in memory
+ * (residency.h); they are chosen by find_read(). */
 bool find_has_unread(const struct find *find);
 
-/* Reads one of these files, offline, and chooses its filter, as find_choose() does. One at a time, because the next
- * file may take its memory. Thread: pool. */
+/* Reads one of these, offline, and chooses it, as find_choose() does. One at a time, because the next one may take its
+ * memory. Thread: pool. */
 void find_read(struct find *find);
 
 /* Asks the filters that were chosen last, in the same read section. */

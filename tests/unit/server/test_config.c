@@ -293,7 +293,7 @@ Test(config, words_are_those_of_the_row)
     runtime_refusal(
         "maxmemory-policy", "allkeys-lru",
         "CONFIG SET failed (possibly related to argument 'maxmemory-policy') - argument(s) must be one of the "
-        "following: noeviction");
+        "following: noeviction, reload, maybe");
 }
 
 /* A rate lies strictly between 0 and 1 and is shown with no more digits than it needs. */

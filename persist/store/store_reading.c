@@ -1,0 +1,212 @@
+/* Reading the bits of filters: of all at a start, and of single ones at any time.
+ *
+ * A file never changes and goes only when a save does without it, and the next save keeps the files of a filter that
+ * has not changed. So it is enough to hold the lock while the record is looked up: the files stay while the filter is
+ * away. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "filterdb.h"
+#include "store_internal.h"
+
+int bits_reader_init(struct bits_reader *reader, struct store *store)
+{
+    reader->store = store;
+    pack_reader_init(&reader->packs, store->fs, store->dir);
+    return layer_io_init(&reader->io, store->fs, LAYER_IO_MIN_MEMORY);
+}
+
+void bits_reader_deinit(struct bits_reader *reader)
+{
+    layer_io_deinit(&reader->io);
+    pack_reader_deinit(&reader->packs);
+}
+
+/* Layers are one behind the other. */
+static int read_packed_layer(struct bits_reader *reader, const struct manifest_filter *record,
+                             const struct bloom_layer_view *view, unsigned i, uint64_t offset, bool *pack_is_lost_out,
+                             struct errbuf *err)
+{
+    const unsigned char *bytes;
+    size_t size = (size_t)filterdb_bytes(view->shape.nwords);
+    int rc = pack_read(&reader->packs, record->pack, offset, size, &bytes, NULL, err);
+
+    *pack_is_lost_out = rc == PACK_MISSING || (rc < 0 && rc != -ENOMEM);
+    if (rc != 0)
+        return rc;
+    rc = layer_decode(bytes, view, record->layers[i].xxh3, err);
+    if (rc != 0)
+        errbuf_prefix(err, FILTERS_DIR "/%" PRIu64 ".pack: layer %u, at byte %" PRIu64, record->pack, i, offset);
+    return rc;
+}
+
+static int read_layer(struct bits_reader *reader, const struct manifest_filter *record,
+                      const struct bloom_layer_view *view, unsigned i, struct errbuf *err)
+{
+    const struct file_name name = manifest_layer_file(record, i);
+    struct path path;
+    int rc = path_file(reader->store, &path, &name, err);
+
+    if (rc != 0)
+        return rc;
+    rc = layer_read(&reader->io, path.text, view, record->layers[i].xxh3, err);
+    if (rc != 0)
+        errbuf_prefix(err, "%s", path.text);
+    return rc;
+}
+
+int bits_read(struct bits_reader *reader, const struct manifest_filter *record, struct bloom_filter *filter,
+              bool *pack_is_lost_out, struct errbuf *err)
+{
+    uint64_t offset = record->pack_offset; /* if it is in a pack */
+    int rc = 0;
+
+    *pack_is_lost_out = false;
+    bloom_filter_expect_fill(filter);
+    for (unsigned i = 0; i < record->nlayers && rc == 0; i++) {
+        struct bloom_layer_view view;
+        bloom_filter_layer(filter, i, &view);
+        rc = record->pack ? read_packed_layer(reader, record, &view, i, offset, pack_is_lost_out, err)
+                          : read_layer(reader, record, &view, i, err);
+        offset += filterdb_bytes(record->layers[i].nwords);
+    }
+    return rc;
+}
+
+/* ---- the index, for other threads ---- */
+
+int reading_map(struct store *store)
+{
+    pthread_rwlock_wrlock(&store->reading);
+    int rc = index_map(&store->index);
+    pthread_rwlock_unlock(&store->reading);
+    return rc;
+}
+
+void reading_unmap(struct store *store)
+{
+    pthread_rwlock_wrlock(&store->reading);
+    if (!store->serves)
+        index_unmap(&store->index);
+    pthread_rwlock_unlock(&store->reading);
+}
+
+void reading_set_flag(struct store *store, struct index_entry *entry, enum index_flags flag)
+{
+    if (entry->flags & flag)
+        return;
+    pthread_rwlock_wrlock(&store->reading);
+    entry->flags |= (uint32_t)flag;
+    pthread_rwlock_unlock(&store->reading);
+}
+
+/* Takes the lock to read a mapped index. 0 or -ENOMEM. */
+static int begin_reading(struct store *store)
+{
+    int rc = 0;
+
+    pthread_rwlock_rdlock(&store->reading);
+    while (!store->serves || !store->index.by_id) {
+        pthread_rwlock_unlock(&store->reading);
+        pthread_rwlock_wrlock(&store->reading);
+        store->serves = true;
+        rc = index_map(&store->index);
+        pthread_rwlock_unlock(&store->reading);
+        if (rc != 0)
+            return rc;
+        pthread_rwlock_rdlock(&store->reading);
+    }
+    return 0;
+}
+
+static void end_reading(struct store *store)
+{
+    pthread_rwlock_unlock(&store->reading);
+}
+
+bool store_has_bits(struct store *store, uint64_t id)
+{
+    if (begin_reading(store) != 0)
+        return false;
+    const struct index_entry *entry = index_get(&store->index, id);
+    bool has = entry && !(entry->flags & (INDEX_STALE | INDEX_QUARANTINED));
+    end_reading(store);
+    return has;
+}
+
+/* ---- one filter ---- */
+
+/* A copy of the filter's record, to be freed. */
+static int find_record(struct store *store, uint64_t id, struct manifest_filter **record_out, struct errbuf *err)
+{
+    const struct manifest_filter *found = NULL;
+    struct record_reader reader;
+    int rc = begin_reading(store);
+
+    if (rc != 0)
+        return rc;
+    const struct index_entry *entry = index_get(&store->index, id);
+    rc = record_reader_init(&reader, store->fs, store->manifest_fd);
+    if (rc == 0 && !entry)
+        rc = STORE_NOT_FOUND;
+    if (rc == 0 && (rc = record_read(&reader, entry->offset, &found, err)) != 0) {
+        errbuf_prefix(err, "%s/MANIFEST", store->dir);
+        rc = rc == -ENOMEM ? rc : STORE_DAMAGED;
+    }
+    if (rc == 0 && (*record_out = malloc(sizeof(**record_out))))
+        manifest_filter_copy(*record_out, found);
+    else if (rc == 0)
+        rc = -ENOMEM;
+    record_reader_deinit(&reader);
+    end_reading(store);
+    return rc;
+}
+
+/* It has all layers of the record. More of them are empty: none of their items was answered yet. */
+static bool is_of(const struct manifest_filter *record, const struct bloom_filter *filter, struct errbuf *err)
+{
+    for (unsigned i = 0; i < record->nlayers; i++) {
+        struct bloom_shape shape;
+        struct bloom_layer_view view;
+        manifest_get_shape(record, i, &shape);
+        if (i < bloom_filter_nlayers(filter)) {
+            bloom_filter_layer(filter, i, &view);
+            if (bloom_shape_equal(&shape, &view.shape))
+                continue;
+        }
+        errbuf_set(err, "layer %u in the last save is not the one in memory", i);
+        return false;
+    }
+    return true;
+}
+
+int store_read_bits(struct store *store, uint64_t id, struct bloom_filter *filter, struct errbuf *err)
+{
+    struct manifest_filter *record = NULL;
+    struct bits_reader reader;
+    bool lost;
+    int rc = find_record(store, id, &record, err);
+
+    if (rc == 0 && !is_of(record, filter, err))
+        rc = STORE_DAMAGED;
+    if (rc == 0) {
+        rc = bits_reader_init(&reader, store);
+        if (rc == 0 && (rc = bits_read(&reader, record, filter, &lost, err)) != 0 && rc != -ENOMEM)
+            rc = STORE_DAMAGED;
+        bits_reader_deinit(&reader);
+    }
+    free(record);
+    if (rc == -ENOMEM)
+        errbuf_set(err, "out of memory");
+    return rc;
+}
+
+/* Its entry in the index is the saver's: marked when it has saved (store_commit.c). */
+void store_quarantine(struct store *store, uint64_t id)
+{
+    pthread_mutex_lock(&store->mutex);
+    (void)id_map_set(&store->quarantined, id, NULL); /* without memory the next start finds out again */
+    pthread_mutex_unlock(&store->mutex);
+}

@@ -1,0 +1,365 @@
+/* What leaves memory. A round of the evictor's thread sweeps over the registry: of some hundred filters at a time,
+ * those whose last use is longest ago. Used in the current unit of entry_stamp(), of a minute, means used now: such a
+ * filter gets a second chance, by a stamp that is one unit older, and leaves if it was not used again until the sweep
+ * comes back to it. When even that is not enough, nothing is spared in a last pass.
+ *
+ * Filters that have changed since the last save cannot leave; when what has not changed is too little, the round saves,
+ * and sweeps once more. When that does not help either, the evictor is stuck for a moment, and what needs memory is
+ * refused. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bloom_filter.h"
+#include "clock.h"
+#include "config.h"
+#include "log_text.h"
+#include "memory_use.h"
+#include "rcu.h"
+#include "registry.h"
+#include "residency_internal.h"
+#include "saver.h"
+#include "store.h"
+#include "thread.h"
+
+#define LOOK_AT_ONCE  512  /* names of a step of the sweep */
+#define LEAVE_AT_ONCE 256  /* filters for which one grace period is waited */
+#define ROUNDS        4    /* that a reader waits for, at most */
+#define FEW           16   /* of more than four times as many the oldest quarter leaves at most */
+#define RETRY_MS      1000 /* after a round that was stuck */
+#define SAVE_RETRY_MS 5000 /* after a save that has failed */
+
+uint64_t residency_high_water(const struct config *config)
+{
+    return config->maxmemory_policy == MEMORY_NOEVICTION ? 0 : config->maxmemory - config->maxmemory / 16;
+}
+
+/* Passes over the registry, in their order. */
+enum mercy {
+    GENTLE,        /* what was used in the last minute stays */
+    SECOND_CHANCE, /* it stays, and will not the next time unless it was used again */
+    ONLY_CHANCE,   /* the next time */
+    NONE,          /* everything goes */
+};
+
+/* ---- candidates ---- */
+
+struct candidate {
+    struct entry *entry;
+    char *name;
+    size_t name_len;
+    uint64_t bytes;
+    uint16_t age; /* in units of entry_stamp() */
+};
+
+struct sweep {
+    struct residency *res;
+    uint16_t now;   /* entry_stamp() */
+    uint64_t dirty; /* bytes of filters that have changed since the last save */
+    struct candidate of[LOOK_AT_ONCE + 64];
+    size_t n;
+};
+
+static void consider(void *ctx, struct slice name, struct entry *entry)
+{
+    struct sweep *sweep = ctx;
+    struct bloom_filter *filter = entry_shape(entry);
+    uint64_t bytes = filter && !entry_is_away(entry) ? bloom_filter_droppable(filter) : 0;
+    if (bytes == 0 || sweep->n == sizeof(sweep->of) / sizeof(sweep->of[0]))
+        return;
+    if (entry_is_dirty(entry) || !store_has_bits(sweep->res->server->store, entry->id)) {
+        sweep->dirty += bytes;
+        return;
+    }
+    char *copy = malloc(name.len + 1);
+    if (!copy)
+        return;
+    memcpy(copy, name.ptr ? name.ptr : "", name.len);
+    uint16_t age = (uint16_t)(sweep->now - atomic_load_explicit(&entry->used, memory_order_relaxed));
+    sweep->of[sweep->n++] = (struct candidate){entry, copy, name.len, bytes, age};
+}
+
+static int compare_age(const void *a, const void *b)
+{
+    const struct candidate *left = a, *right = b;
+    return (left->age < right->age) - (left->age > right->age);
+}
+
+/* The filter was used a moment ago: it looks a unit older, and will look as young as before when it is used again. */
+static void spare(struct sweep *sweep, struct entry *entry)
+{
+    atomic_store_explicit(&entry->used, (uint16_t)(sweep->now - 1), memory_order_relaxed);
+}
+
+/* Pins those that shall leave, at least `need` bytes of them, and has them leaving. Returns their number; they are the
+ * first ones of the sweep then. */
+static size_t choose(struct sweep *sweep, uint64_t need, enum mercy mercy)
+{
+    struct registry *registry = sweep->res->server->registry;
+    size_t leaving = 0, most = mercy == NONE || sweep->n / 4 < FEW ? LEAVE_AT_ONCE : sweep->n / 4;
+    qsort(sweep->of, sweep->n, sizeof(sweep->of[0]), compare_age);
+    for (size_t i = 0; i < sweep->n && need > 0 && leaving < most; i++) {
+        struct candidate one = sweep->of[i];
+        if (one.age == 0 && mercy != NONE) {
+            if (mercy == SECOND_CHANCE)
+                spare(sweep, one.entry);
+            continue;
+        }
+        struct entry *entry = registry_pin(registry, (struct slice){one.name, one.name_len});
+        if (!entry)
+            continue;
+        if (entry != one.entry || !entry_leave(entry)) {
+            registry_unpin(entry);
+            continue;
+        }
+        sweep->of[i] = sweep->of[leaving];
+        sweep->of[leaving++] = one;
+        need -= one.bytes < need ? one.bytes : need;
+    }
+    return leaving;
+}
+
+/* After the grace period. Returns the bytes that have left. */
+static uint64_t let_go(struct residency *res, const struct candidate *of, size_t n)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < n; i++) {
+        pthread_mutex_lock(&res->words);
+        if (entry_take_away(of[i].entry)) {
+            bloom_filter_drop(entry_shape(of[i].entry));
+            bytes += of[i].bytes;
+            atomic_fetch_add_explicit(&res->evictions, 1, memory_order_relaxed);
+        }
+        pthread_mutex_unlock(&res->words);
+        registry_unpin(of[i].entry);
+    }
+    return bytes;
+}
+
+/* ---- a sweep ---- */
+
+static bool is_stopping(struct residency *res)
+{
+    pthread_mutex_lock(&res->lock);
+    bool stop = res->stop;
+    pthread_mutex_unlock(&res->lock);
+    return stop;
+}
+
+/* Looks at the next names. Returns the bytes that have left. */
+static uint64_t step(struct sweep *sweep, uint64_t need, enum mercy mercy)
+{
+    struct residency *res = sweep->res;
+    struct server *server = res->server;
+    sweep->n = 0;
+    sweep->now = atomic_load_explicit(&server->use_stamp, memory_order_relaxed);
+    rcu_reader_online();
+    atomic_fetch_add(&server->leaving, 1);
+    res->cursor = registry_scan(server->registry, res->cursor, LOOK_AT_ONCE, consider, sweep);
+    size_t leaving = choose(sweep, need, mercy);
+    rcu_reader_offline();
+    if (leaving)
+        rcu_wait_for_readers();
+    uint64_t bytes = let_go(res, sweep->of, leaving);
+    atomic_fetch_sub(&server->leaving, 1);
+    for (size_t i = 0; i < sweep->n; i++)
+        free(sweep->of[i].name);
+    return bytes;
+}
+
+/* Bytes that have to leave, for the limit and for the readers that wait. */
+static uint64_t bytes_over(struct residency *res, bool gently, bool *over_out)
+{
+    struct server *server = res->server;
+    rcu_reader_online();
+    const struct config *config = server_config(server);
+    uint64_t high = residency_high_water(config), max = config->maxmemory;
+    rcu_reader_offline();
+    uint64_t used = memory_limited(server), wanted = atomic_load(&res->wanted);
+    *over_out = high && (used >= max || used + wanted > max);
+    wanted += gently ? atomic_load(&res->wanted_gently) : 0;
+    if (!high || used + wanted < high)
+        return 0;
+    return used + wanted - (max - max / 8);
+}
+
+/* Once over all names, from where the last sweep ended. True: enough has left. */
+static bool pass_over(struct sweep *sweep, enum mercy mercy)
+{
+    uint64_t names = registry_count(sweep->res->server->registry), looked = 0;
+    bool over;
+    sweep->dirty = 0;
+    do {
+        uint64_t need = bytes_over(sweep->res, mercy == GENTLE, &over);
+        if (need == 0 || is_stopping(sweep->res))
+            return true;
+        (void)step(sweep, need, mercy);
+        looked += LOOK_AT_ONCE;
+    } while (looked < names + LOOK_AT_ONCE);
+    return false;
+}
+
+/* True: enough has left. */
+static bool sweep_until_kept(struct residency *res, enum mercy from, uint64_t *dirty_out)
+{
+    struct sweep *sweep = malloc(sizeof(*sweep));
+    bool kept = false;
+    if (!sweep)
+        return false;
+    sweep->res = res;
+    for (int mercy = (int)from; mercy <= (int)NONE && !kept; mercy++) {
+        kept = pass_over(sweep, (enum mercy)mercy);
+        *dirty_out = sweep->dirty;
+    }
+    free(sweep);
+    return kept;
+}
+
+/* ---- a round ---- */
+
+/* What has changed can leave when it is saved. */
+static bool save(struct residency *res)
+{
+    struct errbuf err = {""};
+    if (res->save_failed_ms && clock_ms() - res->save_failed_ms < SAVE_RETRY_MS)
+        return false;
+    log_notice(&res->server->log, "saving, so that filters can leave memory (maxmemory-policy)");
+    int status = saver_run_next(res->server->saver, &err);
+    res->save_failed_ms = status ? clock_ms() : 0;
+    return status == 0;
+}
+
+static void run_round(struct residency *res)
+{
+    uint64_t dirty = 0;
+    bool over;
+    bytes_over(res, false, &over);
+    bool kept = sweep_until_kept(res, GENTLE, &dirty);
+    if (!kept) {
+        bytes_over(res, false, &over);
+        if (over && dirty > 0 && save(res))
+            (void)sweep_until_kept(res, GENTLE, &dirty);
+    }
+    atomic_store(&res->rest_until_ms, bytes_over(res, false, &over) ? clock_ms() + RETRY_MS : 0);
+    if (over && !atomic_exchange(&res->stuck, true))
+        log_warning(&res->server->log,
+                    "no more filters can leave memory, and maxmemory is reached: what needs memory is refused");
+    else if (!over)
+        atomic_store(&res->stuck, false);
+}
+
+/* Waits until there is something to do. False: the end. Under the lock. */
+static bool wait_for_press(struct residency *res)
+{
+    int64_t until_ms = clock_ms() + RETRY_MS;
+    struct timespec until = {.tv_sec = until_ms / 1000, .tv_nsec = until_ms % 1000 * 1000000};
+    bool retry = false;
+    while (!res->stop && !retry && res->rounds == res->done) {
+        if (!atomic_load(&res->stuck))
+            pthread_cond_wait(&res->press, &res->lock);
+        else
+            retry = pthread_cond_clockwait(&res->press, &res->lock, CLOCK_MONOTONIC, &until) == ETIMEDOUT;
+    }
+    return !res->stop;
+}
+
+void *evict_main(void *arg)
+{
+    struct residency *res = arg;
+    thread_begin(THREAD_BACKGROUND, "evictor");
+    rcu_reader_begin();
+    rcu_reader_offline();
+    pthread_mutex_lock(&res->lock);
+    while (wait_for_press(res)) {
+        uint64_t round = res->rounds;
+        atomic_store(&res->pressed, false);
+        pthread_mutex_unlock(&res->lock);
+        run_round(res);
+        res->server->calls.memory_changed(res->server);
+        pthread_mutex_lock(&res->lock);
+        res->done = round;
+        pthread_cond_broadcast(&res->ended);
+    }
+    pthread_mutex_unlock(&res->lock);
+    rcu_reader_end();
+    return NULL;
+}
+
+/* ---- asking for it ---- */
+
+/* Under the lock: another round is to begin. Returns its number, 0 if there is no thread for it. */
+static uint64_t ask_for_round(struct residency *res)
+{
+    if (!res->evicts && !res->stop)
+        res->evicts = pthread_create(&res->evictor, NULL, evict_main, res) == 0;
+    if (!res->evicts || res->stop)
+        return 0;
+    pthread_cond_signal(&res->press);
+    return ++res->rounds;
+}
+
+void residency_press(struct server *server)
+{
+    struct residency *res = server->residency;
+    if (atomic_load_explicit(&res->pressed, memory_order_relaxed) ||
+        atomic_load_explicit(&res->stuck, memory_order_relaxed) || atomic_exchange(&res->pressed, true))
+        return;
+    pthread_mutex_lock(&res->lock);
+    if (ask_for_round(res) == 0)
+        atomic_store(&res->stuck, !res->stop);
+    pthread_mutex_unlock(&res->lock);
+}
+
+void residency_tick(struct server *server)
+{
+    uint64_t high = residency_high_water(server_config(server));
+    if (high && memory_limited(server) >= high && clock_ms() >= atomic_load(&server->residency->rest_until_ms))
+        residency_press(server);
+}
+
+bool residency_is_stuck(const struct server *server)
+{
+    return atomic_load_explicit(&server->residency->stuck, memory_order_relaxed);
+}
+
+static bool fits(struct residency *res, uint64_t bytes)
+{
+    rcu_reader_online();
+    const struct config *config = server_config(res->server);
+    uint64_t max = config->maxmemory;
+    bool evicts = residency_high_water(config) != 0;
+    rcu_reader_offline();
+    return max == 0 || !evicts || memory_limited(res->server) + bytes <= max;
+}
+
+/* Under the lock: has a round run, and waits for its end. */
+static void wait_for_round(struct residency *res)
+{
+    uint64_t round = ask_for_round(res);
+    while (round && res->done < round && !res->stop)
+        pthread_cond_wait(&res->ended, &res->lock);
+}
+
+bool evict_for(struct residency *res, uint64_t bytes, bool gently)
+{
+    _Atomic uint64_t *wanted = gently ? &res->wanted_gently : &res->wanted;
+    if (fits(res, bytes))
+        return true;
+    if (gently && clock_ms() < res->gentle_until_ms)
+        return false;
+    atomic_fetch_add(wanted, bytes);
+    bool enough = false;
+    for (int i = 0; i < ROUNDS && !enough && (i == 0 || !gently); i++) { /* others take memory meanwhile */
+        pthread_mutex_lock(&res->lock);
+        wait_for_round(res);
+        pthread_mutex_unlock(&res->lock);
+        enough = fits(res, bytes) || atomic_load(&res->stuck);
+    }
+    atomic_fetch_sub(wanted, bytes);
+    enough = fits(res, bytes);
+    if (gently && !enough)
+        res->gentle_until_ms = clock_ms() + RETRY_MS;
+    return enough;
+}

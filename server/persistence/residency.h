@@ -1,0 +1,98 @@
+/* residency: the bits of filters that are not in memory: who reads them again, and what leaves memory for others.
+ *
+ * The bits of a filter leave memory only when the last save has them (evict.c); a start may leave them on the disk, too
+ * (lazy-load). They are read back by threads of its own (a "reader"), each into a filter that nobody can ask until its
+ * bits are complete and their checksum is right. A filter whose file is damaged is quarantined, as at a start.
+ *
+ * Whoever needs the bits pins the filter before it waits: pinned filters do not leave, so that it finds them when its
+ * wait is over, however small the memory is.
+ *
+ * Lifetime: residency_create() after the registry, residency_stop() before the saver ends, residency_destroy(). The
+ * threads start when they are first needed. */
+#ifndef BLOOMERY_RESIDENCY_H
+#define BLOOMERY_RESIDENCY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bloom_resident.h"
+#include "errbuf.h"
+#include "resp_parse.h"
+#include "server.h"
+
+struct residency;
+struct entry;
+
+int residency_create(struct residency **residency_out, struct server *server); /* 0 or -ENOMEM */
+void residency_stop(
+    struct residency *residency); /* ends the threads; waits end with a failure. Idempotent; NULL is fine */
+void residency_destroy(struct residency *residency); /* NULL is fine */
+
+/* Whether bits of some filter may not be in memory. An RCU reader that has seen `false` finds the bits of every filter
+ * that it looks up before it goes offline. Thread: an online reader. */
+static inline bool residency_some_away(const struct server *server)
+{
+    return atomic_load_explicit(&server->leaving, memory_order_acquire) || bloom_pool_dropped(server->pool);
+}
+
+/* ---- waiting ---- */
+
+/* A wait for the bits of some filters, which are pinned until residency_wait_free(). */
+struct residency_wait;
+
+/* Room for so many names. `done` is called once, by any thread, when all of them have been tried; not before
+ * residency_wait_begin() has returned true. NULL: no memory. */
+struct residency_wait *residency_wait_create(struct server *server, size_t most, void (*done)(void *ctx), void *ctx);
+
+/* Adds a filter, whose bits are away or not. Nothing is done when there is none of this name. Thread: an online reader.
+ */
+void residency_wait_add(struct residency_wait *wait, struct slice name);
+
+/* True: there is something to wait for, and `done` will be called. */
+bool residency_wait_begin(struct residency_wait *wait);
+
+/* After the end: false, with the text of an error reply, when memory was missing for one of them. */
+bool residency_wait_succeeded(const struct residency_wait *wait, const char **text_out);
+void residency_wait_free(struct residency_wait *wait); /* NULL is fine; not while `done` is to be called */
+
+/* As registry_pin(), with the bits in memory: waits for these. An entry whose entry_filter() is NULL is returned as it
+ * is: it is quarantined, or there was no memory for its bits (entry_is_away()). Thread: pool, an online reader; it is
+ * offline meanwhile. */
+struct entry *residency_pin(struct server *server, struct slice name);
+
+/* Has the filter read in the background, if there is room. Thread: an online reader. */
+void residency_ask(struct server *server, struct slice name);
+
+/* The error for a filter whose bits are not in memory, where nobody can wait. */
+#define RESIDENCY_TRYAGAIN "TRYAGAIN the filter's bits are not in memory and have to be read first"
+
+/* ---- room ---- */
+
+/* Has bits leave memory until `maxmemory` is kept, if the policy allows it. Costs a load when that is under way. */
+void residency_press(struct server *server);
+
+/* Called ten times a second: the same before the limit is reached. Thread: main, an online reader. */
+void residency_tick(struct server *server);
+
+/* Whether nothing more can leave at the moment: what needs memory is refused. A load. */
+bool residency_is_stuck(const struct server *server);
+
+/* Memory in use from which on bits leave; 0: they never do. */
+uint64_t residency_high_water(const struct config *config);
+
+/* ---- numbers ---- */
+
+struct residency_info {
+    uint64_t away;         /* filters whose bits are not in memory */
+    uint64_t away_bytes;   /* of these bits */
+    uint64_t evictions;    /* filters whose bits have left memory since the start */
+    uint64_t reloads;      /* filters whose bits were read back */
+    uint64_t reload_bytes; /* of these bits */
+    uint64_t failed;       /* of the reads: damaged files */
+    uint64_t waiting;      /* filters that wait to be read, or are being read */
+};
+void residency_info(const struct server *server, struct residency_info *info_out);
+
+#endif

@@ -1,0 +1,62 @@
+/* residency's inside, shared by its sources: residency.c (waits, readers) and evict.c. */
+#ifndef BLOOMERY_RESIDENCY_INTERNAL_H
+#define BLOOMERY_RESIDENCY_INTERNAL_H
+
+#include <pthread.h>
+
+#include "hash_table.h"
+#include "residency.h"
+
+#define READERS 4 /* that read filters at the same time */
+
+/* A filter that is to be read, or is being read. */
+struct reading {
+    struct hash_link link; /* by the id */
+    struct reading *next;  /* in the queue */
+    struct entry *entry;   /* pinned */
+    struct waited *waiters;
+    size_t name_len;
+    char name[];
+};
+
+struct residency {
+    struct server *server;
+    pthread_mutex_t lock; /* of what follows, down to `evictor` */
+    pthread_cond_t wake;  /* of readers: something is in the queue, or stop */
+    pthread_cond_t ended; /* a reading, or a round of the evictor, has ended */
+    pthread_cond_t press; /* of the evictor */
+    struct hash_table readings;
+    struct reading *first, **last; /* the queue */
+    unsigned nreaders;
+    bool stop;
+    bool evicts;     /* its thread has started */
+    uint64_t rounds; /* of the evictor that have begun */
+    uint64_t done;   /* and ended */
+    pthread_t readers[READERS];
+    pthread_t evictor;
+
+    int64_t gentle_until_ms; /* under `room`: the last gentle round has found nothing; none before */
+    pthread_mutex_t room;    /* one reader at a time waits for room and takes it; before the lock */
+    pthread_mutex_t words;   /* one thread at a time drops words, or makes new ones */
+
+    atomic_bool pressed;
+    atomic_bool stuck;
+    _Atomic uint64_t wanted;        /* bytes for which readers wait, and clients for them */
+    _Atomic uint64_t wanted_gently; /* the same, but no client waits: nothing used lately leaves for them */
+
+    /* of the evictor's thread */
+    uint64_t cursor;
+    int64_t save_failed_ms;
+
+    _Atomic int64_t rest_until_ms; /* residency_tick() asks for no round before: the last one could not do enough */
+
+    _Atomic uint64_t evictions, reloads, reload_bytes, failed;
+};
+
+/* Waits until so many bytes more fit, or nothing can leave; `gently`: nothing that was used lately. False: they do not
+ * fit. Thread: a reader, offline, that holds `room`. */
+bool evict_for(struct residency *residency, uint64_t bytes, bool gently);
+
+void *evict_main(void *residency);
+
+#endif

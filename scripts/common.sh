@@ -6,7 +6,7 @@ started_in=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
-build_packages=(gcc libc6-dev cmake ninja-build pkg-config libuv1-dev liburcu-dev libxxhash-dev nettle-dev libmicrohttpd-dev libssl-dev)
+build_packages=(gcc libc6-dev cmake ninja-build pkg-config libuv1-dev liburcu-dev libxxhash-dev nettle-dev libmicrohttpd-dev libgnutls28-dev libssl-dev)
 test_packages=(libcriterion-dev libhiredis-dev redis-tools openssl)
 client_packages=(python3 python3-redis curl openssl prometheus) # prometheus for promtool; without it its tests are skipped
 lint_packages=(clang-format git python3)

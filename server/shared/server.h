@@ -95,8 +95,9 @@ struct settings {
 
 /* What new TLS connections are made from; state of server_tls.h. */
 struct server_tls {
-    _Atomic(struct tls_context *) now; /* NULL: no tls-port. Valid until the reader goes offline */
-    _Atomic int64_t expires;           /* of the certificate, in seconds since 1970; 0: no tls-port */
+    _Atomic(struct tls_context *) now; /* NULL: none is wanted. Valid until the reader goes offline */
+    _Atomic int64_t expires;           /* of the certificate, in seconds since 1970; 0: there is none */
+    _Atomic uint64_t generation;       /* counts what has been put in force */
     pthread_mutex_t lock;
 };
 

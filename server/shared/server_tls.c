@@ -37,8 +37,9 @@ int server_tls_load(const struct config *config, struct tls_context **context_ou
         .session_cache_size = config->tls_session_cache_size,
         .session_cache_seconds = config->tls_session_cache_timeout,
     };
+    bool wants_page = config->metrics_port && config->metrics_tls;
     *context_out = NULL;
-    return config->tls_port ? tls_context_server(&settings, context_out, err) : 0;
+    return config->tls_port || wants_page ? tls_context_server(&settings, context_out, err) : 0;
 }
 
 static int reclaim(void *context)
@@ -51,6 +52,7 @@ void server_tls_replace(struct server *server, struct tls_context *context)
 {
     struct tls_context *old = atomic_exchange(&server->tls.now, context);
     atomic_store(&server->tls.expires, context ? tls_context_expires(context) : 0);
+    atomic_fetch_add(&server->tls.generation, 1);
     if (old)
         reclaimer_defer(server->reclaimer, reclaim, old);
 }

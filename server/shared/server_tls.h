@@ -16,7 +16,8 @@ struct tls_context;
 void server_tls_lock(struct server *server);
 void server_tls_unlock(struct server *server);
 
-/* Reads what these settings name. *context_out is the caller's; NULL where there is no tls-port. 0 or -errno with the
+/* Reads what these settings name. *context_out is the caller's; NULL where neither
+ * tls-port nor metrics-tls wants one. 0 or -errno with the
  * reason. Reads files: not on a loop. Thread: any. */
 int server_tls_load(const struct config *config, struct tls_context **context_out, struct errbuf *err)
     __attribute__((warn_unused_result));
@@ -25,7 +26,7 @@ int server_tls_load(const struct config *config, struct tls_context **context_ou
 void server_tls_replace(struct server *server, struct tls_context *context);
 
 /* Reads the files of the settings in force again, and says in the log how that went: after a failure the former
- * context stays. Does nothing without a tls-port. Thread: pool. */
+ * context stays. Does nothing where there is none. Thread: pool. */
 void server_tls_reload(struct server *server);
 
 /* Says until when the certificate is valid; warns where that is over or near. */

@@ -19,8 +19,10 @@
 #include "rcu.h"
 #include "server.h"
 #include "thread.h"
+#include "web_tls.h"
 
-#define ACCEPT_BURST 16 /* connections accepted before others are served */
+#define ACCEPT_BURST 16                                           /* connections accepted before others are served */
+#define PRIORITIES   "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2" /* for GnuTLS */
 
 /* ---- connections ---- */
 
@@ -145,6 +147,7 @@ static void serve(struct web *web)
                 if (fds[i].revents)
                     accept_some(web, fds[i].fd);
         }
+        web_tls_follow(web->tls);
         MHD_run(web->http);
         scanned = scan_step(&web->scans, web->server->registry);
     }
@@ -199,17 +202,23 @@ static void destroy(struct web *web)
     if (web->wake >= 0)
         close(web->wake);
     metrics_choice_deinit(&web->choice);
+    web_tls_destroy(web->tls);
     free(web);
 }
 
 static int start_http(struct web *web, struct errbuf *err)
 {
     web->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    web->http = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
-                                 web_on_request, web, MHD_OPTION_NOTIFY_COMPLETED, web_on_completed, web,
-                                 MHD_OPTION_NOTIFY_CONNECTION, on_connection, web, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                                 WEB_REQUEST_BYTES, MHD_OPTION_CONNECTION_LIMIT, (unsigned)WEB_CONNECTIONS + 1,
-                                 MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
+    struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_CERT_CALLBACK, 0, web_tls_callback()},
+                                   {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)PRIORITIES},
+                                   {MHD_OPTION_END, 0, NULL}};
+    struct MHD_OptionItem *options = web->tls ? tls : &tls[2];
+    unsigned flags = MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME;
+    web->http = MHD_start_daemon(
+        web->tls ? flags | MHD_USE_TLS : flags, 0, NULL, NULL, web_on_request, web, MHD_OPTION_NOTIFY_COMPLETED,
+        web_on_completed, web, MHD_OPTION_NOTIFY_CONNECTION, on_connection, web, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        WEB_REQUEST_BYTES, MHD_OPTION_CONNECTION_LIMIT, (unsigned)WEB_CONNECTIONS + 1, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_ARRAY, options, MHD_OPTION_END);
     if (web->wake < 0 || !web->http) {
         errbuf_set(err, "the status page: %s", strerror(errno ? errno : ENOMEM));
         return -1;
@@ -234,9 +243,11 @@ int web_start(struct web **web_out, struct server *server, struct errbuf *err)
     web->server = server;
     web->wake = -1;
     web->conns.prev = web->conns.next = &web->conns;
-    if (open_listeners(web, config, err) == 0 && start_http(web, err) == 0) {
+    if (web_tls_create(&web->tls, server, err) == 0 && open_listeners(web, config, err) == 0 &&
+        start_http(web, err) == 0) {
         for (size_t i = 0; i < web->nlisteners; i++)
-            log_notice(&server->log, "metrics and status page: http://%s/", web->listeners[i].name);
+            log_notice(&server->log, "metrics and status page: http%s://%s/", web->tls ? "s" : "",
+                       web->listeners[i].name);
         *web_out = web;
         return 0;
     }

@@ -40,6 +40,7 @@ struct web_conn {
 struct web {
     struct server *server;
     struct MHD_Daemon *http;
+    struct web_tls *tls; /* NULL: HTTP without TLS */
     pthread_t thread;
     int wake; /* eventfd: written at the stop */
     _Atomic bool stop;

@@ -244,3 +244,34 @@ DAEMON_TEST(the_daemon, tls_settings, redis_cli_speaks_to_it)
         "2>&1",
         the_daemon.dir, the_daemon.tls_port);
 }
+
+/* The pages by HTTPS: to who trusts the certificate, with the newest one, and beside those who speak something else. */
+DAEMON_TEST(the_daemon, tls_settings, pages_by_https)
+{
+#define PAGE(code, text, path, ca)                                                          \
+    program_expect(output, sizeof(output), code, text,                                      \
+                   "cd '%s'; printf 'GET " path                                             \
+                   " HTTP/1.0\\r\\nHost: localhost\\r\\n\\r\\n' | openssl s_client -quiet " \
+                   "-verify_return_error -CAfile " ca " -connect 127.0.0.1:%d 2>&1",        \
+                   the_daemon.dir, the_daemon.web_port)
+    char output[1 << 17];
+    struct wire wire;
+    the_daemon.with_web = true;
+    START("--metrics-tls", "yes", "--tls-auth-clients", "no");
+    SAYS("metrics and status page: https://127.0.0.1:");
+    PAGE(0, "alive", "/healthz", "ca.crt");
+    PAGE(0, "CN = server", "/metrics", "ca.crt");
+    cr_assert(strstr(output, "bloomery_tls_certificate_expires_seconds 1") ||
+                  strstr(output, "bloomery_tls_certificate_expires_seconds 2"),
+              "%s", output);
+    PAGE(1, "unable to get local issuer certificate", "/healthz", "other.crt");
+    redisContext *client = client_open(the_daemon.port);
+    expect(client, "+OK", "CONFIG SET tls-cert-file %s tls-key-file %s", FILE_OF("new.crt"), FILE_OF("new.key"));
+    PAGE(0, "CN = new", "/healthz", "ca.crt");
+    wire_open(&wire, the_daemon.web_port);
+    cr_assert(wire_send_text(&wire, "GET /metrics HTTP/1.0\r\n\r\n"));
+    (void)wire_reply(&wire, WIRE_PATIENCE_MS, &(struct lines){NULL, 0, 0}); /* an alert, or the end */
+    wire_close(&wire);
+    PAGE(0, "alive", "/healthz", "ca.crt");
+    redisFree(client);
+}

@@ -206,7 +206,7 @@ size_t command_index(const struct command *row)
     const struct command *rows = command_table(&n);
     size_t base = n;
 
-    if (strchr(row->full_name, '|') == NULL)
+    if ((uintptr_t)row >= (uintptr_t)rows && (uintptr_t)row < (uintptr_t)(rows + n))
         return (size_t)(row - rows);
     for (size_t i = 0; i < n; i++) {
         /* Addresses of different arrays: compared as numbers, since < on such pointers means nothing. */

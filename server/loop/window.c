@@ -26,6 +26,8 @@ static size_t counter_of_name(const char *name)
 int window_init(struct window *window)
 {
     *window = (struct window){.counters = {counter_of_name("bf.exists"), counter_of_name("bf.add")}};
+    for (int kind = 0; kind < WINDOW_KINDS; kind++)
+        window->needs[kind] = acl_command(window->counters[kind])->need_first;
     if (posix_memalign((void **)&window->runs, 64, WINDOW_RUNS * sizeof(*window->runs)) != 0) {
         window->runs = NULL;
         return -ENOMEM;
@@ -274,7 +276,7 @@ static bool memorize(struct window *w, struct window_memo *memo, const struct re
 bool window_may_push(const struct worker *worker, enum window_kind kind, const struct conn *conn, struct slice name)
 {
     return !(conn->session.modes & MODE_RESTRICTED) ||
-           acl_allows_key(conn->session.user, worker->window.counters[kind], name);
+           acl_allows_key_soon(conn->session.user, worker->window.counters[kind], worker->window.needs[kind], name);
 }
 
 /* The same for the remembered command: asked once for each session and command. */

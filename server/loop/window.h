@@ -99,6 +99,7 @@ struct window {
     struct window_memo memos[WINDOW_KINDS];
     uint64_t last_memo;            /* the last number given */
     size_t counters[WINDOW_KINDS]; /* command_index() of the commands */
+    uint8_t needs[WINDOW_KINDS];   /* the permissions that a restricted user needs for the name (acl_catalog.h) */
     struct window_run *runs;       /* WINDOW_RUNS */
 };
 

@@ -1,5 +1,5 @@
-/* Users and the daemon around them: files, settings, the window, other threads, the status page. What rules mean is compared
- * with redis-server by tests/clients/acl_server.py. */
+/* Users and the daemon around them: files, settings, the window, other threads, the status page. What rules mean is
+ * compared with redis-server by tests/clients/acl_server.py. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <pthread.h>
@@ -54,8 +54,8 @@ static void start_with_file(const char *text)
     daemon_start(&the_daemon, (const char *const[]){"--aclfile", acl_path, "--requirepass", "top", NULL});
 }
 
-/* LOAD takes all of a file or nothing, and names the lines at fault. SAVE writes what LOAD reads, in a file that takes the
- * place of the old one. */
+/* LOAD takes all of a file or nothing, and names the lines at fault. SAVE writes what LOAD reads, in a file that takes
+ * the place of the old one. */
 DAEMON_TEST(the_daemon, acl, the_file_is_read_and_written)
 {
     start_with_file("user alice on >pw ~a* +@all\nuser bob on nopass +ping\n");
@@ -111,7 +111,8 @@ DAEMON_TEST(the_daemon, acl, the_file_is_read_and_written)
     expect(admin, "+OK", "AUTH top");
     expect(admin, before, "ACL LIST");
     expect(admin, "+OK", "MULTI");
-    expect(admin, "-ERR 'acl|load' may take long, and all clients wait while a transaction runs: call it outside of MULTI",
+    expect(admin,
+           "-ERR 'acl|load' may take long, and all clients wait while a transaction runs: call it outside of MULTI",
            "ACL LOAD");
     free(before);
     redisFree(admin);
@@ -133,7 +134,8 @@ Test(acl, wrong_users_stop_the_start)
     write_file(path, "user bob on\nuser alice +nosuch\n");
     cr_expect_eq(daemon_run(with_file, NULL, &output), 1);
     cr_expect_not_null(strstr(output, "users:2: Error in applying operation '+nosuch'"), "%s", output);
-    const char *both[] = {"--port", "0", "--unixsocket", "x", "--dir", data, "--aclfile", path, "--user", "bob", "on", NULL};
+    const char *both[] = {"--port",    "0",  "--unixsocket", "x",   "--dir", data,
+                          "--aclfile", path, "--user",       "bob", "on",    NULL};
     cr_expect_eq(daemon_run(both, NULL, &output), 1);
     cr_expect_not_null(strstr(output, "keep all users in one place"), "%s", output);
     const char *rule[] = {"--port", "0", "--unixsocket", "x", "--dir", data, "--user", "bob", "on", "<hidden", NULL};
@@ -278,7 +280,8 @@ static void *ask(void *arg)
         snprintf(command, sizeof(command), "AUTH user%d x", asker->id % 2);
         bool open = strcmp(wire_ask(&wire, command), "(closed)") != 0;
         for (int i = 0; i < 50 && open && !atomic_load(asker->stop); i++) {
-            open = wire_send_text(&wire, "BF.ADD f 1\r\nBF.EXISTS f 1\r\nBF.EXISTS f 2\r\nSUBSCRIBE c\r\nUNSUBSCRIBE c\r\n");
+            open = wire_send_text(&wire,
+                                  "BF.ADD f 1\r\nBF.EXISTS f 1\r\nBF.EXISTS f 2\r\nSUBSCRIBE c\r\nUNSUBSCRIBE c\r\n");
             for (int j = 0; j < 5 && open; j++) {
                 const char *text = wire_text(&wire);
                 open = strcmp(text, "(closed)") != 0;
@@ -306,8 +309,8 @@ DAEMON_TEST(the_daemon, acl, users_change_while_others_ask)
         askers[i] = (struct asker){.id = i, .stop = &stop};
         cr_assert_eq(pthread_create(&threads[i], NULL, ask, &askers[i]), 0);
     }
-    static const char *const changes[] = {"-bf.add", "resetkeys", "~f", "~* +@all", "resetchannels", "allchannels",
-                                          "-@all +@read", "+@all", "off", "on nopass"};
+    static const char *const changes[] = {"-bf.add",     "resetkeys",    "~f",    "~* +@all", "resetchannels",
+                                          "allchannels", "-@all +@read", "+@all", "off",      "on nopass"};
     for (int i = 0; i < CHANGES; i++) {
         int user = i % 2;
         if (i % 50 == 49) {
@@ -350,12 +353,12 @@ static int status_of(const char *credentials)
 }
 
 /* Base64 of "name:password". */
-#define ANY_TOP      "YW55OnRvcA=="
-#define DEFAULT_TOP  "ZGVmYXVsdDp0b3A="
-#define ANY_WRONG    "YW55Ondyb25n"
-#define WATCH_PW     "d2F0Y2g6cHc="
-#define WATCH_TOP    "d2F0Y2g6dG9w"
-#define CRAWL_PW     "Y3Jhd2w6cHc="
+#define ANY_TOP     "YW55OnRvcA=="
+#define DEFAULT_TOP "ZGVmYXVsdDp0b3A="
+#define ANY_WRONG   "YW55Ondyb25n"
+#define WATCH_PW    "d2F0Y2g6cHc="
+#define WATCH_TOP   "d2F0Y2g6dG9w"
+#define CRAWL_PW    "Y3Jhd2w6cHc="
 
 DAEMON_TEST(the_daemon, acl, pages_are_for_users_who_may_ask_for_info)
 {

@@ -109,6 +109,9 @@ __attribute__((constructor)) static void fill(void)
                                                          : ACL_BY_ROW;
         command->always = row->flags & CMD_NOAUTH;
         set_needs(command);
+        if (row->first_key > 0 && row->last_key == row->first_key && command->special == ACL_BY_ROW &&
+            !(row->flags & CMD_PUBSUB))
+            command->only_key = (uint8_t)row->first_key;
         ncommands = i + 1;
     }
 }

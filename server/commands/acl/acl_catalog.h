@@ -39,7 +39,8 @@ struct acl_command {
     uint8_t need_rest;         /* of the others */
     enum acl_channels channels;
     enum acl_special special;
-    bool always; /* everybody may call it: AUTH, HELLO, QUIT, RESET */
+    uint8_t only_key; /* the place of its key if it has one, in a fixed place, and no channel; otherwise 0 */
+    bool always;      /* everybody may call it: AUTH, HELLO, QUIT, RESET */
 };
 
 /* The command with this number, or NULL past the last one. */

@@ -177,6 +177,16 @@ static enum acl_verdict check(const struct acl_selector *selector, const struct 
     return check_channels(selector, call, at_out) ? ACL_ALLOWED : ACL_DENIED_CHANNEL;
 }
 
+bool acl_allows_key(const struct acl_user *user, size_t command, uint8_t need, struct slice key)
+{
+    for (size_t i = 0; i < user->nselectors; i++) {
+        const struct acl_selector *selector = &user->selectors[i];
+        if (has_bit(selector, command) && allows_key(selector, key, need))
+            return true;
+    }
+    return false;
+}
+
 enum acl_verdict acl_check(const struct acl_user *user, const struct command *row, const struct resp_command *words,
                            size_t first, size_t *at_out)
 {
@@ -184,6 +194,9 @@ enum acl_verdict acl_check(const struct acl_user *user, const struct command *ro
     enum acl_verdict worst = ACL_DENIED_COMMAND;
     size_t at = 0, worst_at = 0;
     call.command = acl_command(call.index);
+    size_t key = call.command->only_key;
+    if (key && acl_allows_key_soon(user, call.index, call.command->need_first, word(&call, key)))
+        return ACL_ALLOWED; /* the usual case */
     for (size_t i = 0; i < user->nselectors; i++) {
         enum acl_verdict verdict = check(&user->selectors[i], &call, &at);
         if (verdict == ACL_ALLOWED)
@@ -201,17 +214,6 @@ bool acl_allows_command(const struct acl_user *user, size_t command)
 {
     for (size_t i = 0; i < user->nselectors; i++) {
         if (has_bit(&user->selectors[i], command))
-            return true;
-    }
-    return false;
-}
-
-bool acl_allows_key(const struct acl_user *user, size_t command, struct slice key)
-{
-    uint8_t need = acl_command(command)->need_first;
-    for (size_t i = 0; i < user->nselectors; i++) {
-        const struct acl_selector *selector = &user->selectors[i];
-        if (has_bit(selector, command) && allows_key(selector, key, need))
             return true;
     }
     return false;

@@ -230,11 +230,8 @@ static enum acl_fault add_pattern(struct acl_pattern **patterns, size_t *n, stru
     return ACL_GOOD;
 }
 
-bool acl_pattern_matches(const struct acl_pattern *pattern, struct slice text)
+bool acl_pattern_matches_glob(const struct acl_pattern *pattern, struct slice text)
 {
-    if (pattern->simple)
-        return (pattern->open ? text.len >= pattern->prefix : text.len == pattern->prefix) &&
-               (pattern->prefix == 0 || memcmp(text.ptr, pattern->text, pattern->prefix) == 0);
     return glob_match((struct slice){pattern->text, pattern->len}, text, false);
 }
 

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "acl_catalog.h"
 #include "buf.h"
@@ -120,8 +121,16 @@ void acl_describe_commands(const struct acl_selector *selector, struct buf *out)
 void acl_describe_keys(const struct acl_selector *selector, struct buf *out);
 void acl_describe_channels(const struct acl_selector *selector, struct buf *out);
 
+bool acl_pattern_matches_glob(const struct acl_pattern *pattern, struct slice text); /* internal */
+
 /* Whether the pattern matches. */
-bool acl_pattern_matches(const struct acl_pattern *pattern, struct slice text);
+static inline bool acl_pattern_matches(const struct acl_pattern *pattern, struct slice text)
+{
+    if (!pattern->simple)
+        return acl_pattern_matches_glob(pattern, text);
+    return (pattern->open ? text.len >= pattern->prefix : text.len == pattern->prefix) &&
+           (pattern->prefix == 0 || memcmp(text.ptr, pattern->text, pattern->prefix) == 0);
+}
 
 void acl_password_digest(struct slice password, uint8_t digest_out[ACL_DIGEST]);
 

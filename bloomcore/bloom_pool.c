@@ -119,7 +119,9 @@ static bool total_allows(struct bloom_pool *pool, uint64_t held, uint64_t bytes,
 
     if (max_total == 0 || used + bytes <= max_total)
         return true;
-    if (atomic_load_explicit(&pool->overshoot, memory_order_relaxed) && used < max_total && bytes <= max_total)
+    /* An eighth more: others may have passed the limit since the caller was let in. */
+    if (atomic_load_explicit(&pool->overshoot, memory_order_relaxed) && used < max_total + max_total / 8 &&
+        bytes <= max_total)
         return true;
     errbuf_set(err, "%llu bytes more are needed, %llu are in use, the limit for all filters is %llu",
                (unsigned long long)bytes, (unsigned long long)used, (unsigned long long)max_total);

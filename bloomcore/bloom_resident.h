@@ -31,8 +31,8 @@ int bloom_filter_undrop(struct bloom_filter *filter, struct errbuf *err);
 uint64_t bloom_pool_dropped(const struct bloom_pool *pool);
 uint64_t bloom_pool_dropped_bytes(const struct bloom_pool *pool);
 
-/* Lets what is allocated pass the limit of the whole pool when the limit was not reached before, and what is asked for
- * is not above it by itself: for a caller that makes room afterwards. Off at first. Thread: any. */
+/* Lets what is allocated pass the limit of the whole pool, unless the limit was passed by an eighth before, or what is
+ * asked for is above it by itself: for a caller that makes room afterwards. Off at first. Thread: any. */
 void bloom_pool_set_overshoot(struct bloom_pool *pool, bool on);
 
 #endif

@@ -26,6 +26,7 @@
 
 #define LOOK_AT_ONCE  512  /* names of a step of the sweep */
 #define LEAVE_AT_ONCE 256  /* filters for which one grace period is waited */
+#define MISSES        3    /* rounds in a row after which nothing more can leave */
 #define ROUNDS        4    /* that a reader waits for, at most */
 #define FEW           16   /* of more than four times as many the oldest quarter leaves at most */
 #define RETRY_MS      1000 /* after a round that was stuck */
@@ -223,11 +224,15 @@ static bool sweep_until_kept(struct residency *res, enum mercy from, uint64_t *d
 static bool save(struct residency *res)
 {
     struct errbuf err = {""};
+    unsigned missed = res->missed;
+    res->missed = MISSES; /* unless it succeeds */
     if (res->save_failed_ms && clock_ms() - res->save_failed_ms < SAVE_RETRY_MS)
         return false;
     log_notice(&res->server->log, "saving, so that filters can leave memory (maxmemory-policy)");
     int status = saver_run_next(res->server->saver, &err);
     res->save_failed_ms = status ? clock_ms() : 0;
+    if (status == 0)
+        res->missed = missed;
     return status == 0;
 }
 
@@ -243,7 +248,8 @@ static void run_round(struct residency *res)
             (void)sweep_until_kept(res, GENTLE, &dirty);
     }
     atomic_store(&res->rest_until_ms, bytes_over(res, false, &over) ? clock_ms() + RETRY_MS : 0);
-    if (over && !atomic_exchange(&res->stuck, true))
+    res->missed = over ? res->missed + 1 : 0; /* what clients use at the moment may leave in the next round */
+    if (res->missed >= MISSES && !atomic_exchange(&res->stuck, true))
         log_warning(&res->server->log,
                     "no more filters can leave memory, and maxmemory is reached: what needs memory is refused");
     else if (!over)

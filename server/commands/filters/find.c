@@ -418,7 +418,7 @@ void find_read(struct find *find)
     find->taken = sizeof(name.len) + name.len;
     find->nchosen = 0;
     find->pinned = residency_pin(find->server, key_of(find, name)); /* until it has been asked */
-    if (!find->pinned)
+    if (!find->pinned && find->server->sstables)                    /* or it was deleted meanwhile */
         sstables_read(find->server->sstables, name);
     find->was_read = true;
     choose_named(find, name);

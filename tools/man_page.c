@@ -156,6 +156,7 @@ void write_main_page(FILE *out, const void *subject)
         "0: done. 1: it failed; the reason is on the standard error. 2: it was not understood. Of find and query, as "
         "of grep, 0: something was found; 1: nothing was; 2: it failed or was not understood.");
     fputs("\n.SH ENVIRONMENT\n.TP\n\\fBREDISCLI_AUTH\\fR\nThe password of the server, where a command asks one.\n"
+          ".TP\n\\fBNO_COLOR\\fR\nIf it is set to anything, messages and progress have no colours on a terminal.\n"
           ".SH SEE ALSO\n\\fBbloomeryd\\fR(1)\n",
           out);
 }

@@ -74,9 +74,9 @@ void command_monitor_begun(struct command_ctx *ctx)
     monitor_look(ctx->worker);
 }
 
-int command_start_tracking(struct command_ctx *ctx)
+int command_start_tracking(struct command_ctx *ctx, const struct session_tracking *options)
 {
-    return tracking_start(conn_of_session(ctx->session));
+    return tracking_start(conn_of_session(ctx->session), options);
 }
 
 void command_stop_tracking(struct command_ctx *ctx)

@@ -8,7 +8,12 @@
  *
  * A message that concerns a read of the connection's own running command comes behind its reply: a connection with a
  * running command is not checked. When the notes would take more than TRACKING_MAX_BYTES, or memory runs out, a message
- * tells the client to drop all answers.
+ * tells the client to drop all answers; likewise when all connections have more than tracking-table-max-keys, and after
+ * FLUSHALL and FLUSHDB.
+ *
+ * With REDIRECT another connection is told, by a message to its worker. With NOLOOP a name is forgotten, before the
+ * client changes the filter itself, unless it has changed already. BCAST would need a list of all changes, which the
+ * threads that make them would have to keep.
  *
  * Thread: the worker's. */
 #ifndef BLOOMERY_TRACKING_H
@@ -21,6 +26,7 @@
 struct command;
 struct conn;
 struct resp_command;
+struct session_tracking;
 struct worker;
 
 #define TRACKING_LOOK_MS   10
@@ -35,8 +41,8 @@ struct trackers {
 
 void tracking_init(struct worker *worker); /* beside the worker's other handles, which it closes */
 
-/* 0, also when it is on already, or -ENOMEM. */
-int tracking_start(struct conn *conn);
+/* 0, also when it is on already, whose options are replaced, or -ENOMEM. */
+int tracking_start(struct conn *conn, const struct session_tracking *options);
 
 /* Forgets the notes. Nothing if it is not on. */
 void tracking_stop(struct conn *conn);

@@ -19,6 +19,8 @@ static void on_effect(void *ctx, const struct registry_effect *effect)
     struct server *server = ctx;
     count_effect(counters_effects(server->counters), effect);
     persistence_effect(server, effect);
+    if (effect->kind == REGISTRY_CLEARED || effect->kind == REGISTRY_DATABASE_CLEARED)
+        atomic_fetch_add(&server->flushes, 1);
     if (notify_wants(server->notify, ~0u))
         notify_effect(server->notify, effect);
 }

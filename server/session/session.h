@@ -21,12 +21,13 @@ struct sessions; /* the list of all sessions; one per server. Thread: any */
 
 /* Letters of CLIENT LIST that no other field holds. */
 enum session_flag {
-    SESSION_MONITOR = 1 << 0,  /* O */
-    SESSION_NO_EVICT = 1 << 1, /* e */
-    SESSION_NO_TOUCH = 1 << 2, /* T */
-    SESSION_CLOSING = 1 << 3,  /* c: closes once its replies have left */
-    SESSION_TRACKING = 1 << 5, /* t: CLIENT TRACKING ON */
-    SESSION_KILLED = 1 << 4,   /* by CLIENT KILL: no longer listed, its worker closes it soon */
+    SESSION_MONITOR = 1 << 0,         /* O */
+    SESSION_NO_EVICT = 1 << 1,        /* e */
+    SESSION_NO_TOUCH = 1 << 2,        /* T */
+    SESSION_CLOSING = 1 << 3,         /* c: closes once its replies have left */
+    SESSION_TRACKING = 1 << 5,        /* t: CLIENT TRACKING ON */
+    SESSION_REDIRECT_BROKEN = 1 << 6, /* R: the session that its tracking is redirected to has gone */
+    SESSION_KILLED = 1 << 4,          /* by CLIENT KILL: no longer listed, its worker closes it soon */
 };
 
 /* States that keep a session's commands from the window. */
@@ -40,6 +41,15 @@ enum session_mode {
     MODE_RESTRICTED = 1 << 6,      /* its user may not do everything: names of filters are checked */
     MODE_BRINGS = 1 << 7,          /* its command needs bits that were not in memory (bring.h) */
     MODE_NO_REPLY = MODE_REPLY_OFF | MODE_REPLY_SKIP,
+};
+
+/* The options of CLIENT TRACKING ON. */
+struct session_tracking {
+    bool optin, optout, noloop;
+    bool caching;             /* CLIENT CACHING has been called: the next command is an exception */
+    bool caching_ends;        /* with the next command: a transaction had it for all of its commands */
+    uint64_t redirect;        /* the session that is told instead; 0: this one; likewise session.redirect */
+    uint32_t redirect_worker; /* which serves it */
 };
 
 struct session {
@@ -66,13 +76,15 @@ struct session {
     _Atomic uint32_t watch;           /* names under WATCH */
     _Atomic uint32_t sub, psub, ssub; /* channels, patterns, shard channels subscribed to */
     _Atomic uint64_t pubsub_bytes;    /* memory of these subscriptions */
+    _Atomic uint64_t redirect;        /* the session that is told in place of this one of CLIENT TRACKING; 0: none */
     _Atomic uint32_t tracked;         /* names that CLIENT TRACKING ON has noted */
     _Atomic uint64_t tracking_bytes;  /* memory of these notes */
     _Atomic unsigned flags;           /* enum session_flag, ored */
 
     /* the owning worker's alone */
-    unsigned modes;                  /* enum session_mode, ored */
-    bool in_exec;                    /* the commands that run are those of its transaction */
+    unsigned modes; /* enum session_mode, ored */
+    bool in_exec;   /* the commands that run are those of its transaction */
+    struct session_tracking tracking;
     struct transaction *transaction; /* NULL without WATCH or MULTI (transaction.h) */
 
     /* changed under the lock of the list */

@@ -176,6 +176,8 @@ static void format_flags(const struct session *session, char text_out[16])
         *at++ = 'c';
     if (flags & SESSION_TRACKING)
         *at++ = 't';
+    if (flags & SESSION_REDIRECT_BROKEN)
+        *at++ = 'R';
     if (session->laddr[0] == '/')
         *at++ = 'U';
     if (flags & SESSION_NO_EVICT)
@@ -224,8 +226,10 @@ void session_format(const struct session *session, int64_t now_ms, struct buf *o
                    command ? command : "NULL");
     buf_append(out, text, (size_t)len);
     append_str(out, session->user_name ? session->user_name : "default");
-    len = snprintf(text, sizeof(text), " redir=%d resp=%d lib-name=",
-                   atomic_load_explicit(&session->flags, memory_order_relaxed) & SESSION_TRACKING ? 0 : -1,
+    len = snprintf(text, sizeof(text), " redir=%" PRId64 " resp=%d lib-name=",
+                   atomic_load_explicit(&session->flags, memory_order_relaxed) & SESSION_TRACKING
+                       ? (int64_t)atomic_load_explicit(&session->redirect, memory_order_relaxed)
+                       : -1,
                    atomic_load_explicit(&session->resp, memory_order_relaxed));
     buf_append(out, text, (size_t)len);
     append_str(out, text_or_empty(session->lib_name));

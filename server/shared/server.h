@@ -180,6 +180,8 @@ struct server {
     struct half_loads *half_loads; /* filters that BF.LOADCHUNK is loading */
     _Atomic int large_jobs;        /* content_large_begin() */
     _Atomic int migrations;        /* MIGRATE commands under way */
+    _Atomic uint64_t tracked;      /* names that CLIENT TRACKING has noted, of all clients */
+    _Atomic uint64_t flushes;      /* FLUSHALL and FLUSHDB so far */
 
     struct pause_state pause;
     struct exclusive *exclusive; /* sections in which one worker runs alone */

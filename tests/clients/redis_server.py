@@ -113,6 +113,11 @@ KINDS = [
     lambda: ["CLIENT", "KILL"] + some("ID ADDR LADDR USER TYPE SKIPME FOO 99999999 abc -1 0 foo bob 1.2.3.4:5".split(), 0, 4),
     lambda: ["CLIENT", word("GETREDIR TRACKINGINFO")] + some(NUMBERS, 0, 1),
     lambda: ["CLIENT", "TRACKING"] + some(["off", "OFF", "foo", ""], 0, 1),
+    lambda: ["CLIENT", "TRACKING", "off"] + options(lambda: [word("OPTIN OPTOUT NOLOOP FOO REDIRECT")],
+                                                   lambda: ["REDIRECT", one("99999999", "abc", "0")]),
+    lambda: ["CLIENT", "TRACKING", "ON", one("OPTIN", "OPTOUT")] + one(["OPTIN", "OPTOUT"], ["FOO"], ["REDIRECT", "abc"],
+                                                                     ["REDIRECT"], ["NOLOOP", "REDIRECT", "99999999"]),
+    lambda: ["CLIENT", "CACHING", word("YES NO FOO")],
     lambda: ["CLIENT", one("ID", "INFO", "UNPAUSE", "CACHING")] + some(NO_TIMES, 1, 2),
     lambda: ["CLIENT", "LIST"] + some("TYPE ID master replica foo abc -1".split(), 1, 3),
     lambda: [word("CLIENT CONFIG OBJECT PUBSUB ACL SLOWLOG MEMORY LATENCY COMMAND CLUSTER MODULE"), "foo bar"]

@@ -45,7 +45,6 @@ static const struct change {
     {"BF.ADD l x", "BF.EXISTS l x", "BF.CLEAR l", "l"},
     {"BF.ADD m x", "BF.INFO m2", "BF.MERGE m2 m", "m2"},
     {"BF.ADD n x", "BF.QUERY n ITEMS y", "PEXPIRE n 1", "n"},
-    {"BF.ADD o x", "BF.EXISTS o x", "FLUSHALL", "o"},
 };
 
 #define CHANGES (sizeof(changes) / sizeof(changes[0]))
@@ -105,11 +104,10 @@ DAEMON_TEST(the_daemon, tracking, it_says_what_it_is)
 {
     struct wire wire;
     redisContext *other = client_open(the_daemon.port);
-    expect(other, "-ERR CLIENT TRACKING ON needs RESP3 (HELLO 3), which has the messages for it", "CLIENT TRACKING ON");
     expect(other, ":-1", "CLIENT GETREDIR");
     open_tracking(&wire);
     expect_ask(&wire, "CLIENT TRACKINGINFO", "{\"flags\":~[\"on\"],\"redirect\"::0,\"prefixes\":[]}");
-    cr_assert_not_null(strstr(wire_ask(&wire, "CLIENT TRACKING ON BCAST"), "-ERR CLIENT TRACKING ON takes no options"));
+    cr_assert_not_null(strstr(wire_ask(&wire, "CLIENT TRACKING ON BCAST"), "-ERR BCAST and PREFIX are not supported"));
     cr_assert_not_null(strstr(wire_ask(&wire, "CLIENT INFO"), " flags=t "));
     expect_ask(&wire, "CLIENT TRACKING ON", "+OK");
     wire_ask(&wire, "EXISTS one two one");
@@ -118,14 +116,185 @@ DAEMON_TEST(the_daemon, tracking, it_says_what_it_is)
     expect_ask(&wire, "CLIENT TRACKING OFF", "+OK");
     expect_ask(&wire, "CLIENT TRACKINGINFO", "{\"flags\":~[\"off\"],\"redirect\"::-1,\"prefixes\":[]}");
     expect_ask(&wire, "CLIENT TRACKING ON", "+OK");
-    wire_ask(&wire, "HELLO 2"); /* which has no messages */
-    cr_assert_not_null(strstr(client_ask(other, "INFO clients"), "tracking_clients:0\\x0d"));
+    wire_ask(&wire, "HELLO 2"); /* which has no messages, but is tracked, as in Redis */
+    cr_assert_not_null(strstr(client_ask(other, "INFO clients"), "tracking_clients:1\\x0d"));
     wire_ask(&wire, "HELLO 3");
     expect_ask(&wire, "CLIENT TRACKING ON", "+OK");
     expect_ask(&wire, "RESET", "+RESET");
     cr_assert_not_null(strstr(client_ask(other, "INFO clients"), "tracking_clients:0\\x0d"));
     redisFree(other);
     wire_close(&wire);
+}
+
+/* ---- options ---- */
+
+DAEMON_TEST(the_daemon, tracking, a_flush_is_one_message_without_names)
+{
+    struct wire wire;
+    redisContext *other = client_open(the_daemon.port);
+    open_tracking(&wire);
+    expect_ask(&wire, "EXISTS a b c", ":0");
+    expect(other, "+OK", "FLUSHALL");
+    expect_text(&wire, ">[\"invalidate\",nil]");
+    expect_ask(&wire, "EXISTS a", ":0");
+    expect(other, "+OK", "SELECT 3");
+    expect(other, ":1", "BF.ADD f x");
+    expect(other, "+OK", "FLUSHDB");
+    expect_text(&wire, ">[\"invalidate\",nil]");
+    redisFree(other);
+    wire_close(&wire);
+}
+
+/* The names of two databases are told apart; the message has the name. */
+DAEMON_TEST(the_daemon, tracking, a_name_of_another_database_is_another)
+{
+    struct wire wire;
+    redisContext *other = client_open(the_daemon.port);
+    open_tracking(&wire);
+    expect_ask(&wire, "SELECT 4", "+OK");
+    expect_ask(&wire, "EXISTS f", ":0");
+    expect_ask(&wire, "EXISTS g", ":0");
+    expect(other, ":1", "BF.ADD f x");
+    expect(other, "+OK", "SELECT 4");
+    expect(other, ":1", "BF.ADD g x");
+    expect_text(&wire, forget("g"));
+    redisFree(other);
+    wire_close(&wire);
+}
+
+DAEMON_TEST(the_daemon, tracking, optin_and_optout_take_exceptions)
+{
+    struct wire wire;
+    redisContext *other = client_open(the_daemon.port);
+    open_tracking(&wire);
+    expect_ask(&wire, "CLIENT TRACKING ON OPTIN", "+OK");
+    expect_ask(&wire, "EXISTS a", ":0");
+    expect_ask(&wire, "CLIENT CACHING YES", "+OK");
+    expect_ask(&wire, "CLIENT TRACKINGINFO",
+               "{\"flags\":~[\"on\",\"optin\",\"caching-yes\"],\"redirect\"::0,\"prefixes\":[]}");
+    expect_ask(&wire, "EXISTS b", ":0");
+    expect_ask(&wire, "EXISTS c", ":0");
+    expect_ask(&wire, "CLIENT CACHING YES", "+OK");
+    expect_ask(&wire, "MULTI", "+OK");
+    expect_ask(&wire, "EXISTS d", "+QUEUED");
+    expect_ask(&wire, "EXISTS e", "+QUEUED");
+    expect_ask(&wire, "EXEC", "[:0,:0]");
+    expect_ask(&wire, "EXISTS f", ":0");
+    for (const char *name = "abcdef"; *name; name++)
+        expect(other, ":1", "BF.ADD %b x", name, (size_t)1);
+    expect_text(&wire, forget("b"));
+    expect_text(&wire, forget("d"));
+    expect_text(&wire, forget("e"));
+    expect_ask(
+        &wire, "CLIENT TRACKING ON OPTOUT",
+        "-ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it "
+        "with a different mode.");
+    expect_ask(&wire, "CLIENT TRACKING OFF", "+OK");
+    expect_ask(&wire, "CLIENT TRACKING ON OPTOUT", "+OK");
+    expect_ask(&wire, "CLIENT CACHING YES",
+               "-ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.");
+    expect_ask(&wire, "CLIENT CACHING NO", "+OK");
+    expect_ask(&wire, "EXISTS a", ":1");
+    expect_ask(&wire, "EXISTS b", ":1");
+    expect(other, ":1", "DEL a");
+    expect(other, ":1", "DEL b");
+    expect_text(&wire, forget("b"));
+    redisFree(other);
+    wire_close(&wire);
+}
+
+DAEMON_TEST(the_daemon, tracking, with_noloop_own_changes_are_not_told)
+{
+    struct wire wire;
+    redisContext *other = client_open(the_daemon.port);
+    open_tracking(&wire);
+    expect_ask(&wire, "CLIENT TRACKING ON NOLOOP", "+OK");
+    expect_ask(&wire, "EXISTS a b", ":0");
+    expect_ask(&wire, "BF.ADD a x", "#t");
+    expect(other, ":1", "BF.ADD b x");
+    expect_text(&wire, forget("b"));
+    expect_ask(&wire, "EXISTS a", ":1");
+    expect(other, ":1", "BF.ADD a y");
+    expect_text(&wire, forget("a"));
+    for (int i = 0; i < 1500; i++) { /* names that were dropped leave the table and the order of checks */
+        expect_ask(&wire, "EXISTS c", i ? ":1" : ":0");
+        char add[64];
+        snprintf(add, sizeof(add), "BF.ADD c %d", i);
+        wire_ask(&wire, add);
+    }
+    expect_ask(&wire, "EXISTS d", ":0");
+    expect(other, ":1", "BF.ADD d x");
+    expect_text(&wire, forget("d"));
+    cr_assert_not_null(strstr(client_ask(other, "INFO stats"), "tracking_total_keys:0\\x0d"));
+    redisFree(other);
+    wire_close(&wire);
+}
+
+static long long id_of(struct wire *wire)
+{
+    long long id;
+    cr_assert_eq(sscanf(wire_ask(wire, "CLIENT ID"), ":%lld", &id), 1);
+    return id;
+}
+
+/* To a RESP2 connection, as libraries without RESP3 do; then to one with RESP3; then to one that has gone. */
+DAEMON_TEST(the_daemon, tracking, another_connection_can_be_told)
+{
+    char command[64], expected[128];
+    struct wire data, messages, pushes;
+    redisContext *other = client_open(the_daemon.port);
+    wire_open(&data, the_daemon.port);
+    wire_open(&messages, the_daemon.port);
+    snprintf(command, sizeof(command), "CLIENT TRACKING ON REDIRECT %lld", id_of(&messages));
+    expect_ask(&messages, "SUBSCRIBE __redis__:invalidate", "[\"subscribe\",\"__redis__:invalidate\",:1]");
+    expect_ask(&data, "CLIENT TRACKING ON REDIRECT 99999999", "-ERR The client ID you want redirect to does not exist");
+    expect_ask(&data, command, "+OK");
+    snprintf(expected, sizeof(expected), ":%s", strrchr(command, ' ') + 1);
+    expect_ask(&data, "CLIENT GETREDIR", expected);
+    expect_ask(&data, "EXISTS f", ":0");
+    expect(other, ":1", "BF.ADD f x");
+    expect_text(&messages, "[\"message\",\"__redis__:invalidate\",[\"f\"]]");
+    expect(other, "+OK", "FLUSHALL");
+    expect_text(&messages, "[\"message\",\"__redis__:invalidate\",nil]");
+
+    wire_open(&pushes, the_daemon.port);
+    wire_ask(&pushes, "HELLO 3");
+    long long id = id_of(&pushes);
+    snprintf(command, sizeof(command), "CLIENT TRACKING ON REDIRECT %lld", id);
+    wire_ask(&data, "HELLO 3");
+    expect_ask(&data, command, "+OK");
+    expect_ask(&data, "EXISTS f", ":0");
+    expect(other, ":1", "BF.ADD f x");
+    expect_text(&pushes, forget("f"));
+    wire_close(&pushes);
+    while (strchr(client_ask(other, "CLIENT LIST ID %lld", id), 'a'))
+        usleep(1000);
+    expect_ask(&data, "EXISTS f", ":1");
+    expect(other, ":1", "DEL f");
+    snprintf(expected, sizeof(expected), ">[\"tracking-redir-broken\",:%lld]", id);
+    expect_text(&data, expected);
+    cr_assert_not_null(strstr(wire_ask(&data, "CLIENT TRACKINGINFO"), "broken_redirect"));
+    wire_close(&messages);
+    wire_close(&data);
+    redisFree(other);
+}
+
+DAEMON_TEST(the_daemon, tracking, the_table_of_all_clients_is_bounded)
+{
+    struct wire one, two;
+    redisContext *other = client_open(the_daemon.port);
+    expect(other, "+OK", "CONFIG SET tracking-table-max-keys 5");
+    open_tracking(&one);
+    open_tracking(&two);
+    expect_ask(&one, "EXISTS a b c", ":0");
+    expect_ask(&two, "EXISTS d e f", ":0");
+    expect_text(&two, ">[\"invalidate\",nil]");
+    expect_ask(&two, "EXISTS d e", ":0");
+    expect(other, ":1", "BF.ADD e x");
+    expect_text(&two, forget("e"));
+    redisFree(other);
+    wire_close(&one);
+    wire_close(&two);
 }
 
 #define BATCH 1000

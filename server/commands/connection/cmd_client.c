@@ -195,68 +195,15 @@ void cmd_client_no_touch(struct command_ctx *ctx)
     client_switch(ctx, SESSION_NO_TOUCH);
 }
 
-/* ---- client-side caches ---- */
-
-/* The default mode is all that libraries with a cache need. */
-static void tracking_on(struct command_ctx *ctx)
-{
-    if (command_argc(ctx) > 3)
-        reply_error(ctx->reply, "ERR CLIENT TRACKING ON takes no options: REDIRECT, BCAST, PREFIX, OPTIN, OPTOUT and "
-                                "NOLOOP are not supported");
-    else if (ctx->reply->version < 3)
-        reply_error(ctx->reply, "ERR CLIENT TRACKING ON needs RESP3 (HELLO 3), which has the messages for it");
-    else if (command_start_tracking(ctx) != 0)
-        reply_error(ctx->reply, "ERR out of memory");
-    else
-        reply_ok(ctx);
-}
-
-void cmd_client_tracking(struct command_ctx *ctx)
-{
-    if (slice_is(command_arg(ctx, 2), "ON")) {
-        tracking_on(ctx);
-    } else if (slice_is(command_arg(ctx, 2), "OFF")) {
-        if (session_tracks(ctx->session))
-            command_stop_tracking(ctx);
-        reply_ok(ctx);
-    } else {
-        reply_syntax_error(ctx);
-    }
-}
-
-void cmd_client_caching(struct command_ctx *ctx)
-{
-    reply_error(ctx->reply,
-                "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT "
-                "mode enabled");
-}
-
-void cmd_client_getredir(struct command_ctx *ctx)
-{
-    reply_integer(ctx->reply, session_tracks(ctx->session) ? 0 : -1);
-}
-
-void cmd_client_trackinginfo(struct command_ctx *ctx)
-{
-    reply_map(ctx->reply, 3);
-    reply_bulk_str(ctx->reply, "flags");
-    reply_set(ctx->reply, 1);
-    reply_bulk_str(ctx->reply, session_tracks(ctx->session) ? "on" : "off");
-    reply_bulk_str(ctx->reply, "redirect");
-    reply_integer(ctx->reply, session_tracks(ctx->session) ? 0 : -1);
-    reply_bulk_str(ctx->reply, "prefixes");
-    reply_array(ctx->reply, 0);
-}
-
 void cmd_client_help(struct command_ctx *ctx)
 {
     static const char *const lines[] = {
         "CACHING (YES|NO)",
-        "    An error: CLIENT TRACKING has no OPTIN and OPTOUT.",
+        "    Whether what the next command reads is tracked, with OPTIN or OPTOUT.",
         "GETNAME",
         "    Return the name of this connection.",
         "GETREDIR",
-        "    Return 0 with CLIENT TRACKING ON, else -1: nothing is redirected.",
+        "    Return the connection that is told of changes in place of this one; 0: this one, -1: none.",
         "ID",
         "    Return the number of this connection.",
         "INFO",
@@ -286,8 +233,8 @@ void cmd_client_help(struct command_ctx *ctx)
         "    Tell the name or the version of the client's library.",
         "SETNAME <name>",
         "    Give this connection a name; an empty one takes it away.",
-        "TRACKING (ON|OFF)",
-        "    Whether this connection, in RESP3, is told when a filter that it has read changes.",
+        "TRACKING (ON|OFF) [REDIRECT <id>] [OPTIN] [OPTOUT] [NOLOOP]",
+        "    Whether this connection, or another one, is told when a filter that it has read changes.",
         "TRACKINGINFO",
         "    Describe what CLIENT TRACKING has set.",
         "UNBLOCK <client-id> [TIMEOUT|ERROR]",

@@ -194,8 +194,6 @@ void cmd_hello(struct command_ctx *ctx)
     }
     if (hello.setname && !set_name(ctx, hello.name))
         return;
-    if (hello.version == 2 && session_tracks(session))
-        command_stop_tracking(ctx); /* there are no pushes in RESP2 */
     if (hello.version != 0) {
         atomic_store_explicit(&session->resp, (int)hello.version, memory_order_relaxed);
         reply->version = (int)hello.version; /* the answer itself comes in the new version */

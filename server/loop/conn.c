@@ -117,8 +117,6 @@ bool conn_may_run(const struct conn *conn)
  * than the reply: it stays polled, and on_poll() ends that if input comes. */
 static int wants_to_read(const struct conn *conn, bool may_run)
 {
-    if (conn->waits & CONN_WAITS_HANDSHAKE) /* and while it waits for its step, its input waits, too */
-        return conn_link_used(&conn->waiter) ? 0 : UV_READABLE;
     if (conn->waits)
         return conn->events & UV_READABLE ? UV_READABLE : wants_end(conn);
     if (conn->input.held || conn->life != CONN_OPEN)
@@ -126,18 +124,31 @@ static int wants_to_read(const struct conn *conn, bool may_run)
     return may_run ? UV_READABLE : 0;
 }
 
+static __attribute__((noinline, cold)) void update_tls(struct conn *conn)
+{
+    bool may_run = conn_may_run(conn);
+    if (may_run && conn->input.held)
+        turns_give(conn->worker, conn);
+    bool may_send = (buf_len(&conn->output.buf) && !(conn->waits & WAITS_TO_SEND)) || conn_tls_unsent(conn);
+    conn_tls_look(conn, may_run);
+    int reading = wants_to_read(conn, may_run);
+    if (conn->waits & CONN_WAITS_HANDSHAKE) /* while it waits for its step, its input waits, too */
+        reading = conn_link_used(&conn->waiter) ? 0 : UV_READABLE;
+    poll_for(conn, reading | (may_send ? UV_WRITABLE : 0));
+}
+
 void conn_update(struct conn *conn)
 {
     if (conn_is_closing(conn))
         return;
+    if (conn_has_tls(conn)) {
+        update_tls(conn);
+        return;
+    }
     bool may_run = conn_may_run(conn);
     if (may_run && conn->input.held)
         turns_give(conn->worker, conn);
     bool may_send = buf_len(&conn->output.buf) && !(conn->waits & WAITS_TO_SEND);
-    if (conn->tls) {
-        may_send |= conn_tls_unsent(conn) != 0;
-        conn_tls_look(conn, may_run);
-    }
     poll_for(conn, wants_to_read(conn, may_run) | (may_send ? UV_WRITABLE : 0));
 }
 
@@ -223,7 +234,6 @@ static size_t memory_of(const struct conn *conn)
 {
     const struct session *session = &conn->session;
     return sizeof(*conn) + conn->input.size + conn->output.buf.size + conn->running.reply.size + session->text_bytes +
-           (conn->tls ? conn_tls_memory(conn) : 0) +
            (conn->input.pending.spans ? conn->input.pending.argc * sizeof(*conn->input.pending.spans) : 0) +
            (size_t)atomic_load_explicit(&session->multi_bytes, memory_order_relaxed) +
            (size_t)atomic_load_explicit(&session->tracking_bytes, memory_order_relaxed);
@@ -236,9 +246,17 @@ static void count_memory(struct conn *conn, size_t now)
     conn->counted = now;
 }
 
+static __attribute__((noinline, cold)) void count_tls_memory(struct conn *conn)
+{
+    count_memory(conn, memory_of(conn) + conn_tls_memory(conn));
+}
+
 void conn_count_memory(struct conn *conn)
 {
-    count_memory(conn, memory_of(conn));
+    if (conn_has_tls(conn))
+        count_tls_memory(conn);
+    else
+        count_memory(conn, memory_of(conn));
 }
 
 void conn_close(struct conn *conn)
@@ -329,8 +347,6 @@ static void give_back_buf(struct conn *conn)
 /* Sends until the kernel accepts no more. False: the connection is broken. */
 static bool send_some(struct conn *conn)
 {
-    if (conn->tls)
-        return conn_tls_send(conn);
     while (buf_len(&conn->output.buf)) {
         ssize_t n = send(conn->fd, buf_head(&conn->output.buf), buf_len(&conn->output.buf), MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
@@ -352,6 +368,32 @@ static bool may_send(const struct conn *conn)
     return !(conn->waits & WAITS_TO_SEND) && !conn->output.wrote;
 }
 
+/* Whether a connection whose replies have left has nothing more to do. */
+static bool is_over(const struct conn *conn)
+{
+    return (conn->life == CONN_DRAINING || (conn->life == CONN_HALF_CLOSED && !conn->input.len)) && !conn->waits;
+}
+
+/* The same as below for replies that become records, which may have to wait where the replies have gone. */
+static __attribute__((noinline, cold)) void flush_tls(struct conn *conn)
+{
+    bool sends = may_send(conn) || conn->waits & CONN_WAITS_HANDSHAKE;
+    if (sends && !conn_tls_send(conn)) {
+        conn_close(conn);
+        return;
+    }
+    size_t left = buf_len(&conn->output.buf), records = conn_tls_unsent(conn);
+    atomic_store_explicit(&conn->session.output_bytes, left + records, memory_order_relaxed);
+    if (left == 0)
+        give_back_buf(conn);
+    if (left + records == 0 && is_over(conn)) {
+        conn_close(conn);
+        return;
+    }
+    conn_count_memory(conn);
+    conn_update(conn);
+}
+
 void conn_flush(struct conn *conn)
 {
     if (conn_is_closing(conn))
@@ -364,17 +406,18 @@ void conn_flush(struct conn *conn)
         conn_close(conn);
         return;
     }
-    bool sends = may_send(conn) || conn->waits & CONN_WAITS_HANDSHAKE;
-    if (sends && !send_some(conn)) {
+    if (conn_has_tls(conn)) {
+        flush_tls(conn);
+        return;
+    }
+    if (may_send(conn) && !send_some(conn)) {
         conn_close(conn);
         return;
     }
-    size_t left = buf_len(&conn->output.buf), records = conn->tls ? conn_tls_unsent(conn) : 0;
-    atomic_store_explicit(&conn->session.output_bytes, left + records, memory_order_relaxed);
-    if (left == 0)
+    atomic_store_explicit(&conn->session.output_bytes, buf_len(&conn->output.buf), memory_order_relaxed);
+    if (buf_len(&conn->output.buf) == 0) {
         give_back_buf(conn);
-    if (left + records == 0) {
-        if ((conn->life == CONN_DRAINING || (conn->life == CONN_HALF_CLOSED && !conn->input.len)) && !conn->waits) {
+        if (is_over(conn)) {
             conn_close(conn);
             return;
         }

@@ -124,6 +124,12 @@ void conn_drain(struct conn *conn);
 /* The same for a client that has been killed, which may be waiting: frees its input and sees to the end. */
 void conn_close_after_reply(struct conn *conn);
 
+/* The compiler takes connections without TLS for the usual ones: what the others need is out of their way. */
+static inline bool conn_has_tls(const struct conn *conn)
+{
+    return __builtin_expect(conn->tls != NULL, 0);
+}
+
 static inline bool conn_is_closing(const struct conn *conn)
 {
     return conn->life >= CONN_CLOSING;

@@ -253,7 +253,7 @@ static bool is_killed(struct conn *conn)
 }
 
 /* Whether nothing has come from a client without TLS before. */
-static bool is_first(const struct conn *conn)
+static __attribute__((noinline, cold)) bool is_first(const struct conn *conn)
 {
     return !conn->tls && conn->input.len == 0 &&
            atomic_load_explicit(&conn->session.commands, memory_order_relaxed) == 0;
@@ -270,7 +270,7 @@ void conn_read(struct conn *conn)
         over_input_limit(conn);
         return;
     }
-    ssize_t n = conn->tls ? conn_tls_receive(conn, space, size) : recv(conn->fd, space, size, 0);
+    ssize_t n = conn_has_tls(conn) ? conn_tls_receive(conn, space, size) : recv(conn->fd, space, size, 0);
     if (n < 0) {
         if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
             conn_close(conn);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "bloom_state.h"
+#include "bloom_window.h"
 #include "redisbloom.h"
 
 /* The filter that a reply describes. */
@@ -17,7 +18,8 @@ struct view {
     unsigned nlayers;
     struct bloom_layer_view *layers; /* nlayers */
     struct bloom_state *layer_states;
-    bool away; /* its bits are not in memory */
+    bool away;                        /* its bits are not in memory */
+    struct bloom_window_state window; /* valid if it is one */
 };
 
 struct field {
@@ -25,6 +27,7 @@ struct field {
     const char *name;
     void (*reply)(const struct bf_out *out, const struct view *view);
     bool needs_bits;
+    bool of_window; /* FULL has it for windows only */
 };
 
 /* ---- fields ---- */
@@ -169,6 +172,98 @@ static void field_layers(const struct bf_out *out, const struct view *view)
     }
 }
 
+/* ---- fields of windows: null where the filter is none ---- */
+
+static bool is_window(const struct bf_out *out, const struct view *view)
+{
+    if (bloom_filter_forgets(view->filter))
+        return true;
+    out->ops->null(out->ctx);
+    return false;
+}
+
+static void field_window(const struct bf_out *out, const struct view *view)
+{
+    const struct bloom_params *params = bloom_filter_params(view->filter);
+    char text[64];
+    if (!is_window(out, view))
+        return;
+    snprintf(text, sizeof(text), "%" PRIu64 " %s%s",
+             params->window_flags & BLOOM_WINDOW_ITEMS ? params->window : params->window / 1000000,
+             params->window_flags & BLOOM_WINDOW_ITEMS ? "items" : "seconds",
+             params->window_flags & BLOOM_WINDOW_REFRESH ? " refresh" : "");
+    out->ops->text(out->ctx, text);
+}
+
+static void field_parts(const struct bf_out *out, const struct view *view)
+{
+    if (is_window(out, view))
+        bf_out_count(out, bloom_filter_params(view->filter)->window_parts);
+}
+
+static double seconds_since(const struct view *view, int64_t us)
+{
+    int64_t age = bloom_window_now_us(view->filter) - us;
+    return age > 0 ? (double)age / 1e6 : 0;
+}
+
+static void field_oldest(const struct bf_out *out, const struct view *view)
+{
+    if (!is_window(out, view))
+        return;
+    if (view->window.parts == 0)
+        out->ops->null(out->ctx);
+    else
+        out->ops->real(out->ctx, seconds_since(view, view->window.oldest_us));
+}
+
+/* One for each living part, from the newest on; a part may have several layers. */
+static void reply_part(const struct bf_out *out, const struct view *view, uint64_t turn)
+{
+    uint64_t items = 0, bits = 0, set = 0, capacity = 0;
+    int64_t started_us = 0;
+    for (unsigned i = 0; i < view->nlayers; i++) {
+        const struct bloom_layer_view *layer = &view->layers[i];
+        if (layer->turn != turn || layer->forgotten)
+            continue;
+        items += layer->items;
+        capacity += layer->capacity;
+        bits += view->layer_states[i].bits;
+        set += view->layer_states[i].bits_set;
+        started_us = layer->started_us;
+    }
+    out->ops->map(out->ctx, 5);
+    bf_out_named_count(out, "Part", turn);
+    bf_out_named_real(out, "Age", seconds_since(view, started_us));
+    bf_out_named_count(out, "Number of items inserted", items);
+    bf_out_named_count(out, "Capacity", capacity);
+    bf_out_named_real(out, "Fill ratio", bits ? (double)set / (double)bits : 0);
+}
+
+/* The newest living part below this number; 0: there is none. */
+static uint64_t part_below(const struct view *view, uint64_t limit)
+{
+    uint64_t found = 0;
+    for (unsigned i = 0; i < view->nlayers; i++) {
+        uint64_t turn = view->layers[i].turn;
+        if (!view->layers[i].forgotten && turn < limit && turn > found)
+            found = turn;
+    }
+    return found;
+}
+
+static void field_ring(const struct bf_out *out, const struct view *view)
+{
+    size_t parts = 0;
+    if (!is_window(out, view))
+        return;
+    for (uint64_t turn = UINT64_MAX; (turn = part_below(view, turn)) != 0; parts++)
+        continue;
+    out->ops->array(out->ctx, parts);
+    for (uint64_t turn = UINT64_MAX; (turn = part_below(view, turn)) != 0;)
+        reply_part(out, view, turn);
+}
+
 /* The first DEFAULT_FIELDS are RedisBloom's, in its order. */
 static const struct field fields[] = {
     {"CAPACITY", "Capacity", field_capacity, false},
@@ -191,6 +286,10 @@ static const struct field fields[] = {
     {"FALSEPOSITIVES", "False positives reported", field_wrong, false},
     {"SINCE", "Counted since", field_since, false},
     {"RESIDENT", "Resident", field_resident, false},
+    {"WINDOW", "Window", field_window, false, true},
+    {"PARTS", "Parts", field_parts, false, true},
+    {"OLDEST", "Oldest part", field_oldest, false, true},
+    {"RING", "Ring", field_ring, true, true},
     {"LAYERS", "Layers", field_layers, true},
 };
 #define FIELDS         (sizeof(fields) / sizeof(fields[0]))
@@ -223,6 +322,8 @@ bool bf_read_info(const struct bf_args *args, struct bf_choice *choice_out, stru
 static int take_view(struct view *view, const struct bloom_filter *filter, bool needs_bits)
 {
     view->filter = filter;
+    if (bloom_filter_forgets(filter))
+        bloom_window_state(filter, &view->window);
     view->nlayers = bloom_filter_nlayers(filter);
     view->layers = calloc(view->nlayers, sizeof(*view->layers));
     view->layer_states = calloc(view->nlayers, sizeof(*view->layer_states));
@@ -238,15 +339,25 @@ static int take_view(struct view *view, const struct bloom_filter *filter, bool 
     return 0;
 }
 
+static bool is_left_out(const struct view *view, const struct bf_choice *choice, size_t i)
+{
+    return choice->n > 1 && fields[i].of_window && !bloom_filter_forgets(view->filter);
+}
+
 /* A single field is an array of its value in RESP2, a map of one pair in RESP3. */
 static void reply_fields(const struct bf_out *out, const struct view *view, const struct bf_choice *choice)
 {
     bool names = choice->n > 1 || out->maps;
+    size_t n = 0;
+    for (size_t i = choice->first; i < choice->first + choice->n; i++)
+        n += !is_left_out(view, choice, i);
     if (names)
-        out->ops->map(out->ctx, choice->n);
+        out->ops->map(out->ctx, n);
     else
         out->ops->array(out->ctx, 1);
     for (size_t i = choice->first; i < choice->first + choice->n; i++) {
+        if (is_left_out(view, choice, i))
+            continue;
         if (names)
             out->ops->status(out->ctx, fields[i].name);
         if (fields[i].needs_bits && view->away)
@@ -271,6 +382,8 @@ int bf_reply_info(const struct bf_out *out, const struct bloom_filter *filter, c
 void bf_reply_debug(const struct bf_out *out, const struct bloom_filter *filter)
 {
     char line[256];
+    if (bloom_filter_forgets(filter))
+        bloom_window_forget((struct bloom_filter *)filter);
     unsigned nlayers = bloom_filter_nlayers(filter); /* another thread may add a layer meanwhile */
     out->ops->array(out->ctx, nlayers + 1);
     snprintf(line, sizeof(line), "size:%" PRIu64, bloom_filter_items(filter));

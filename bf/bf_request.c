@@ -1,5 +1,6 @@
 #include "bf_request.h"
 
+#include "bloom_window.h"
 #include "redisbloom.h"
 
 #define UNKNOWN_MAX 64 /* bytes of an unknown word that an error repeats */
@@ -22,6 +23,11 @@ uint64_t bf_max_capacity(const struct bloom_params *params)
 {
     if (params->redisbloom)
         return redisbloom_max_entries(params);
+    if (params->window) {
+        double rate = params->error_rate / (params->window_parts + 2);
+        uint64_t part = bloom_size_max_items(params->expansion ? rate / 2 : rate);
+        return part > UINT64_MAX / params->window_parts ? UINT64_MAX : part * params->window_parts;
+    }
     return bloom_size_max_items(params->expansion ? params->error_rate / 2 : params->error_rate);
 }
 
@@ -101,6 +107,74 @@ static bool read_expansion(struct slice value, uint32_t *expansion_out, struct e
     return true;
 }
 
+/* ---- windows ---- */
+
+/* What the command says of a window, and of the layout, which a window restricts. */
+struct window_words {
+    bool given, by_items, refresh, layout;
+    int64_t length; /* seconds, or items */
+    int64_t parts;  /* 0: not given */
+};
+
+/* Reads the option at argument *i, if it is one of a window, and moves *i to its last word. False with no error set: it
+ * is not one. */
+static bool window_option(const struct bf_args *args, size_t *i, struct window_words *words, struct errbuf *error)
+{
+    struct slice word = bf_arg(args, *i);
+    size_t left = args->argc - *i - 1;
+    error->text[0] = '\0';
+    if (slice_is(word, "REFRESH")) {
+        words->refresh = true;
+        return true;
+    }
+    if (slice_is(word, "PARTS")) {
+        if (left < 1 || !slice_to_int64(bf_arg(args, ++*i), &words->parts) || words->parts < 1 ||
+            words->parts > BLOOM_WINDOW_MAX_PARTS) {
+            errbuf_set(error, "ERR PARTS takes a number in the range [1, %d]", BLOOM_WINDOW_MAX_PARTS);
+            return false;
+        }
+        return true;
+    }
+    if (!slice_is(word, "WINDOW"))
+        return false;
+    words->given = true;
+    words->by_items = left > 0 && slice_is(bf_arg(args, *i + 1), "ITEMS");
+    *i += words->by_items;
+    left -= words->by_items;
+    if (left < 1 || !slice_to_int64(bf_arg(args, ++*i), &words->length) || words->length < 1)
+        return fail(error, "ERR WINDOW takes a number of seconds, or ITEMS and a number of items");
+    if (words->by_items ? (uint64_t)words->length > BLOOM_WINDOW_MAX_ITEMS
+                        : words->length > BLOOM_WINDOW_MAX_US / 1000000) {
+        errbuf_set(error, "ERR the %s of WINDOW must be in the range [1, %lld]", words->by_items ? "ITEMS" : "seconds",
+                   words->by_items ? (long long)BLOOM_WINDOW_MAX_ITEMS : (long long)(BLOOM_WINDOW_MAX_US / 1000000));
+        return false;
+    }
+    return true;
+}
+
+/* Puts the window into `params`, whose other options are there. */
+static bool take_window(const struct window_words *words, struct bloom_params *params, struct errbuf *error)
+{
+    int64_t parts = words->parts ? words->parts : BLOOM_WINDOW_PARTS;
+    if (!words->given)
+        return (!words->parts && !words->refresh) || fail(error, "ERR PARTS and REFRESH go with WINDOW");
+    if (params->redisbloom && words->layout)
+        return fail(error,
+                    "ERR a window is kept in Cassandra's layout: WINDOW and LAYOUT redisbloom exclude each other");
+    if (words->by_items && !words->parts && parts > words->length)
+        parts = words->length;
+    if (words->by_items && parts > words->length) {
+        errbuf_set(error, "ERR PARTS must not be more than the ITEMS of the window, %lld", (long long)words->length);
+        return false;
+    }
+    params->redisbloom = 0;
+    params->window = (uint64_t)words->length * (words->by_items ? 1 : 1000000);
+    params->window_parts = (uint16_t)parts;
+    params->window_flags =
+        (uint8_t)((words->by_items ? BLOOM_WINDOW_ITEMS : 0) | (words->refresh ? BLOOM_WINDOW_REFRESH : 0));
+    return true;
+}
+
 /* ---- BF.RESERVE, BF.PLAN ---- */
 
 /* A command's option beside EXPANSION, NONSCALING and LAYOUT, with one value. */
@@ -110,6 +184,7 @@ struct other_option {
     const char *takes;   /* the end of the error about an unknown word */
     bool (*read)(const struct bf_args *args, struct slice value, void *into, struct errbuf *error);
     void *into;
+    bool windows; /* the command takes WINDOW, PARTS and REFRESH */
 };
 
 static bool unknown_option(struct slice word, const char *takes, struct errbuf *error)
@@ -124,6 +199,7 @@ static bool read_options(const struct bf_args *args, size_t first, const struct 
                          struct bloom_params *params, struct errbuf *error)
 {
     bool fixed = false, expansion_given = false;
+    struct window_words window = {0};
     for (size_t i = first; i < args->argc; i++) {
         struct slice word = bf_arg(args, i);
         bool has_value = i + 1 < args->argc;
@@ -138,19 +214,22 @@ static bool read_options(const struct bf_args *args, size_t first, const struct 
         } else if (slice_is(word, "LAYOUT")) {
             if (!has_value || !read_layout(bf_arg(args, ++i), params))
                 return fail(error, "ERR LAYOUT takes na or redisbloom");
+            window.layout = true;
         } else if (slice_is(word, other->word)) {
             if (!has_value)
                 return fail(error, other->missing);
             if (!other->read(args, bf_arg(args, ++i), other->into, error))
                 return false;
-        } else {
-            return unknown_option(word, other->takes, error);
+        } else if (!other->windows || !window_option(args, &i, &window, error)) {
+            return (other->windows && error->text[0]) ? false : unknown_option(word, other->takes, error);
         }
     }
     if (fixed && expansion_given && params->expansion)
         return fail(error, "Nonscaling filters cannot expand");
     if (fixed)
         params->expansion = 0;
+    if (!take_window(&window, params, error))
+        return false;
     settle_layout(params);
     return true;
 }
@@ -179,8 +258,12 @@ static bool ttl_option(const struct bf_args *args, struct slice value, void *int
 static bool too_many_args(const struct bf_args *args)
 {
     size_t most = 7;
-    for (size_t i = 4; i < args->argc; i++)
-        most += slice_is(bf_arg(args, i), "TTL") || slice_is(bf_arg(args, i), "LAYOUT") ? 2 : 0;
+    for (size_t i = 4; i < args->argc; i++) {
+        struct slice word = bf_arg(args, i);
+        most += slice_is(word, "TTL") || slice_is(word, "LAYOUT") || slice_is(word, "WINDOW") || slice_is(word, "PARTS")
+                    ? 2
+                    : slice_is(word, "REFRESH") || slice_is(word, "ITEMS");
+    }
     return args->argc > most;
 }
 
@@ -194,9 +277,13 @@ bool bf_read_reserve(const struct bf_args *args, const struct bf_defaults *defau
                      struct errbuf *error)
 {
     struct ttl ttl = {defaults->now_ms, &out->expires_ms};
-    struct other_option other = {"TTL", "ERR TTL without seconds",
-                                 "BF.RESERVE takes EXPANSION n, NONSCALING, LAYOUT name and TTL seconds", ttl_option,
-                                 &ttl};
+    struct other_option other = {"TTL",
+                                 "ERR TTL without seconds",
+                                 "BF.RESERVE takes EXPANSION n, NONSCALING, LAYOUT name, TTL seconds, WINDOW seconds "
+                                 "or ITEMS n, PARTS n and REFRESH",
+                                 ttl_option,
+                                 &ttl,
+                                 .windows = true};
     *out = (struct bf_reserve){.params = new_params(defaults)};
     if (args->argc < 4 || too_many_args(args))
         return wrong_arity(args, error);
@@ -256,7 +343,7 @@ static bool size_option(struct slice option, struct slice value, struct bf_inser
 
 /* The options up to ITEMS. */
 static bool insert_options(const struct bf_args *args, const struct bf_defaults *defaults, struct bf_insert *out,
-                           bool *fixed_out, struct errbuf *error)
+                           bool *fixed_out, struct window_words *window, struct errbuf *error)
 {
     for (size_t i = 2; i < args->argc; i++) {
         struct slice word = bf_arg(args, i);
@@ -280,8 +367,9 @@ static bool insert_options(const struct bf_args *args, const struct bf_defaults 
                 return wrong_arity(args, error);
             if (!size_option(word, bf_arg(args, ++i), out, error))
                 return false;
-        } else {
-            return fail(error, "Unknown argument received");
+            window->layout |= slice_is(word, "LAYOUT");
+        } else if (!window_option(args, &i, window, error)) {
+            return error->text[0] ? false : fail(error, "Unknown argument received");
         }
     }
     return wrong_arity(args, error);
@@ -290,12 +378,16 @@ static bool insert_options(const struct bf_args *args, const struct bf_defaults 
 bool bf_read_insert(const struct bf_args *args, const struct bf_defaults *defaults, struct bf_insert *out,
                     struct errbuf *error)
 {
+    struct window_words window = {0};
     bool fixed = false;
     *out = (struct bf_insert){.params = defaults->params};
-    if (!insert_options(args, defaults, out, &fixed, error))
+    if (!insert_options(args, defaults, out, &fixed, &window, error))
         return false;
     if (fixed)
         out->params.expansion = 0;
+    if (!take_window(&window, &out->params, error))
+        return false;
+    out->sized |= window.given;
     settle_layout(&out->params);
     uint64_t most = bf_max_capacity(&out->params);
     if (out->params.capacity > most)
@@ -306,8 +398,11 @@ bool bf_read_insert(const struct bf_args *args, const struct bf_defaults *defaul
 size_t bf_first_item(const struct bf_args *args)
 {
     size_t i = 2;
-    while (i < args->argc && !slice_is(bf_arg(args, i), "ITEMS"))
-        i++;
+    while (i < args->argc && !slice_is(bf_arg(args, i), "ITEMS")) {
+        bool by_items =
+            slice_is(bf_arg(args, i), "WINDOW") && i + 1 < args->argc && slice_is(bf_arg(args, i + 1), "ITEMS");
+        i += by_items ? 3 : 1;
+    }
     return i + 1;
 }
 

@@ -36,7 +36,8 @@ struct bf_defaults {
 
 /* All functions below: true, and *out is filled; or false, and `error` has the whole text of the reply. */
 
-/* BF.RESERVE key rate capacity [EXPANSION n] [NONSCALING] [LAYOUT na|redisbloom] [TTL seconds] */
+/* BF.RESERVE key rate capacity [EXPANSION n] [NONSCALING] [LAYOUT na|redisbloom] [TTL seconds]
+ * [WINDOW seconds|ITEMS n [PARTS n] [REFRESH]] */
 struct bf_reserve {
     struct bloom_params params;
     int64_t expires_ms; /* Unix time; 0: never */
@@ -53,12 +54,12 @@ bool bf_read_plan(const struct bf_args *args, const struct bf_defaults *defaults
                   struct errbuf *error);
 
 /* BF.INSERT key [CAPACITY n] [ERROR rate] [EXPANSION n] [LAYOUT na|redisbloom] [NOCREATE] [NONSCALING] [TTL seconds]
- * ITEMS item ... */
+ * [WINDOW seconds|ITEMS n [PARTS n] [REFRESH]] ITEMS item ... */
 struct bf_insert {
     struct bloom_params params; /* of a filter that the command creates */
     int64_t expires_ms;         /* likewise; 0: never */
     bool no_create;
-    bool sized;        /* the command has CAPACITY or ERROR */
+    bool sized;        /* the command has CAPACITY, ERROR or WINDOW */
     size_t first_item; /* index of the first item among the arguments */
 };
 bool bf_read_insert(const struct bf_args *args, const struct bf_defaults *defaults, struct bf_insert *out,

@@ -4,6 +4,7 @@
 
 #include "bloom_layer.h"
 #include "bloom_layer_add.h"
+#include "bloom_window.h"
 #include "check.h"
 
 /* Layers larger than this, about the second-level cache, are prefetched. */
@@ -182,9 +183,34 @@ void bloom_batch_narrow(const struct bloom_batch *batch, const struct bloom_filt
         prefetch_scalar(batch, layer, BLOOM_FIRST_BITS, layer->geometry->k, query_first(batch, layer));
 }
 
+/* The same of a window. What was forgotten during the search may have been found in a newer part, which was tested
+ * before. */
+static __attribute__((noinline)) uint32_t query_window(const struct bloom_batch *batch,
+                                                       const struct bloom_filter *filter)
+{
+    const struct bloom_window *window = bloom_filter_window(filter);
+    uint32_t all = all_of(batch), present = 0;
+    uint64_t forgotten;
+
+    bloom_window_forget((struct bloom_filter *)filter);
+    do {
+        forgotten = atomic_load_explicit(&window->forgotten, memory_order_acquire);
+        const struct bloom_layer *layer = bloom_filter_newest(filter);
+        for (; present != all && layer; layer = bloom_layer_older(layer)) {
+            if (bloom_part_is_alive(bloom_layer_part(layer)))
+                present |= query_layer(batch, layer, all & ~present);
+        }
+        bloom_found();
+    } while (present != all && forgotten != atomic_load_explicit(&window->forgotten, memory_order_relaxed));
+    return present;
+}
+
 uint32_t bloom_batch_query(const struct bloom_batch *batch, const struct bloom_filter *filter)
 {
     const struct bloom_layer *layer = bloom_filter_newest(filter);
+
+    if (__builtin_expect(layer->geometry->window, 0))
+        return query_window(batch, filter);
     uint32_t all = all_of(batch), present = query_layer(batch, layer, all);
 
     while (present != all && (layer = bloom_layer_older(layer)))
@@ -203,6 +229,8 @@ enum bloom_add bloom_batch_add(struct bloom_batch *batch, size_t i, struct bloom
     uint64_t bit[BLOOM_PROBE_BITS];
 
     CHECK(i < batch->n);
+    if (bloom_filter_is_window(filter))
+        return bloom_window_add(filter, hash_of(batch, i), journal, err);
     if (!batch->tested) {
         batch->tested = bloom_filter_newest(filter); /* before the test: later layers are tested under the lock */
         batch->present = bloom_batch_query(batch, filter);
@@ -352,6 +380,23 @@ static __attribute__((noinline)) enum bloom_add add_slowly(struct bloom_filter *
     return bloom_filter_add_absent(filter, hash, newest, bit, journal, err);
 }
 
+static __attribute__((noinline)) size_t add_all_to_window(const struct bloom_batch *batch, size_t from,
+                                                          struct bloom_filter *filter,
+                                                          const struct bloom_journal *journal, struct errbuf *err,
+                                                          uint32_t *added_out, enum bloom_add *refused_out)
+{
+    *added_out = 0;
+    for (size_t i = from; i < batch->n; i++) {
+        enum bloom_add answer = bloom_window_add(filter, hash_of(batch, i), journal, err);
+        if (answer > BLOOM_ADDED) {
+            *refused_out = answer;
+            return i;
+        }
+        *added_out |= (uint32_t)answer << i;
+    }
+    return batch->n;
+}
+
 /* All bits are derived and tested before the lock is taken: the lock is held for 0.3 us. */
 size_t bloom_batch_add_all(const struct bloom_batch *batch, size_t from, struct bloom_filter *filter,
                            const struct bloom_journal *journal, struct errbuf *err, uint32_t *added_out,
@@ -364,6 +409,8 @@ size_t bloom_batch_add_all(const struct bloom_batch *batch, size_t from, struct 
     uint32_t absent;
 
     CHECK(from <= batch->n);
+    if (__builtin_expect(newest->geometry->window, 0))
+        return add_all_to_window(batch, from, filter, journal, err, added_out, refused_out);
     if (is_young(newest))
         touch_pages(batch, newest);
     absent = all_of(batch) & ~locate(batch, newest, &missing) & ~(uint32_t)((UINT64_C(1) << from) - 1);

@@ -19,6 +19,7 @@
 #include "bloom_layer_add.h"
 #include "bloom_resident.h"
 #include "bloom_twins.h"
+#include "bloom_window.h"
 #include "bloom_words.h"
 #include "check.h"
 #include "redisbloom.h"
@@ -80,7 +81,9 @@ static void grown_free(const struct bloom_pool *pool, struct bloom_grown_layer *
 
 size_t bloom_filter_bytes(const struct bloom_class *class)
 {
-    return sizeof(struct bloom_filter) + bloom_layer_tail_bytes(&class->geometry);
+    size_t window = class->geometry.window ? sizeof(struct bloom_part) + sizeof(struct bloom_window) : 0;
+
+    return sizeof(struct bloom_filter) + bloom_layer_tail_bytes(&class->geometry) + window;
 }
 
 /* Bytes of the words that lie behind the layer's header. */
@@ -98,6 +101,8 @@ static int init_charged(struct bloom_filter *filter, struct bloom_class *class, 
         return rc;
     }
     atomic_init(&filter->newest, &filter->first);
+    if (class->geometry.window)
+        bloom_window_init(filter);
     bloom_class_retain(class);
     atomic_fetch_add_explicit(&class->pool->inline_bytes, inline_bytes(&class->geometry), memory_order_relaxed);
     return 0;
@@ -152,7 +157,8 @@ struct bloom_class *bloom_filter_class_of(const struct bloom_filter *filter)
     return bloom_filter_class(filter);
 }
 
-uint64_t bloom_filter_items(const struct bloom_filter *filter)
+/* Places that have been taken, in a window those of forgotten parts, too. */
+static uint64_t places(const struct bloom_filter *filter)
 {
     uint64_t items = 0;
 
@@ -161,21 +167,43 @@ uint64_t bloom_filter_items(const struct bloom_filter *filter)
     return items;
 }
 
+uint64_t bloom_filter_items(const struct bloom_filter *filter)
+{
+    struct bloom_window_state state;
+
+    if (!bloom_filter_is_window(filter))
+        return places(filter);
+    bloom_window_state(filter, &state);
+    return state.items;
+}
+
+uint64_t bloom_filter_changes(const struct bloom_filter *filter)
+{
+    uint64_t forgotten = 0;
+
+    if (bloom_filter_is_window(filter)) {
+        bloom_window_forget((struct bloom_filter *)filter);
+        forgotten = atomic_load_explicit(&bloom_filter_window(filter)->forgotten, memory_order_relaxed);
+    }
+    return places(filter) + forgotten;
+}
+
 /* An add counts itself before it sets its bits, both under the lock. */
-uint64_t bloom_filter_items_settled(const struct bloom_filter *filter)
+uint64_t bloom_filter_changes_settled(const struct bloom_filter *filter)
 {
     struct bloom_lock *lock = bloom_pool_lock_of(bloom_filter_class(filter)->pool, filter);
 
     bloom_lock_take(lock);
-    uint64_t items = bloom_filter_items(filter);
     bloom_lock_give(lock);
-    return items;
+    return bloom_filter_changes(filter);
 }
 
 uint64_t bloom_filter_capacity(const struct bloom_filter *filter)
 {
     uint64_t capacity = 0;
 
+    if (bloom_filter_is_window(filter))
+        return bloom_filter_params(filter)->capacity;
     for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
         if (__builtin_add_overflow(capacity, layer->geometry->capacity, &capacity))
             return UINT64_MAX;
@@ -187,6 +215,8 @@ uint64_t bloom_filter_memory(const struct bloom_filter *filter)
 {
     uint64_t bytes = sizeof(*filter) - sizeof(filter->first);
 
+    if (bloom_filter_is_window(filter))
+        bytes += sizeof(struct bloom_window) + bloom_filter_nlayers(filter) * sizeof(struct bloom_part);
     for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
         const struct bloom_geometry *geometry = layer->geometry;
 
@@ -221,17 +251,28 @@ void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struc
     const struct bloom_layer *layer = bloom_filter_layer_at(filter, index);
     const struct bloom_geometry *geometry = layer->geometry;
     _Atomic uint64_t *words = bloom_layer_words_or_null(layer);
+    uint64_t items = atomic_load_explicit(&layer->items, memory_order_relaxed);
 
     *view_out = (struct bloom_layer_view){
         .capacity = geometry->capacity,
         .error_rate = geometry->error_rate,
-        .items = atomic_load_explicit(&layer->items, memory_order_relaxed),
+        .items = items,
+        .ordinal = items,
         .words = words,
         .room = geometry->words_inline || !words
                     ? NULL
                     : bloom_words_room(&bloom_filter_class(filter)->pool->maps, words, bloom_geometry_nwords(geometry)),
     };
     bloom_geometry_shape(geometry, &view_out->shape);
+    if (geometry->window) {
+        struct bloom_part *part = bloom_layer_part(layer);
+
+        view_out->forgotten = !bloom_part_is_alive(part);
+        view_out->turn = atomic_load_explicit(&part->turn, memory_order_acquire);
+        view_out->base = atomic_load_explicit(&part->base, memory_order_relaxed);
+        view_out->items = !view_out->forgotten && items > view_out->base ? items - view_out->base : 0;
+        view_out->started_us = atomic_load_explicit(&part->started_us, memory_order_relaxed);
+    }
 }
 
 void bloom_filter_expect_fill(struct bloom_filter *filter)
@@ -251,16 +292,19 @@ void bloom_filter_set_items(struct bloom_filter *filter, unsigned index, uint64_
 
 /* ---- growth ---- */
 
-/* Computes the capacity and the rate of the layer above `newest`. BLOOM_OK or BLOOM_REFUSED. */
-static int next_layer(const struct bloom_params *params, const struct bloom_geometry *newest, uint64_t *capacity_out,
-                      double *rate_out, struct errbuf *err)
+/* Computes the capacity and the rate of the layer above `newest`, in a window of that level. BLOOM_OK or BLOOM_REFUSED.
+ */
+static int next_layer(const struct bloom_params *params, const struct bloom_geometry *newest, unsigned level,
+                      uint64_t *capacity_out, double *rate_out, struct errbuf *err)
 {
-    if (params->expansion == 0) {
-        errbuf_set(err, "a filter of fixed size has one layer");
-        return BLOOM_REFUSED;
-    }
     if (newest->index + 1 >= BLOOM_MAX_LAYERS) {
         errbuf_set(err, "a filter has at most %d layers", BLOOM_MAX_LAYERS);
+        return BLOOM_REFUSED;
+    }
+    if (bloom_params_is_window(params))
+        return bloom_window_level(params, level, capacity_out, rate_out, err);
+    if (params->expansion == 0) {
+        errbuf_set(err, "a filter of fixed size has one layer");
         return BLOOM_REFUSED;
     }
     if (__builtin_mul_overflow(newest->capacity, (uint64_t)params->expansion, capacity_out)) {
@@ -296,10 +340,9 @@ static const struct bloom_layer *jump_above(const struct bloom_layer *below)
                                                                                                             : below;
 }
 
-/* Creates a layer of this shape, records it in the journal (may be NULL) and publishes it. The caller excludes other
- * growth of the filter. */
-static int push_layer(struct bloom_filter *filter, const struct bloom_shape *shape, uint64_t capacity, double rate,
-                      const struct bloom_journal *journal, struct errbuf *err)
+int bloom_filter_push_layer(struct bloom_filter *filter, const struct bloom_shape *shape, uint64_t capacity,
+                            double rate, const struct bloom_turn *turn, const struct bloom_journal *journal,
+                            struct errbuf *err)
 {
     struct bloom_pool *pool = bloom_filter_class(filter)->pool;
     struct bloom_layer *newest = bloom_filter_newest(filter);
@@ -313,7 +356,9 @@ static int push_layer(struct bloom_filter *filter, const struct bloom_shape *sha
     if (rc != 0)
         return rc;
 
-    grown = grown_alloc(pool, sizeof(*grown) + bloom_layer_tail_bytes(&geometry));
+    geometry.window = bloom_filter_is_window(filter);
+    grown = grown_alloc(pool, sizeof(*grown) + bloom_layer_tail_bytes(&geometry) +
+                                  (geometry.window ? sizeof(struct bloom_part) : 0));
     if (!grown) {
         errbuf_set(err, "cannot allocate %llu bytes", (unsigned long long)bytes);
         rc = -ENOMEM;
@@ -325,7 +370,11 @@ static int push_layer(struct bloom_filter *filter, const struct bloom_shape *sha
     rc = layer_init(pool, filter, &grown->layer, &grown->geometry, err);
     if (rc != 0)
         goto err_charged;
-    if (journal)
+    if (geometry.window)
+        bloom_part_init(&grown->layer);
+    if (journal && turn)
+        rc = journal->ops->turn(journal->ctx, journal->id, geometry.index, shape, turn, err);
+    else if (journal)
         rc = journal->ops->grow(journal->ctx, journal->id, geometry.index, shape, err);
     if (rc != 0) {
         layer_deinit(pool, &grown->layer);
@@ -355,12 +404,12 @@ int bloom_filter_grow(struct bloom_filter *filter, const struct bloom_layer *ful
         rc = BLOOM_OK;
         goto out;
     }
-    rc = next_layer(&class->params, full->geometry, &capacity, &rate, err);
+    rc = next_layer(&class->params, full->geometry, 0, &capacity, &rate, err);
     if (rc != 0)
         goto out;
     rc = size_next(&class->params, full->geometry, capacity, rate, &shape, err);
     if (rc == BLOOM_OK)
-        rc = push_layer(filter, &shape, capacity, rate, journal, err);
+        rc = bloom_filter_push_layer(filter, &shape, capacity, rate, NULL, journal, err);
     if (rc == BLOOM_OK)
         atomic_fetch_add_explicit(&class->pool->grown, 1, memory_order_relaxed);
     else
@@ -394,9 +443,10 @@ int bloom_filter_append_at(struct bloom_filter *filter, unsigned index, const st
     }
     pthread_mutex_lock(&pool->growth);
     if (bloom_filter_nlayers(filter) <= index) {
-        rc = next_layer(bloom_filter_params(filter), bloom_filter_newest(filter)->geometry, &capacity, &rate, err);
+        rc = next_layer(bloom_filter_params(filter), bloom_filter_newest(filter)->geometry, shape->level, &capacity,
+                        &rate, err);
         if (rc == BLOOM_OK)
-            rc = push_layer(filter, shape, capacity, rate, NULL, err);
+            rc = bloom_filter_push_layer(filter, shape, capacity, rate, NULL, NULL, err);
     }
     pthread_mutex_unlock(&pool->growth);
     return rc;
@@ -422,6 +472,9 @@ struct bloom_hash bloom_filter_hash(const struct bloom_filter *filter, const voi
 bool bloom_filter_query(const struct bloom_filter *filter, struct bloom_hash hash)
 {
     const struct bloom_layer *newest = bloom_filter_newest(filter);
+
+    if (newest->geometry->window)
+        return bloom_window_query(filter, hash);
     bool present = bloom_layer_test(newest, hash) || bloom_layer_test_below(newest, hash);
 
     bloom_found();
@@ -475,6 +528,8 @@ enum bloom_add bloom_filter_add_journaled(struct bloom_filter *filter, struct bl
     const struct bloom_layer *newest = bloom_filter_newest(filter);
     uint64_t bit[BLOOM_PROBE_BITS];
 
+    if (newest->geometry->window)
+        return bloom_window_add(filter, hash, journal, err);
     bloom_layer_bits(newest, hash, bit);
     if (bloom_layer_test_bits(newest, bit) || bloom_layer_test_below(newest, hash)) {
         bloom_found();

@@ -147,6 +147,8 @@ enum bloom_add {
  * while the filter grows. A layer never takes more items than its capacity. `err` may be NULL. */
 enum bloom_add bloom_filter_add(struct bloom_filter *filter, struct bloom_hash hash, struct errbuf *err);
 
+struct bloom_turn;
+
 /* A journal records adds before any thread can see their effect, so that a log can make them durable. The adding thread
  * calls both functions under a lock that other adds to the filter wait for: they must be quick and must not call
  * bloomcore.
@@ -157,10 +159,15 @@ enum bloom_add bloom_filter_add(struct bloom_filter *filter, struct bloom_hash h
  *
  * grow(): a layer of this shape is about to become the filter's newest, with this index. 0; or -errno with a text: the
  * filter does not grow, and the add is BLOOM_NO_ROOM. grow() is called only when the layer exists: a record of a layer
- * that failed for memory or a limit would let the filter grow at a replay. */
+ * that failed for memory or a limit would let the filter grow at a replay.
+ *
+ * turn(): the layer `layer` of a window, of this shape, is about to be taken by a part (bloom_window.h). It may be a
+ * new one, for which grow() is not called. As grow(). */
 struct bloom_journal_ops {
     void (*add)(void *ctx, uint64_t id, struct bloom_hash hash, unsigned layer, uint64_t ordinal);
     int (*grow)(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape, struct errbuf *err);
+    int (*turn)(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape, const struct bloom_turn *turn,
+                struct errbuf *err);
 };
 
 /* `id` identifies the filter for `ops`; bloomcore only passes it on. */
@@ -174,10 +181,14 @@ struct bloom_journal {
 enum bloom_add bloom_filter_add_journaled(struct bloom_filter *filter, struct bloom_hash hash,
                                           const struct bloom_journal *journal, struct errbuf *err);
 
-uint64_t bloom_filter_items(const struct bloom_filter *filter); /* adds that were answered BLOOM_ADDED */
+/* Adds that were answered BLOOM_ADDED; in a window those that it has not forgotten. */
+uint64_t bloom_filter_items(const struct bloom_filter *filter);
 
-/* bloom_filter_items() after all counted adds have set their bits: waits for those that are running. */
-uint64_t bloom_filter_items_settled(const struct bloom_filter *filter);
+/* A number that changes with each change of the filter's answers: of adds, and of parts that a window has forgotten. */
+uint64_t bloom_filter_changes(const struct bloom_filter *filter);
+
+/* The same, after all counted adds have set their bits: waits for those that are running. */
+uint64_t bloom_filter_changes_settled(const struct bloom_filter *filter);
 
 uint64_t bloom_filter_capacity(const struct bloom_filter *filter); /* sum over the layers */
 uint64_t bloom_filter_memory(const struct bloom_filter *filter);   /* bytes: words, headers, bookkeeping; no name */
@@ -189,7 +200,12 @@ struct bloom_layer_view {
     struct bloom_shape shape;
     uint64_t capacity;
     double error_rate; /* this layer's share */
-    uint64_t items;
+    uint64_t items;    /* in a window those of the layer's part, 0 if it is forgotten */
+    uint64_t ordinal; /* the highest that the layer has given out: the items, in a window those of earlier parts, too */
+    uint64_t base;    /* the part of `ordinal` that is those of earlier parts; otherwise 0 */
+    uint64_t turn;    /* the number of the layer's part; 0: not a window, or not used */
+    int64_t started_us; /* when that part began; otherwise 0 */
+    bool forgotten;     /* a window has no part in this layer: the bits say nothing */
     _Atomic uint64_t
         *words;          /* shape.nwords words in memory order; valid as long as the filter; NULL: bloom_resident.h */
     unsigned char *room; /* the layer's place as a file: see below; NULL for small layers */

@@ -107,6 +107,11 @@ static void test_first(struct search *s, size_t i)
 {
     const struct probe *probe = &s->probes[i % AHEAD];
     const struct bloom_layer *layer = probe->layer;
+    if (layer->geometry->window) {
+        if (bloom_window_query(s->filters[i], hash_for(s, layer)))
+            note(s, i);
+        return;
+    }
     uint64_t both =
         atomic_load_explicit(&probe->words[probe->first >> 6], memory_order_relaxed) >> (probe->first & 63) &
         atomic_load_explicit(&probe->words[probe->second >> 6], memory_order_relaxed) >> (probe->second & 63);

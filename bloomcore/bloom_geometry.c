@@ -57,6 +57,10 @@ bool bloom_shape_valid(const struct bloom_shape *shape, struct errbuf *err)
         errbuf_set(err, "hash count %u: must be in the range [1, %u]", shape->k, max_k);
         return false;
     }
+    if (shape->level >= BLOOM_MAX_LAYERS || (shape->level && bloom_variant_is_redisbloom(shape->variant))) {
+        errbuf_set(err, "level %u of a part is not possible", shape->level);
+        return false;
+    }
     if (bloom_variant_is_redisbloom(shape->variant))
         return redisbloom_shape_valid(shape, err);
     if (shape->n2 || shape->spare_bytes || shape->capacity || shape->error_rate != 0 || shape->bpe != 0) {
@@ -70,7 +74,39 @@ bool bloom_shape_equal(const struct bloom_shape *a, const struct bloom_shape *b)
 {
     return a->nwords == b->nwords && a->k == b->k && a->variant == b->variant && a->n2 == b->n2 &&
            a->spare_bytes == b->spare_bytes && a->capacity == b->capacity && a->error_rate == b->error_rate &&
-           a->bpe == b->bpe;
+           a->bpe == b->bpe && a->level == b->level;
+}
+
+static bool window_valid(const struct bloom_params *params, struct errbuf *err)
+{
+    bool by_items = params->window_flags & BLOOM_WINDOW_ITEMS;
+
+    if (params->window == 0) {
+        if (params->window_parts == 0 && params->window_flags == 0)
+            return true;
+        errbuf_set(err, "parts of a window without a window");
+        return false;
+    }
+    if (params->redisbloom) {
+        errbuf_set(err, "a window has Cassandra's layout: LAYOUT redisbloom is not possible with it");
+        return false;
+    }
+    if (params->window_parts < 1 || params->window_parts > BLOOM_WINDOW_MAX_PARTS ||
+        params->window_flags & ~(BLOOM_WINDOW_ITEMS | BLOOM_WINDOW_REFRESH)) {
+        errbuf_set(err, "the parts of a window must be in the range [1, %d]", BLOOM_WINDOW_MAX_PARTS);
+        return false;
+    }
+    if (by_items ? params->window < params->window_parts || params->window > BLOOM_WINDOW_MAX_ITEMS
+                 : params->window < BLOOM_WINDOW_MIN_US || params->window > BLOOM_WINDOW_MAX_US) {
+        if (by_items)
+            errbuf_set(err, "the items of a window must be in the range [%u, %llu]: one for each part at least",
+                       params->window_parts, (unsigned long long)BLOOM_WINDOW_MAX_ITEMS);
+        else
+            errbuf_set(err, "the seconds of a window must be in the range [1, %lld]",
+                       (long long)(BLOOM_WINDOW_MAX_US / 1000000));
+        return false;
+    }
+    return true;
 }
 
 bool bloom_params_valid(const struct bloom_params *params, struct errbuf *err)
@@ -87,7 +123,7 @@ bool bloom_params_valid(const struct bloom_params *params, struct errbuf *err)
         errbuf_set(err, "expansion must be in the range [0, %d]", BLOOM_MAX_EXPANSION);
         return false;
     }
-    return redisbloom_options_valid(params, err);
+    return window_valid(params, err) && redisbloom_options_valid(params, err);
 }
 
 /* ---- geometry ---- */
@@ -111,6 +147,7 @@ void bloom_geometry_init(struct bloom_geometry *geometry, const struct bloom_sha
         .n2 = shape->n2,
         .spare_bytes = shape->spare_bytes,
         .index = (uint16_t)index,
+        .level = shape->level,
         .nwords = (uint32_t)shape->nwords,
         .capacity = redisbloom ? shape->capacity : capacity,
         .error_rate = redisbloom ? shape->error_rate : error_rate,
@@ -130,6 +167,7 @@ void bloom_geometry_shape(const struct bloom_geometry *geometry, struct bloom_sh
         .nwords = geometry->nwords,
         .k = geometry->k,
         .variant = geometry->variant,
+        .level = geometry->level,
         .n2 = geometry->n2,
         .spare_bytes = geometry->spare_bytes,
         .capacity = redisbloom ? geometry->capacity : 0,

@@ -34,7 +34,9 @@ struct bloom_geometry {
     bool wide;           /* large enough for the vector code (bloom_vector.c) */
     uint8_t n2;          /* as in the shape */
     uint8_t spare_bytes; /* likewise */
+    bool window;         /* of a filter that forgets: a struct bloom_part lies behind the layer */
     uint16_t index;      /* of the layer in its chain, 0 is the oldest */
+    uint16_t level;      /* as in the shape */
     uint32_t nwords;
     uint64_t capacity; /* items */
     double error_rate; /* this layer's share */

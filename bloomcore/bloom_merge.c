@@ -19,6 +19,8 @@ static int params_differ(const struct bloom_params *a, const struct bloom_params
     else if (a->redisbloom != b->redisbloom)
         errbuf_set(err, "the layouts or their options differ: %u and %u (0 is a layout of Cassandra)", a->redisbloom,
                    b->redisbloom);
+    else if (a->window || b->window)
+        errbuf_set(err, "a filter with a window cannot be merged: the ages of its items would not be right");
     else
         return BLOOM_OK;
     return BLOOM_REFUSED;

@@ -33,13 +33,26 @@ struct bloom_params {
     double error_rate;  /* 0 < error_rate < 1, of the whole chain */
     uint32_t expansion; /* capacity of a layer relative to the one before, 1..BLOOM_MAX_EXPANSION; 0: fixed size */
     uint8_t redisbloom; /* the options of a filter in RedisBloom's layout (redisbloom.h); in Cassandra's 0 */
+
+    /* Of a window (bloom_window.h), in Cassandra's layout only; otherwise 0. The capacity is that of one window. */
+    uint8_t window_flags;  /* BLOOM_WINDOW_* */
+    uint16_t window_parts; /* 1..BLOOM_WINDOW_MAX_PARTS */
+    uint64_t window;       /* how long items are kept: microseconds, or items that come after them */
 };
+
+#define BLOOM_WINDOW_ITEMS     1 /* `window` counts items */
+#define BLOOM_WINDOW_REFRESH   2 /* an add of a present item begins its time anew */
+#define BLOOM_WINDOW_MAX_PARTS 64
+#define BLOOM_WINDOW_MIN_US    INT64_C(1000000)
+#define BLOOM_WINDOW_MAX_US    (INT64_C(1) << 55) /* a thousand years */
+#define BLOOM_WINDOW_MAX_ITEMS (UINT64_C(1) << 38)
 
 /* The shape of a layer, as in a file. */
 struct bloom_shape {
     uint64_t nwords; /* 1..BLOOM_MAX_WORDS */
     uint8_t k;       /* 1..BLOOM_MAX_K; in RedisBloom's layout 1..BLOOM_MAX_HASHES */
     uint8_t variant; /* enum bloom_variant */
+    uint16_t level;  /* of a window: the layer's place in its part; otherwise 0 */
 
     /* RedisBloom's layout only, otherwise 0. There a layer says itself for what it was made. */
     uint8_t n2;          /* items have bits in the first 2^n2 only; 0: in all */

@@ -9,6 +9,7 @@
 
 #include "check.h"
 #include "redisbloom.h"
+#include "bloom_window.h"
 
 #define BUCKETS_MIN 64
 
@@ -39,6 +40,7 @@ int bloom_pool_create_in(const struct bloom_memory *memory, struct bloom_pool **
     atomic_init(&pool->header_bytes, 0);
     pool->beside = NULL;
     pool->beside_ctx = NULL;
+    pool->now_us = NULL;
     atomic_init(&pool->ntwins, 0);
     for (unsigned i = 0; i < BLOOM_MAX_TWINS; i++)
         pool->twins[i] = (struct bloom_twin_slot){NULL};
@@ -215,13 +217,15 @@ static size_t params_hash(const struct bloom_params *params)
     x = params->capacity * UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ rate) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ x >> 32 ^ params->expansion ^ (uint64_t)params->redisbloom << 32) * UINT64_C(0x94d049bb133111eb);
+    x ^= (params->window ^ (uint64_t)params->window_parts << 48) * UINT64_C(0x9e3779b97f4a7c15);
     return (size_t)(x >> 32);
 }
 
 static bool params_equal(const struct bloom_params *a, const struct bloom_params *b)
 {
     return a->capacity == b->capacity && a->error_rate == b->error_rate && a->expansion == b->expansion &&
-           a->redisbloom == b->redisbloom;
+           a->redisbloom == b->redisbloom && a->window == b->window && a->window_parts == b->window_parts &&
+           a->window_flags == b->window_flags;
 }
 
 /* The class with these parameters and this first layer; any planned one when `shape` is NULL. Needs the mutex. */
@@ -267,26 +271,37 @@ static void rehash_if_full(struct bloom_pool *pool)
     pool->nbuckets = nbuckets;
 }
 
-static double first_layer_rate(const struct bloom_params *params)
+/* The capacity and the rate of the first layer. */
+static uint64_t first_layer(const struct bloom_params *params, double *rate_out)
 {
-    return params->expansion == 0 ? params->error_rate : bloom_size_share(params->error_rate, 0);
+    uint64_t capacity = params->capacity;
+
+    if (bloom_params_is_window(params))
+        CHECK(bloom_window_level(params, 0, &capacity, rate_out, NULL) == BLOOM_OK);
+    else
+        *rate_out = params->expansion == 0 ? params->error_rate : bloom_size_share(params->error_rate, 0);
+    return capacity;
 }
 
 /* Sizes the first layer of a new filter. BLOOM_OK or BLOOM_REFUSED. */
 static int plan_first_layer(const struct bloom_params *params, struct bloom_shape *shape_out, struct errbuf *err)
 {
-    double rate = first_layer_rate(params);
     struct bloom_size size;
+    double rate;
+    uint64_t capacity = first_layer(params, &rate);
     int rc;
 
     if (params->redisbloom) { /* the first share is a half there, too */
-        rc = redisbloom_size(params->redisbloom, params->capacity, rate, shape_out, err);
+        rc = redisbloom_size(params->redisbloom, capacity, rate, shape_out, err);
     } else {
-        rc = bloom_size_plan(params->capacity, rate, &size, err) == BLOOM_SIZE_OK ? BLOOM_OK : BLOOM_REFUSED;
+        rc = bloom_size_plan(capacity, rate, &size, err) == BLOOM_SIZE_OK ? BLOOM_OK : BLOOM_REFUSED;
         if (rc == BLOOM_OK)
             *shape_out = (struct bloom_shape){.nwords = size.nwords, .k = (uint8_t)size.k, .variant = BLOOM_NA};
     }
-    if (rc != BLOOM_OK && params->expansion != 0)
+    if (rc != BLOOM_OK && bloom_params_is_window(params))
+        errbuf_prefix(err, "each part of the window is for %llu items at an error rate of %g",
+                      (unsigned long long)capacity, rate);
+    else if (rc != BLOOM_OK && params->expansion != 0)
         errbuf_prefix(err, "the first layer of a scaling filter gets half the error rate, %g", rate);
     return rc;
 }
@@ -311,7 +326,10 @@ static int get_with_shape(struct bloom_pool *pool, const struct bloom_params *pa
             class->pool = pool;
             class->planned = planned;
             atomic_init(&class->refs, 1);
-            bloom_geometry_init(&class->geometry, shape, 0, params->capacity, first_layer_rate(params));
+            double rate;
+            uint64_t capacity = first_layer(params, &rate);
+            bloom_geometry_init(&class->geometry, shape, 0, capacity, rate);
+            class->geometry.window = bloom_params_is_window(params);
             class->next = *bucket;
             *bucket = class;
             pool->nclasses++;

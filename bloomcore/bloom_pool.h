@@ -37,6 +37,7 @@ struct bloom_pool {
     atomic_bool overshoot;         /* bloom_pool_set_overshoot() */
     uint64_t (*beside)(void *ctx); /* bloom_pool_count_beside() */
     void *beside_ctx;
+    int64_t (*now_us)(void); /* bloom_pool_set_clock() */
 
     /* Pairs of filters of which one will replace the other (bloom_merge.h). Nearly always there are none: adds then
      * read the number only. `older` NULL: free. */

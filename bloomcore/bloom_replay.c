@@ -22,13 +22,14 @@ uint64_t bloom_filter_replay(struct bloom_filter *filter, unsigned index, uint64
     struct bloom_layer *layer = bloom_filter_layer_at(filter, index);
     _Atomic uint64_t *words = bloom_layer_words(layer);
     uint64_t bit[AHEAD * BLOOM_PROBE_BITS];
+    uint64_t from = layer->geometry->window ? atomic_load(&bloom_layer_part(layer)->base) + 1 : 0; /* this part's */
     unsigned k = layer->geometry->k, stride = bloom_vector_stride(layer->geometry);
     uint64_t added = 0;
 
     for (size_t i = 0; i < n + AHEAD; i++) {
         uint64_t *slot = bit + i % AHEAD * stride;
 
-        if (i >= AHEAD && i - AHEAD < n) {
+        if (i >= AHEAD && i - AHEAD < n && items[i - AHEAD].ordinal >= from) {
             set_bits(words, slot, k);
             added += items[i - AHEAD].ordinal > counted;
         }

@@ -10,6 +10,8 @@ uint64_t bloom_filter_droppable(const struct bloom_filter *filter)
 {
     uint64_t bytes = 0;
 
+    if (bloom_filter_is_window(filter)) /* its layers are emptied and taken again at any time: it stays */
+        return 0;
     for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
         if (!layer->geometry->words_inline)
             bytes += bloom_geometry_nwords(layer->geometry) * 8;

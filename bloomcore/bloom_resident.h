@@ -13,7 +13,8 @@
 
 #include "bloom_filter.h"
 
-/* The bytes of words that bloom_filter_drop() gives back, whether they are there or not; 0: it would give back none.
+/* The bytes of words that bloom_filter_drop() gives back, whether they are there or not; 0: it would give back none,
+ * or may not, as a window.
  * Thread: any. */
 uint64_t bloom_filter_droppable(const struct bloom_filter *filter);
 

@@ -109,6 +109,10 @@ void bloom_layer_state(const struct bloom_layer_view *layer, struct bloom_state 
 
 void bloom_layer_state_sampled(const struct bloom_layer_view *layer, uint64_t sample, struct bloom_state *state_out)
 {
+    if (layer->forgotten) { /* its bits say nothing */
+        bloom_shape_state(&layer->shape, 0, state_out);
+        return;
+    }
     bloom_shape_state(&layer->shape, count_sample(layer->words, bloom_shape_bits(&layer->shape), sample), state_out);
 }
 

@@ -5,6 +5,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "bloom_window.h"
 #include "bloom_merge.h"
 #include "effects.h"
 #include "memory.h"
@@ -50,8 +51,21 @@ uint64_t value_dump_identity(const struct value *value, unsigned nlayers)
 
 /* ---- life ---- */
 
+/* Turns follow the clock of the machine: replicas would not turn with the primary, nor when the log is read again. */
+static bool is_possible(const struct bloom_class *class, int *status_out, struct errbuf *err)
+{
+    if (!bloom_params_is_window(bloom_class_params(class)))
+        return true;
+    errbuf_set(err, "a filter with a WINDOW is possible in bloomeryd only, not in the module: replicas would forget at "
+                    "other times than the primary");
+    *status_out = BLOOM_REFUSED;
+    return false;
+}
+
 struct value *value_create(struct bloom_class *class, int *status_out, struct errbuf *err)
 {
+    if (!is_possible(class, status_out, err))
+        return NULL;
     struct value *value = memory_zeroed(sizeof(*value) + bloom_filter_bytes(class));
     if (!value) {
         *status_out = -1;

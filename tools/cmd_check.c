@@ -212,7 +212,7 @@ static int count_filter(void *ctx, const struct manifest_filter *filter, struct 
     check->filters++;
     for (unsigned i = 0; i < filter->nlayers; i++) {
         check->layers++;
-        check->items += filter->layers[i].items;
+        check->items += filter->layers[i].items - filter->layers[i].turn.base;
         check->bytes += filterdb_bytes(filter->layers[i].nwords);
     }
     return id_map_set(&check->saved, filter->id, NULL);

@@ -26,7 +26,7 @@ static uint64_t count_items(const struct manifest_filter *filter)
     uint64_t items = 0;
 
     for (unsigned i = 0; i < filter->nlayers; i++)
-        items += filter->layers[i].items;
+        items += filter->layers[i].items - filter->layers[i].turn.base;
     return items;
 }
 

@@ -8,6 +8,7 @@
 
 #include "bytes.h"
 #include "check.h"
+#include "dump_window.h"
 
 /* A frame: magic, kind, identity, number, digest of the chunks before it; the content; XXH3-128 of all that. */
 #define HEAD_BYTES   32
@@ -26,11 +27,14 @@ static const unsigned char magic[5] = {'B', 'L', 'M', 'Y', 1}; /* the last byte 
 
 enum kind { KIND_HEADER = 'H', KIND_DATA = 'D', KIND_END = 'E' };
 
-/* The content of a header: parameters, then 16 bytes for each layer; then, in RedisBloom's layout, 24 for each. */
+/* The content of a header: parameters, then 16 bytes for each layer; then, in RedisBloom's layout, 24 for each; or, of
+ * a window, 24 bytes and 16 for each. */
 #define PARAMS_BYTES 40
 #define LAYER_BYTES  16
 #define OWN_BYTES    24
 #define COUNT_BYTES  8
+#define AT_LEVEL     13 /* of a layer's bytes */
+#define AT_WINDOW    15
 #define AT_NONCE     32
 
 #define CHAIN_BITS  21
@@ -45,13 +49,23 @@ _Static_assert(CHAIN_BITS + NUMBER_BITS + LAYERS_BITS == 53, "clients keep itera
 
 void dump_plan_of(const struct bloom_filter *filter, unsigned nlayers, struct dump_plan *plan_out)
 {
-    *plan_out = (struct dump_plan){.params = *bloom_filter_params(filter), .nlayers = nlayers};
+    const struct bloom_params *params = bloom_filter_params(filter);
+    int64_t now_us = 0;
+
+    *plan_out = (struct dump_plan){.params = *params, .nlayers = nlayers};
+    if (bloom_params_is_window(params)) {
+        bloom_window_forget((struct bloom_filter *)filter);
+        now_us = bloom_window_now_us(filter);
+        plan_out->taken_ms = dump_unix_ms();
+    }
     for (unsigned i = 0; i < nlayers; i++) {
         struct bloom_layer_view view;
 
         bloom_filter_layer(filter, i, &view);
         plan_out->shapes[i] = view.shape;
         plan_out->bytes += view.shape.nwords * 8;
+        if (view.turn != 0) /* of a forgotten part, too: its age says so */
+            plan_out->turns[i] = (struct dump_turn){view.turn, (uint64_t)(now_us - view.started_us)};
     }
 }
 
@@ -66,15 +80,17 @@ uint32_t dump_chunks(const struct dump_plan *plan)
 }
 
 /* `variant`: of the layers. */
-static size_t header_bytes(unsigned nlayers, unsigned variant)
+static size_t header_bytes(unsigned nlayers, unsigned variant, bool window)
 {
+    if (window)
+        return PARAMS_BYTES + DUMP_WINDOW_BYTES + (size_t)nlayers * (LAYER_BYTES + DUMP_TURN_BYTES);
     return PARAMS_BYTES +
            (size_t)nlayers * (bloom_variant_is_redisbloom(variant) ? LAYER_BYTES + OWN_BYTES : LAYER_BYTES);
 }
 
 static size_t plan_bytes(const struct dump_plan *plan)
 {
-    return header_bytes(plan->nlayers, plan->shapes[0].variant);
+    return header_bytes(plan->nlayers, plan->shapes[0].variant, bloom_params_is_window(&plan->params));
 }
 
 /* Bytes of bits in data chunk `index`, which are those from *offset_out on. */
@@ -136,7 +152,11 @@ static void write_plan(const struct dump_plan *plan, uint64_t nonce, unsigned ch
         at[10] = plan->shapes[i].n2;
         at[11] = plan->shapes[i].spare_bytes;
         at[12] = plan->params.redisbloom;
+        le16_put(at + AT_LEVEL, plan->shapes[i].level);
+        at[AT_WINDOW] = bloom_params_is_window(&plan->params);
     }
+    if (bloom_params_is_window(&plan->params))
+        dump_write_window(plan, out + PARAMS_BYTES + (size_t)plan->nlayers * LAYER_BYTES);
     if (bloom_variant_is_redisbloom(plan->shapes[0].variant))
         write_own(plan, out + PARAMS_BYTES + (size_t)plan->nlayers * LAYER_BYTES);
 }
@@ -145,19 +165,24 @@ static void write_plan(const struct dump_plan *plan, uint64_t nonce, unsigned ch
 static int read_layers(const unsigned char *at, struct dump_plan *plan, struct errbuf *err)
 {
     const unsigned char *own = at + (size_t)plan->nlayers * LAYER_BYTES;
+    bool window = bloom_params_is_window(&plan->params);
     uint64_t bytes = 0;
 
     for (unsigned i = 0; i < plan->nlayers; i++, at += LAYER_BYTES, own += OWN_BYTES) {
         struct bloom_shape *shape = &plan->shapes[i];
 
-        *shape = (struct bloom_shape){
-            .nwords = le64_get(at), .k = at[8], .variant = at[9], .n2 = at[10], .spare_bytes = at[11]};
+        *shape = (struct bloom_shape){.nwords = le64_get(at),
+                                      .k = at[8],
+                                      .variant = at[9],
+                                      .n2 = at[10],
+                                      .spare_bytes = at[11],
+                                      .level = le16_get(at + AT_LEVEL)};
         if (bloom_variant_is_redisbloom(shape->variant) && shape->variant == plan->shapes[0].variant) {
             shape->capacity = le64_get(own);
             shape->error_rate = le_double_get(own + 8);
             shape->bpe = le_double_get(own + 16);
         }
-        if (!bytes_are_zero(at + 13, LAYER_BYTES - 13) || at[12] != plan->params.redisbloom ||
+        if (at[AT_WINDOW] != window || (shape->level && !window) || at[12] != plan->params.redisbloom ||
             shape->variant != plan->shapes[0].variant || !bloom_shape_valid(shape, NULL)) {
             errbuf_set(err, "layer %u is not one that a filter can have", i);
             return DUMP_BAD;
@@ -184,16 +209,26 @@ static int read_plan(const unsigned char *in, size_t len, struct dump_plan *plan
         .nlayers = le32_get(in + 20),
         .bytes = le64_get(in + 24)};
     plan->params.redisbloom = in[PARAMS_BYTES + 12];
-    if (!bloom_params_valid(&plan->params, NULL)) {
-        errbuf_set(err, "the parameters are not those of a filter");
-        return DUMP_BAD;
-    }
+    bool window = in[PARAMS_BYTES + AT_WINDOW] != 0;
     if (plan->nlayers < 1 || plan->nlayers > BLOOM_MAX_LAYERS ||
-        len < header_bytes(plan->nlayers, in[PARAMS_BYTES + 9]) || (plan->params.expansion == 0 && plan->nlayers > 1)) {
+        len < header_bytes(plan->nlayers, in[PARAMS_BYTES + 9], window)) {
         errbuf_set(err, "the number of layers, %u, cannot be", plan->nlayers);
         return DUMP_BAD;
     }
-    return read_layers(in + PARAMS_BYTES, plan, err);
+    const unsigned char *behind = in + PARAMS_BYTES + (size_t)plan->nlayers * LAYER_BYTES;
+    if (window)
+        dump_read_window(behind, &plan->params);
+    if (!bloom_params_valid(&plan->params, NULL) || window != bloom_params_is_window(&plan->params)) {
+        errbuf_set(err, "the parameters are not those of a filter");
+        return DUMP_BAD;
+    }
+    if (plan->params.expansion == 0 && plan->nlayers > 1 && !window) {
+        errbuf_set(err, "the number of layers, %u, cannot be", plan->nlayers);
+        return DUMP_BAD;
+    }
+    if (read_layers(in + PARAMS_BYTES, plan, err) != DUMP_OK)
+        return DUMP_BAD;
+    return window ? dump_read_turns(behind, plan, err) : DUMP_OK;
 }
 
 /* ---- bits and counts ---- */
@@ -266,7 +301,11 @@ static void write_counts(const struct dump_plan *plan, const struct bloom_filter
 static uint64_t layer_capacity(const struct dump_plan *plan, unsigned i)
 {
     uint64_t capacity = plan->params.capacity;
+    double rate;
 
+    if (bloom_params_is_window(&plan->params))
+        return bloom_window_level(&plan->params, plan->shapes[i].level, &capacity, &rate, NULL) == BLOOM_OK ? capacity
+                                                                                                            : 0;
     if (bloom_variant_is_redisbloom(plan->shapes[i].variant))
         return plan->shapes[i].capacity;
     for (; i > 0; i--) {
@@ -291,6 +330,8 @@ static void read_counts(const struct dump_plan *plan, struct bloom_filter *filte
 {
     for (unsigned i = 0; i < plan->nlayers; i++)
         bloom_filter_set_items(filter, i, le64_get(in + (size_t)i * COUNT_BYTES));
+    if (bloom_params_is_window(&plan->params))
+        dump_take_turns(plan, filter);
 }
 
 /* ---- frames ---- */

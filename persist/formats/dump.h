@@ -1,7 +1,7 @@
 /* dump: a filter as bytes that travel: in chunks of bounded size (BF.SCANDUMP, BF.LOADCHUNK) or in one piece (DUMP,
  * RESTORE). The bytes are described in docs/DUMP.md.
  *
- * It knows no key, no client and no clock, and it allocates nothing: the loader makes the filter that a plan asks for,
+ * It knows no key and no client, and it allocates nothing: the loader makes the filter that a plan asks for,
  * and so decides what is too large.
  *
  * A dump taken while adds go on holds every item whose add had returned when it began: the layers that there were then,
@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "bloom_filter.h"
+#include "bloom_window.h"
 #include "errbuf.h"
 
 #define DUMP_DATA_BYTES  (512u * 1024) /* bits in one chunk: some tenths of a millisecond of copying and checking */
@@ -40,9 +41,18 @@ struct dump_plan {
     unsigned nlayers; /* 1..BLOOM_MAX_LAYERS */
     struct bloom_shape shapes[BLOOM_MAX_LAYERS];
     uint64_t bytes; /* of the words of all layers */
+
+    /* Of a window only. A dump has ages, so that it can be read where the clock is another one; what has passed since
+     * it was taken is told by the time of day. */
+    int64_t taken_ms; /* Unix time */
+    struct dump_turn {
+        uint64_t number; /* as in struct bloom_turn */
+        uint64_t age_us; /* of the part, when the dump was taken */
+    } turns[BLOOM_MAX_LAYERS];
 };
 
-/* The plan of the oldest `nlayers` layers of the filter, 1..bloom_filter_nlayers(). */
+/* The plan of the oldest `nlayers` layers of the filter, 1..bloom_filter_nlayers(). Of a window, the turns are noted
+ * before the bits are read: a layer that is taken by a new part meanwhile keeps its old age. */
 void dump_plan_of(const struct bloom_filter *filter, unsigned nlayers, struct dump_plan *plan_out);
 
 /* ---- chunks: number 0 is the header, then the bits, the last one has the item counts ---- */

@@ -6,12 +6,14 @@
 #include "log_shape.h"
 #include "log_varint.h"
 
-#define LAYER_HEAD_MAX (LOG_SHAPE_MAX + VARINT_MAX) /* shape, count of items */
-#define HEAD_MAX       VARINT_MAX                   /* count of layers */
+#define LAYER_HEAD_MAX (LOG_SHAPE_MAX + VARINT_MAX + LOG_TURN_MAX) /* shape, count of items, turn */
+#define HEAD_MAX       VARINT_MAX                                  /* count of layers */
+#define WINDOW_HEAD    4096                                        /* more than there are layers: they have turns */
 
 int log_contents_encode(struct log_bytes *bytes, const struct bloom_filter *filter, size_t max_bytes)
 {
     unsigned nlayers = bloom_filter_nlayers(filter); /* it may grow meanwhile, and that is in the log */
+    bool window = bloom_params_is_window(bloom_filter_params(filter));
     struct bloom_layer_view view;
     uint64_t words = 0;
 
@@ -25,29 +27,32 @@ int log_contents_encode(struct log_bytes *bytes, const struct bloom_filter *filt
     if (rc != 0)
         return rc;
     unsigned char *at = bytes->ptr + bytes->len;
-    at = varint_put(at, nlayers);
+    at = varint_put(at, nlayers + (window ? WINDOW_HEAD : 0));
     for (unsigned i = 0; i < nlayers; i++) {
         bloom_filter_layer(filter, i, &view);
+        const struct bloom_turn turn = bloom_layer_turn(&view); /* before the bits */
         at = log_shape_put(at, &view.shape);
         filterdb_encode_words(BLOOM_NA, view.words, (size_t)view.shape.nwords, at);
         at += view.shape.nwords * 8;
         atomic_thread_fence(memory_order_acquire); /* an add takes its place, then sets its bits */
         bloom_filter_layer(filter, i, &view);
-        at = varint_put(at, view.items);
+        at = varint_put(at, view.ordinal);
+        if (window)
+            at = log_turn_put(at, &turn);
     }
     bytes->len = (size_t)(at - bytes->ptr);
     return 0;
 }
 
-static bool decode_layer(const unsigned char **at, const unsigned char *end, struct log_layer *layer)
+static bool decode_layer(const unsigned char **at, const unsigned char *end, bool window, struct log_layer *layer)
 {
-
+    layer->turn = (struct bloom_turn){0};
     if (!log_shape_get(at, end, &layer->shape) || layer->shape.nwords > LOG_CONTENTS_MAX / 8 ||
         layer->shape.nwords * 8 > (uint64_t)(end - *at))
         return false;
     layer->words = *at;
     *at += layer->shape.nwords * 8;
-    return varint_get(at, end, &layer->items);
+    return varint_get(at, end, &layer->items) && (!window || log_turn_get(at, end, &layer->turn));
 }
 
 bool log_contents_decode(const void *bytes, size_t len, struct log_contents *contents_out)
@@ -58,10 +63,14 @@ bool log_contents_decode(const void *bytes, size_t len, struct log_contents *con
     if (len == 0)
         return false;
     const unsigned char *end = at + len;
-    if (!varint_get(&at, end, &nlayers) || nlayers < 1 || nlayers > BLOOM_MAX_LAYERS)
+    if (!varint_get(&at, end, &nlayers))
+        return false;
+    contents_out->window = nlayers > WINDOW_HEAD;
+    nlayers -= contents_out->window ? WINDOW_HEAD : 0;
+    if (nlayers < 1 || nlayers > BLOOM_MAX_LAYERS)
         return false;
     for (unsigned i = 0; i < nlayers; i++) {
-        if (!decode_layer(&at, end, &contents_out->layers[i]) ||
+        if (!decode_layer(&at, end, contents_out->window, &contents_out->layers[i]) ||
             contents_out->layers[i].shape.variant != contents_out->layers[0].shape.variant)
             return false;
         words += contents_out->layers[i].shape.nwords;
@@ -72,6 +81,10 @@ bool log_contents_decode(const void *bytes, size_t len, struct log_contents *con
 
 int log_contents_fill(const struct log_contents *contents, struct bloom_filter *filter, struct errbuf *err)
 {
+    if (contents->window != bloom_params_is_window(bloom_filter_params(filter))) {
+        errbuf_set(err, "its layers are %s", contents->window ? "those of a window" : "not those of a window");
+        return BLOOM_REFUSED;
+    }
     for (unsigned i = 0; i < contents->nlayers; i++) {
         const struct log_layer *layer = &contents->layers[i];
         struct bloom_layer_view view;
@@ -84,6 +97,8 @@ int log_contents_fill(const struct log_contents *contents, struct bloom_filter *
         bloom_filter_layer(filter, i, &view);
         filterdb_decode_words(BLOOM_NA, layer->words, (size_t)layer->shape.nwords, view.words);
         bloom_filter_set_items(filter, i, layer->items);
+        if (contents->window)
+            bloom_window_set_turn(filter, i, &layer->turn);
     }
     return 0;
 }

@@ -56,6 +56,7 @@ void log_history_destroy(struct log_history *history)
             drop_contents(&block->filters[i]);
             free(block->filters[i].name);
             free(block->filters[i].grown);
+            free(block->filters[i].turns);
         }
         next = block->next;
         free(block);
@@ -175,6 +176,26 @@ static int note_grown(struct log_filter *filter, uint64_t number, const struct l
     return 0;
 }
 
+/* Of the turns of a layer the last one counts: records of an older process may come again. */
+static int note_turn(struct log_filter *filter, uint64_t number, const struct log_control *control)
+{
+    unsigned before = filter->turns ? filter->ngrown : 0;
+
+    if (filter->turns && control->layer < before && filter->turns[control->layer].number >= control->turn.number)
+        return 0;
+    int rc = note_grown(filter, number, control);
+    if (rc == 0 && filter->ngrown > before) {
+        struct bloom_turn *turns = realloc(filter->turns, filter->ngrown * sizeof(*turns));
+        if (!turns)
+            return -ENOMEM;
+        memset(turns + before, 0, (filter->ngrown - before) * sizeof(*turns));
+        filter->turns = turns;
+    }
+    if (rc == 0)
+        filter->turns[control->layer] = control->turn;
+    return rc;
+}
+
 static void clear(struct log_history *history)
 {
     history->cleared = true;
@@ -247,6 +268,8 @@ static int note_change(struct log_history *history, struct log_filter *filter, u
         return 0;
     case LOG_GROW:
         return note_grown(filter, number, control);
+    case LOG_TURN:
+        return note_turn(filter, number, control);
     case LOG_DELETE:
         return end_filter(history, control->id, STORE_GONE);
     case LOG_FORGET:
@@ -267,14 +290,15 @@ int log_history_control(void *ctx, uint64_t number, const struct log_control *co
     if (control->id > history->highest_id)
         history->highest_id = control->id;
     /* A layer is noted before it can be seen: the save need not have it, though it has what was noted later. */
-    if (number <= history->options.control && control->kind != LOG_GROW)
+    bool layer = control->kind == LOG_GROW || control->kind == LOG_TURN;
+    if (number <= history->options.control && !layer)
         return 0;
     if (control->kind == LOG_BREAK) {
         history->broken = true;
         return 0;
     }
     /* An add or a layer says of its filter what is true whatever else has happened. */
-    if (history->broken && control->kind != LOG_GROW) {
+    if (history->broken && !layer) {
         history->unjoined++;
         return 0;
     }

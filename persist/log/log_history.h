@@ -36,7 +36,8 @@ struct log_filter {
     size_t contents_len;
     struct bloom_shape *grown; /* shapes of layers by index; nwords 0: not known. NULL: none */
     unsigned ngrown;
-    uint64_t grown_number; /* of the last record of a layer */
+    struct bloom_turn *turns; /* of the layers in `grown`, number 0: none; NULL: not a window, or none */
+    uint64_t grown_number;    /* of the last record of a layer */
 };
 
 struct log_history_options {

@@ -63,8 +63,9 @@ void log_bytes_deinit(struct log_bytes *bytes)
 #define OF_NAME     (OF(LOG_CREATE) | OF(LOG_RENAME) | OF(LOG_FILLED))
 #define OF_EXPIRY   (OF(LOG_CREATE) | OF(LOG_EXPIRY) | OF(LOG_FILLED))
 #define OF_PARAMS   (OF(LOG_CREATE) | OF(LOG_FILLED))
-#define OF_LAYER    OF(LOG_GROW)
-#define OF_SHAPE    (OF(LOG_CREATE) | OF(LOG_GROW))
+#define OF_LAYER    (OF(LOG_GROW) | OF(LOG_TURN))
+#define OF_SHAPE    (OF(LOG_CREATE) | OF(LOG_GROW) | OF(LOG_TURN))
+#define OF_TURN     OF(LOG_TURN)
 #define OF_RECORD   (OF(LOG_LOADED) | OF(LOG_FILLED))
 #define OF_DATABASE OF(LOG_CLEAR_DATABASE)
 #define OF_SWAP     OF(LOG_SWAP)
@@ -86,7 +87,7 @@ static unsigned char *put_string(unsigned char *at, const char *ptr, size_t len)
 
 int log_control_encode(struct log_bytes *bytes, const struct log_control *control)
 {
-    size_t most = 80 + LOG_PARAMS_MAX + LOG_SHAPE_MAX + control->name_len + control->record_len;
+    size_t most = 80 + LOG_PARAMS_MAX + LOG_SHAPE_MAX + LOG_TURN_MAX + control->name_len + control->record_len;
     int rc = log_bytes_reserve(bytes, most);
 
     if (rc != 0)
@@ -107,6 +108,8 @@ int log_control_encode(struct log_bytes *bytes, const struct log_control *contro
         at = varint_put(at, control->layer);
     if (has(control, OF_SHAPE))
         at = log_shape_put(at, &control->shape);
+    if (has(control, OF_TURN))
+        at = log_turn_put(at, &control->turn);
     if (has(control, OF_RECORD))
         at = put_string(at, control->record, control->record_len);
     if (has(control, OF_DATABASE))
@@ -269,7 +272,7 @@ static void get_control(struct cursor *c, struct log_control *control)
 
     memset(control, 0, sizeof(*control));
     control->kind = (enum log_control_kind)kind;
-    if (kind < LOG_CREATE || kind > LOG_SWAP) {
+    if (kind < LOG_CREATE || kind > LOG_TURN) {
         c->bad = true;
         return;
     }
@@ -287,6 +290,8 @@ static void get_control(struct cursor *c, struct log_control *control)
         control->layer = get_layer(c);
     if (has(control, OF_SHAPE))
         get_shape(c, &control->shape);
+    if (has(control, OF_TURN))
+        c->bad = c->bad || !log_turn_get(&c->at, c->end, &control->turn) || control->turn.number == 0;
     if (has(control, OF_RECORD))
         control->record = get_string(c, &control->record_len);
     if (has(control, OF_DATABASE))

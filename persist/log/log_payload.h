@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "bloom_filter.h"
+#include "bloom_window.h"
 #include "errbuf.h"
 
 /* Ids, and the numbers of control records, frames and segments, are below this. It is far more than anybody can count
@@ -43,6 +44,7 @@ enum log_control_kind {
     LOG_FILLED = 10, /* a filter with its contents: name, replaced_id, expires_ms, params, record (log_contents.h) */
     LOG_CLEAR_DATABASE = 11, /* all filters of one database are deleted: database; no id */
     LOG_SWAP = 12,           /* two of the clients' numbers of databases stand for other ones now: swap; no id */
+    LOG_TURN = 13,           /* a part of a window takes a layer: layer, shape, turn (bloom_window.h) */
 };
 
 /* A client's number of a database and the internal one (database.h) that it stands for from now on. */
@@ -61,6 +63,7 @@ struct log_control {
     struct bloom_params params;
     struct bloom_shape shape;
     unsigned layer;
+    struct bloom_turn turn;
     const char *record; /* `record_len` bytes; borrowed */
     size_t record_len;
     unsigned database; /* internal number */

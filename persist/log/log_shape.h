@@ -7,16 +7,20 @@
 #include <stdbool.h>
 
 #include "bloom_filter.h"
+#include "bloom_window.h"
 
 #define LOG_SHAPE_MAX  64 /* bytes of a shape */
-#define LOG_PARAMS_MAX 32 /* bytes of parameters */
+#define LOG_PARAMS_MAX 48 /* bytes of parameters */
+#define LOG_TURN_MAX   32 /* bytes of a turn */
 
 /* Each returns the position behind what it has written. */
 unsigned char *log_shape_put(unsigned char *at, const struct bloom_shape *shape);
 unsigned char *log_params_put(unsigned char *at, const struct bloom_params *params);
+unsigned char *log_turn_put(unsigned char *at, const struct bloom_turn *turn);
 
 /* Each moves *at behind what it has read, at most to `end`. False: it is none, or not a possible one. */
 bool log_shape_get(const unsigned char **at, const unsigned char *end, struct bloom_shape *shape_out);
 bool log_params_get(const unsigned char **at, const unsigned char *end, struct bloom_params *params_out);
+bool log_turn_get(const unsigned char **at, const unsigned char *end, struct bloom_turn *turn_out);
 
 #endif

@@ -11,7 +11,7 @@
 #include "filterdb.h"
 #include "name_code.h"
 
-#define LINE_WITHOUT_NAME 360
+#define LINE_WITHOUT_NAME 480
 
 void manifest_text_deinit(struct manifest_text *text)
 {
@@ -75,6 +75,7 @@ void manifest_get_shape(const struct manifest_filter *filter, unsigned i, struct
         .capacity = layer->capacity,
         .error_rate = layer->error_rate,
         .bpe = layer->bpe,
+        .level = layer->level,
     };
 }
 
@@ -90,6 +91,7 @@ void manifest_set_shape(struct manifest_filter *filter, unsigned i, const struct
     layer->capacity = shape->capacity;
     layer->error_rate = shape->error_rate;
     layer->bpe = shape->bpe;
+    layer->level = shape->level;
 }
 
 void manifest_filter_copy(struct manifest_filter *to, const struct manifest_filter *from)
@@ -142,6 +144,9 @@ int manifest_format_filter(struct manifest_text *text, const struct manifest_fil
            filter->params.expansion, bloom_variant_name(filter->variant));
     if (bloom_variant_is_redisbloom(filter->variant))
         append(text, " options=%u", filter->params.redisbloom);
+    if (filter->params.window)
+        append(text, " window=%" PRIu64 " parts=%u window-flags=%u", filter->params.window, filter->params.window_parts,
+               filter->params.window_flags);
     append(text, " expires-ms=%" PRId64 " layers=%u\n", filter->expires_ms, filter->nlayers);
     for (unsigned i = 0; i < filter->nlayers; i++) {
         const struct manifest_layer *layer = &filter->layers[i];
@@ -151,6 +156,9 @@ int manifest_format_filter(struct manifest_text *text, const struct manifest_fil
             append(text, " file=%" PRIu64, layer->file);
         if (bloom_variant_is_redisbloom(filter->variant))
             format_redisbloom(text, layer);
+        if (filter->params.window)
+            append(text, " level=%u turn=%" PRIu64 " base=%" PRIu64 " started-us=%" PRId64, layer->level,
+                   layer->turn.number, layer->turn.base, layer->turn.started_us);
         append(text, "\n");
     }
     return 0;

@@ -15,6 +15,7 @@
 #include <xxhash.h>
 
 #include "bloom_filter.h"
+#include "bloom_window.h"
 #include "database.h"
 #include "errbuf.h"
 #include "file_name.h"
@@ -49,6 +50,10 @@ struct manifest_layer {
     uint64_t capacity;
     double error_rate;
     double bpe;
+
+    /* Of a window only: as in struct bloom_shape and struct bloom_turn. */
+    uint16_t level;
+    struct bloom_turn turn;
 };
 
 struct manifest_filter {

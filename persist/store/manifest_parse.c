@@ -14,6 +14,9 @@
 /* AT_ENTRY: a filter, a gone one or the save comes; AT_LAYER: a layer of the filter; AT_LAST: the last line. */
 enum state { AT_MAGIC, AT_ENTRY, AT_LAYER, AT_LAST, AT_END };
 
+/* As bloom_turn_valid() has it. */
+#define MANIFEST_MAX_TURN ((UINT64_C(1) << 60) - 1)
+
 /* ---- one line ---- */
 
 /* A cursor in a line. The first thing that is not as it must be is remembered, the rest is then skipped. */
@@ -175,6 +178,19 @@ static void parse_pack(struct manifest_parser *parser, struct scan *scan)
     parser->filter.pack_offset = scan_number(scan, " offset=", 0, MANIFEST_MAX_NUMBER);
 }
 
+static void parse_window(struct manifest_filter *filter, struct scan *scan)
+{
+    filter->params.window = 0;
+    filter->params.window_parts = filter->params.window_flags = 0;
+    if (!comes_next(scan, " window="))
+        return;
+    filter->params.window = scan_number(scan, " window=", 1, BLOOM_WINDOW_MAX_US);
+    filter->params.window_parts = (uint16_t)scan_number(scan, " parts=", 1, BLOOM_WINDOW_MAX_PARTS);
+    filter->params.window_flags = (uint8_t)scan_number(scan, " window-flags=", 0, 3);
+    if (!scan->expected && !bloom_params_valid(&filter->params, NULL))
+        scan->expected = " window=";
+}
+
 static int parse_filter(struct manifest_parser *parser, struct scan *scan, struct errbuf *err)
 {
     struct manifest_filter *filter = &parser->filter;
@@ -190,6 +206,7 @@ static int parse_filter(struct manifest_parser *parser, struct scan *scan, struc
     filter->params.redisbloom = 0;
     if (bloom_variant_is_redisbloom(filter->variant))
         filter->params.redisbloom = (uint8_t)scan_number(scan, " options=", 0, REDISBLOOM_OPTIONS);
+    parse_window(filter, scan);
     filter->expires_ms = (int64_t)scan_number(scan, " expires-ms=", 0, INT64_MAX);
     filter->nlayers = (unsigned)scan_number(scan, " layers=", 1, BLOOM_MAX_LAYERS);
     parser->layers_read = 0;
@@ -233,6 +250,13 @@ static int parse_layer(struct manifest_parser *parser, struct scan *scan, struct
         layer->capacity = scan_number(scan, " capacity=", 1, REDISBLOOM_MAX_ENTRIES);
         layer->error_rate = scan_real(scan, " error-rate=", 1);
         layer->bpe = scan_real(scan, " bpe=", HUGE_VAL);
+    }
+    if (parser->filter.params.window) {
+        layer->level = (uint16_t)scan_number(scan, " level=", 0, BLOOM_MAX_LAYERS - 1);
+        layer->turn.number = scan_number(scan, " turn=", 0, MANIFEST_MAX_TURN);
+        layer->turn.base =
+            scan_number(scan, " base=", 0, layer->items < MANIFEST_MAX_TURN ? layer->items : MANIFEST_MAX_TURN);
+        layer->turn.started_us = (int64_t)scan_number(scan, " started-us=", 0, MANIFEST_MAX_TURN);
     }
     if (scan_end(scan, "a layer", err) != MANIFEST_OK)
         return MANIFEST_DAMAGED;

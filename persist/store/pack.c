@@ -85,6 +85,7 @@ static void put_layer(unsigned char *out, const struct bloom_filter *filter, uns
     struct bloom_layer_view view;
 
     bloom_filter_layer(filter, i, &view);
+    layer->turn = bloom_layer_turn(&view); /* before the bits */
     filterdb_encode_header(&view.shape, out);
     filterdb_encode_words((enum bloom_variant)view.shape.variant, view.words, view.shape.nwords,
                           out + FILTERDB_HEADER_BYTES);
@@ -92,7 +93,7 @@ static void put_layer(unsigned char *out, const struct bloom_filter *filter, uns
     layer->xxh3 = XXH3_64bits(out, filterdb_bytes(view.shape.nwords));
     /* After the bits, for the reason that store_put_layer() has. */
     bloom_filter_layer(filter, i, &view);
-    layer->items = view.items;
+    layer->items = view.ordinal;
 }
 
 int pack_append(struct pack_writer *writer, const struct bloom_filter *filter, struct manifest_filter *record)

@@ -116,6 +116,7 @@ int store_put_layer(struct store *store, struct layer_io *io, struct manifest_fi
         struct path path;
         *layer = (struct manifest_layer){.file = name.number};
         manifest_set_shape(record, i, &view.shape);
+        layer->turn = bloom_layer_turn(&view);
         rc = path_file(store, &path, &name, err);
         if (rc == 0 && (rc = file_list_add(made, &name)) != 0)
             errbuf_set(err, "out of memory");
@@ -129,7 +130,7 @@ int store_put_layer(struct store *store, struct layer_io *io, struct manifest_fi
     /* Counted after the bits were read: items that came meanwhile may be counted without their bits, but no bit is
      * there uncounted, and a filter that is loaded again never takes more items than its rate allows. */
     bloom_filter_layer(filter, i, &view);
-    layer->items = view.items;
+    layer->items = view.ordinal;
     return 0;
 }
 

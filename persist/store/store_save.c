@@ -184,10 +184,12 @@ static int write_layer(struct save *save, const struct store_item *item, const s
     struct bloom_layer_view view;
 
     bloom_filter_layer(item->filter, i, &view);
+    const struct bloom_turn turn = bloom_layer_turn(&view); /* before the bits */
     if (layer_stays(save, before, &view, i)) {
         bloom_filter_layer(item->filter, i, &view);
         *layer = before->layers[i];
-        layer->items = view.items;
+        layer->items = view.ordinal;
+        layer->turn = turn;
         save->record.variant = before->variant;
         return 0;
     }

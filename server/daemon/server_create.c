@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "server_create.h"
+#include "window_clock.h"
 
 #include "acl.h"
 #include "clock.h"
@@ -102,6 +103,8 @@ static void stop_settings(struct server *server)
 static int start_bits(struct server *server)
 {
     int status = bloom_pool_create(&server->pool);
+    if (status == 0)
+        bloom_pool_set_clock(server->pool, window_clock_us);
     if (!status)
         bloom_pool_count_beside(server->pool, memory_beside_bits, server);
     return status;

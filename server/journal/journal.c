@@ -150,19 +150,31 @@ void journal_note(struct journal *j, const struct log_control *control)
     wake_for_controls(j);
 }
 
-static int on_grow(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape, struct errbuf *err)
+static int note_layer(const struct journal_ring *ring, const struct log_control *control, struct errbuf *err)
 {
-    struct journal *j = ((struct journal_ring *)ctx)->journal;
-    struct log_control control = {.kind = LOG_GROW, .id = id, .layer = layer, .shape = *shape};
+    struct journal *j = ring->journal;
     pthread_mutex_lock(&j->changes.lock);
-    int status = note(j, &control);
+    int status = note(j, control);
     pthread_mutex_unlock(&j->changes.lock);
     if (status)
         errbuf_set(err, "there is no room for the log in memory or on the disk");
     return status;
 }
 
-const struct bloom_journal_ops journal_ops = {.add = on_add, .grow = on_grow};
+static int on_grow(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape, struct errbuf *err)
+{
+    struct log_control control = {.kind = LOG_GROW, .id = id, .layer = layer, .shape = *shape};
+    return note_layer(ctx, &control, err);
+}
+
+static int on_turn(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape,
+                   const struct bloom_turn *turn, struct errbuf *err)
+{
+    struct log_control control = {.kind = LOG_TURN, .id = id, .layer = layer, .shape = *shape, .turn = *turn};
+    return note_layer(ctx, &control, err);
+}
+
+const struct bloom_journal_ops journal_ops = {.add = on_add, .grow = on_grow, .turn = on_turn};
 
 /* ---- switches ---- */
 

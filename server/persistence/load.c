@@ -20,6 +20,7 @@
 #include "saver.h"
 #include "server.h"
 #include "thread.h"
+#include "window_clock.h"
 
 struct load {
     struct server *server;
@@ -118,6 +119,7 @@ static void on_loaded(void *ctx, const struct store_filter *info, struct bloom_f
     }
     if (entry_is_away(entry) && !bloom_filter_is_dropped(filter))
         entry_come_back(entry); /* there was nothing to leave on the disk */
+    window_clock_pass(filter);
     entry_mark_clean(entry);
     let_expire(load->server, info);
     note_loaded(load, info, entry);
@@ -332,6 +334,10 @@ static int load_all(struct load *load)
 {
     struct server *server = load->server;
     load->checkpoint = store_checkpoint(server->store);
+    window_clock_start(fsops_posix(), server->process.data_dir, &load->err);
+    if (load->err.text[0])
+        log_warning(&server->log, "the clock of windows goes on by the time of day: %s", load->err.text);
+    load->err.text[0] = '\0';
     int status = replay_create(&load->replay, server, server->store, load->accept_damage);
     if (status) {
         errbuf_set(&load->err, "%s", strerror(-status));
@@ -352,6 +358,9 @@ static int load_all(struct load *load)
 static int open_for_clients(struct load *load)
 {
     struct server *server = load->server;
+    if (window_clock_is_needed() && window_clock_save(fsops_posix(), server->process.data_dir, &load->err) != 0)
+        log_warning(&server->log, "%s", load->err.text);
+    load->err.text[0] = '\0';
     effects_attach(server);
     registry_release_clock(server->registry);
     int status = expirer_create(&server->expirer, server->registry, effects_pace, server);

@@ -15,6 +15,7 @@
 #include "log_contents.h"
 #include "log_history.h"
 #include "server.h"
+#include "window_clock.h"
 
 /* A filter that adds can be brought back to. */
 struct target {
@@ -132,7 +133,7 @@ int replay_loaded(struct replay *replay, uint64_t id, struct entry *entry, uint6
     for (unsigned i = 0; i < nlayers; i++) {
         struct bloom_layer_view view;
         bloom_filter_layer(filter, i, &view);
-        target->counted[i] = view.items;
+        target->counted[i] = view.ordinal;
     }
     pthread_mutex_lock(&replay->lock);
     int status = id_map_set(&replay->targets, id, target);
@@ -184,6 +185,8 @@ static int create(struct replay *replay, const struct log_filter *h, struct errb
         status = fill(replay, h, entry, err);
     if (status == 0 && h->expires_ms)
         status = registry_expire(replay->server->registry, name, h->expires_ms, 0);
+    if (status == 0)
+        window_clock_pass(entry_filter(entry));
     if (status == 0)
         status = replay_loaded(replay, h->id, entry, 0);
     if (status == -ENOMEM)
@@ -257,11 +260,37 @@ static int refuse_layer(struct replay *replay, const struct log_filter *h, unsig
     return 0;
 }
 
+/* The parts of a window: the layers are appended in the order of their first turns, which is that of their numbers. */
+static int turn(struct replay *replay, const struct log_filter *h, struct entry *entry, struct errbuf *err)
+{
+    struct bloom_filter *filter = entry_shape(entry);
+    for (unsigned i = 0; i < h->ngrown; i++) {
+        if (h->turns[i].number == 0)
+            continue;
+        int status = REGISTRY_OK;
+        if (bloom_params_is_window(bloom_filter_params(filter)))
+            status = bloom_window_replay(filter, i, &h->grown[i], &h->turns[i], err);
+        else {
+            errbuf_set(err, "the filter has no window");
+            status = BLOOM_REFUSED;
+        }
+        entry_mark_dirty(entry);
+        if (status > 0)
+            return refuse_layer(replay, h, i, err);
+        if (status)
+            return status;
+    }
+    window_clock_pass(filter);
+    return 0;
+}
+
 static int grow(struct replay *replay, const struct log_filter *h, struct target *target, struct errbuf *err)
 {
     struct entry *entry = target->entry;
     unsigned index = bloom_filter_nlayers(entry_shape(entry));
     int status = 0;
+    if (h->turns)
+        return turn(replay, h, entry, err);
     struct bloom_filter *filter = index < h->ngrown ? filter_of(replay, target, &status) : NULL;
     while (filter && status == 0 && (index = bloom_filter_nlayers(filter)) < h->ngrown && h->grown[index].nwords) {
         status = bloom_filter_append_layer(filter, &h->grown[index], err);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "bloom_window.h"
 #include "clock.h"
 #include "journal.h"
 #include "log_text.h"
@@ -16,6 +17,7 @@
 #include "server.h"
 #include "store.h"
 #include "thread.h"
+#include "window_clock.h"
 
 #define RETRY_DELAY_MS 5000 /* between attempts by rules when saving fails, as in Redis */
 
@@ -27,8 +29,9 @@ struct saver {
     pthread_cond_t wake;     /* something is requested, or stop */
     pthread_cond_t finished; /* a save has ended */
     bool stop;
-    bool requested; /* a save is to begin */
-    bool again;     /* and another one after it */
+    bool requested;    /* a save is to begin */
+    bool again;        /* and another one after it */
+    bool clock_is_due; /* the note of the clock of windows is to be written */
     bool running;
     uint64_t ended; /* saves that have ended, good or not */
     uint64_t good;
@@ -44,6 +47,7 @@ struct saver {
     uint64_t failures;
 
     /* of the running save */
+    bool windows;                 /* it has met a window */
     struct journal *journal;      /* NULL: none */
     uint64_t begun;               /* journal_save_begins() */
     uint64_t segment;             /* the log's, which began with it; 0: there is no log */
@@ -86,6 +90,7 @@ static int source_next(void *ctx, struct store_item *item_out)
         .quarantined = item->entry && !entry_shape(item->entry),
         .user = item,
     };
+    ((struct saver *)ctx)->windows |= item_out->filter && bloom_filter_forgets(item_out->filter);
     return 1;
 }
 
@@ -206,6 +211,7 @@ static int save_files(struct saver *saver, struct store_save_summary *summary, s
         .ctx = saver,
     };
     take_settings(server, &source);
+    saver->windows = false;
     saver->paced_rate = 0;
     int status = begin_segment(saver, err);
     if (status)
@@ -269,12 +275,27 @@ static void note_end(struct saver *saver, int status, const struct errbuf *err, 
     pthread_cond_broadcast(&saver->finished);
 }
 
+/* Under the lock, which is given up meanwhile. */
+static void note_clock(struct saver *saver)
+{
+    struct errbuf err = {""};
+    saver->clock_is_due = false;
+    pthread_mutex_unlock(&saver->lock);
+    if (window_clock_save(fsops_posix(), saver->server->process.data_dir, &err) != 0)
+        log_warning(&saver->server->log, "%s", err.text);
+    pthread_mutex_lock(&saver->lock);
+}
+
 static void *saver_main(void *arg)
 {
     struct saver *saver = arg;
     thread_begin_background(THREAD_SAVER, "saver");
     pthread_mutex_lock(&saver->lock);
     while (!saver->stop) {
+        if (saver->clock_is_due) {
+            note_clock(saver);
+            continue;
+        }
         if (!saver->requested) {
             pthread_cond_wait(&saver->wake, &saver->lock);
             continue;
@@ -290,6 +311,7 @@ static void *saver_main(void *arg)
 
         pthread_mutex_lock(&saver->lock);
         note_end(saver, status, &err, changes);
+        saver->clock_is_due = saver->windows;
     }
     pthread_mutex_unlock(&saver->lock);
     return NULL;
@@ -386,6 +408,14 @@ enum saver_request saver_start(struct saver *saver, bool schedule)
     }
     pthread_mutex_unlock(&saver->lock);
     return result;
+}
+
+void saver_note_clock(struct saver *saver)
+{
+    pthread_mutex_lock(&saver->lock);
+    saver->clock_is_due = true;
+    pthread_cond_signal(&saver->wake);
+    pthread_mutex_unlock(&saver->lock);
 }
 
 enum saver_request saver_rewrite(struct saver *saver)

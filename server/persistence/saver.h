@@ -27,6 +27,9 @@ enum saver_request {
 };
 enum saver_request saver_start(struct saver *saver, bool schedule);
 
+/* Has the note of the clock of windows written soon: the first window has come. Thread: any. */
+void saver_note_clock(struct saver *saver);
+
 /* The same, scheduling, for BGREWRITEAOF: it counts as begun because of the log. */
 enum saver_request saver_rewrite(struct saver *saver);
 

@@ -3,7 +3,7 @@
 #include "entry.h"
 
 static struct registry_version version_of(const struct registry *registry, uint64_t hash, struct slice name,
-                                          uint64_t (*items)(const struct bloom_filter *filter))
+                                          uint64_t (*changes)(const struct bloom_filter *filter))
 {
     struct registry_version version = {0};
     struct entry *entry = registry_find_expiry(registry, hash, name, &version.expires_ms);
@@ -11,16 +11,16 @@ static struct registry_version version_of(const struct registry *registry, uint6
         return (struct registry_version){0};
     struct bloom_filter *filter = entry_shape(entry);
     version.id = entry->id;
-    version.items = filter ? items(filter) : 0;
+    version.items = filter ? changes(filter) : 0;
     return version;
 }
 
 struct registry_version registry_version(const struct registry *registry, uint64_t hash, struct slice name)
 {
-    return version_of(registry, hash, name, bloom_filter_items);
+    return version_of(registry, hash, name, bloom_filter_changes);
 }
 
 struct registry_version registry_version_settled(const struct registry *registry, uint64_t hash, struct slice name)
 {
-    return version_of(registry, hash, name, bloom_filter_items_settled);
+    return version_of(registry, hash, name, bloom_filter_changes_settled);
 }

@@ -1,6 +1,7 @@
 #include "bf_totals.h"
 
 #include "bloom_filter.h"
+#include "bloom_window.h"
 #include "bloom_size.h"
 #include "clock.h"
 #include "rcu.h"
@@ -20,6 +21,8 @@ static void add_filter(void *ctx, struct slice name, struct entry *entry)
     (void)name;
     if (!filter)
         return;
+    if (bloom_filter_forgets(filter))
+        bloom_window_forget((struct bloom_filter *)filter);
     unsigned nlayers = bloom_filter_nlayers(filter);
     for (unsigned i = 0; i < nlayers; i++) {
         struct bloom_layer_view layer;
@@ -28,6 +31,8 @@ static void add_filter(void *ctx, struct slice name, struct entry *entry)
         items += layer.items;
         capacity += layer.capacity;
     }
+    if (bloom_filter_forgets(filter))
+        capacity = bloom_filter_capacity(filter); /* the ring is for more, as parts are forgotten one by one */
     totals->filters++;
     totals->layers += nlayers;
     totals->items += items;

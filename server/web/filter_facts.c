@@ -1,4 +1,5 @@
 #include "filter_facts.h"
+#include "bloom_window.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,6 +24,15 @@ static void clear(struct filter_facts *facts)
     facts->items = facts->capacity = facts->bytes = 0;
     facts->layers = 0;
     facts->asked = facts->rate = 0;
+    facts->oldest_s = NAN;
+}
+
+/* The age of its oldest part, after what is over has been forgotten. */
+static double oldest_part(const struct bloom_filter *filter)
+{
+    struct bloom_window_state state;
+    bloom_window_state(filter, &state);
+    return state.parts ? (double)(bloom_window_now_us(filter) - state.oldest_us) / 1e6 : NAN;
 }
 
 void filter_facts_count(struct entry *entry, bool with_rate, struct filter_facts *facts_out)
@@ -33,6 +43,8 @@ void filter_facts_count(struct entry *entry, bool with_rate, struct filter_facts
     facts_out->quarantined = !filter;
     if (!filter)
         return;
+    if (bloom_filter_forgets(filter))
+        facts_out->oldest_s = oldest_part(filter);
     facts_out->layers = bloom_filter_nlayers(filter);
     for (unsigned i = 0; i < facts_out->layers; i++) {
         struct bloom_layer_view layer;
@@ -43,6 +55,8 @@ void filter_facts_count(struct entry *entry, bool with_rate, struct filter_facts
         if (with_rate)
             log_absent += log1p(-bloom_size_rate(layer.items, layer.shape.k, bloom_shape_bits(&layer.shape)));
     }
+    if (bloom_filter_forgets(filter))
+        facts_out->capacity = bloom_filter_capacity(filter);
     facts_out->fixed = bloom_filter_params(filter)->expansion == 0;
     facts_out->asked = bloom_filter_params(filter)->error_rate;
     facts_out->rate = 0 - expm1(log_absent);

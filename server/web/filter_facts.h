@@ -21,9 +21,10 @@ struct filter_facts {
     uint64_t items;
     uint64_t capacity; /* of the layers that exist */
     unsigned layers;
-    uint64_t bytes; /* of bits */
-    double asked;   /* the rate of false positives that was asked for */
-    double rate;    /* the present one, expected from the numbers of items */
+    uint64_t bytes;  /* of bits */
+    double asked;    /* the rate of false positives that was asked for */
+    double oldest_s; /* of a window: the age of its oldest part that is not forgotten; otherwise NAN */
+    double rate;     /* the present one, expected from the numbers of items */
 
     unsigned db; /* the number of its database */
     struct name_text name;

@@ -4,9 +4,12 @@
 
 #include "bf_host.h"
 #include "bf_texts.h"
+#include "bloom_window.h"
+#include "forget.h"
 #include "journal.h"
 #include "notify.h"
 #include "residency.h"
+#include "saver.h"
 #include "sstables.h"
 #include "sstable_reads.h"
 #include "usage.h"
@@ -125,6 +128,8 @@ bool bf_create(struct bf_call *call, const struct bloom_params *params, int64_t 
                      ? registry_create_filter(call->server->registry, call->name, 0, class, &call->entry, &err)
                      : create_expiring(call, class, expires_ms, &err);
         bloom_class_release(class);
+        if (status == REGISTRY_OK && bloom_params_is_window(params) && call->server->saver)
+            saver_note_clock(call->server->saver);
         if (status == REGISTRY_OK)
             return true;
         if (status == REGISTRY_EXISTS) {
@@ -200,10 +205,17 @@ static int note_grow(void *ctx, uint64_t id, unsigned layer, const struct bloom_
     return status;
 }
 
+static int note_turn(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape,
+                     const struct bloom_turn *turn, struct errbuf *err)
+{
+    struct add_note *note = ctx;
+    return note->ring ? journal_ops.turn(note->ring, id, layer, shape, turn, err) : 0;
+}
+
 static enum bloom_add add_noted(struct bf_call *call, struct bloom_batch *batch, size_t i, struct bloom_filter *filter,
                                 struct errbuf *err)
 {
-    static const struct bloom_journal_ops ops = {note_add, note_grow};
+    static const struct bloom_journal_ops ops = {note_add, note_grow, note_turn};
     struct add_note note = {.id = call->entry->id, .ring = call->ring};
     struct bloom_journal journal = {&ops, &note, note.id};
     enum bloom_add result = bloom_batch_add(batch, i, filter, &journal, err);
@@ -310,6 +322,8 @@ static void reply_queries(struct bf_call *call, uint32_t present, size_t n)
 unsigned bf_query_batch(struct bf_call *call, struct bloom_filter *filter, const struct bloom_batch *batch, size_t n)
 {
     uint32_t present = bloom_batch_query(batch, filter);
+    if (__builtin_expect(bloom_filter_forgets(filter), 0))
+        forget_tidy(call->server, call->name, filter);
     stats_add(&call->stats->keyspace_hits, n);
     reply_queries(call, present, n);
     return (unsigned)__builtin_popcount(present);
@@ -337,6 +351,15 @@ static void reply_refused(struct bf_call *call, enum bloom_add result, const str
         stats_add(&call->stats->adds_no_room, 1);
         reply_errorf(call->reply, BF_NO_ROOM, err->text);
     }
+}
+
+/* An add to a window changes it by a turn, and where repeated adds refresh items by these, too. */
+static void note_window_adds(struct bf_call *call, struct bloom_filter *filter, size_t ones, size_t n)
+{
+    entry_mark_dirty(call->entry);
+    if (bloom_filter_params(filter)->window_flags & BLOOM_WINDOW_REFRESH)
+        stats_add(&call->stats->changes, n - ones);
+    forget_tidy(call->server, call->name, filter);
 }
 
 /* Like bloom_batch_add_all(), one by one: with events, or behind a refused item, because further absent items will be
@@ -370,6 +393,8 @@ size_t bf_add_batch(struct bf_call *call, struct bloom_filter *filter, struct bl
     else
         end = bloom_batch_add_all(batch, from, filter, journal_of(call, &space), &err, &added, &refused);
     note_use(call);
+    if (__builtin_expect(bloom_filter_forgets(filter), 0))
+        note_window_adds(call, filter, (uint32_t)__builtin_popcount(added), end - from);
     if (end > from)
         reply_adds(call, added >> from, end - from);
     *error_at_out = SIZE_MAX;

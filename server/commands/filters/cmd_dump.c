@@ -255,9 +255,19 @@ static bool copy_options(struct command_job *job, const struct job_args *args, b
 static void copy_bits(struct bloom_filter *copy, const struct bloom_filter *source, unsigned nlayers)
 {
     struct bloom_union counts = {{0}, {0}};
+    struct bloom_turn turns[BLOOM_MAX_LAYERS];
+    bool forgets = bloom_filter_forgets(source);
+    for (unsigned i = 0; forgets && i < nlayers; i++) { /* before the bits */
+        struct bloom_layer_view view;
+        bloom_filter_layer(source, i, &view);
+        turns[i] = (struct bloom_turn){.number = view.turn, .started_us = view.started_us};
+    }
     bloom_filter_or(copy, source, nlayers, &counts);
-    for (unsigned i = 0; i < nlayers; i++)
+    for (unsigned i = 0; i < nlayers; i++) {
         bloom_filter_set_items(copy, i, counts.most[i]);
+        if (forgets)
+            bloom_window_set_turn(copy, i, &turns[i]);
+    }
 }
 
 static void copy_entry(struct command_job *job, struct entry *source, int64_t expires_ms, struct slice to, bool replace)

@@ -107,8 +107,8 @@ ParameterizedTestParameters(bf_request, reserve)
         {"bf.reserve f 0.01 1 TTL 9223372036854775", "ERR invalid expire time in 'bf.reserve' command", 0, 0, 0, 0},
         {"bf.reserve f 0.01 1 TTL x", "ERR value is not an integer or out of range", 0, 0, 0, 0},
         {"bf.reserve f 0.01 1 HUGE",
-         "ERR unknown option 'HUGE': BF.RESERVE takes EXPANSION n, NONSCALING, LAYOUT name and TTL "
-         "seconds",
+         "ERR unknown option 'HUGE': BF.RESERVE takes EXPANSION n, NONSCALING, LAYOUT name, TTL "
+         "seconds, WINDOW seconds or ITEMS n, PARTS n and REFRESH",
          0, 0, 0, 0},
         {"bf.reserve f 0.01 1 a b c d", "ERR wrong number of arguments for 'bf.reserve' command", 0, 0, 0, 0},
     };

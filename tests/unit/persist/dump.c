@@ -132,7 +132,7 @@ Test(dump, shapes_and_variants_are_kept)
     static const struct bloom_params params[] = {{1000, 0.05, 3}, {100, 0.01, 2, REDISBLOOM_DEFAULT}};
     static const struct bloom_shape shapes[][2] = {
         {{70, 3, BLOOM_KA}, {1000, 21, BLOOM_KA}},
-        {{70, 3, BLOOM_REDISBLOOM, 12, 0, 90, 0.2, 3.5}, {70, 57, BLOOM_REDISBLOOM, 0, 5, 77, 0.3, 81.5}}};
+        {{70, 3, BLOOM_REDISBLOOM, 0, 12, 0, 90, 0.2, 3.5}, {70, 57, BLOOM_REDISBLOOM, 0, 0, 5, 77, 0.3, 81.5}}};
     struct errbuf err = {""};
 
     for (unsigned n = 0; n < 2; n++) {

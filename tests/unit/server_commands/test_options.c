@@ -24,6 +24,7 @@ static const struct probe {
     {"bf.info", "Invalid information", {"BF.INFO f ?"}},
     {"bf.import", "unknown option", {"BF.IMPORT new file ?", "BF.IMPORT new file ? 5"}},
     {"bf.reserve", "LAYOUT takes", {"BF.RESERVE new 0.01 100 LAYOUT ?"}},
+    {"bf.reserve", "WINDOW takes", {"BF.RESERVE new 0.01 100 WINDOW ? 5"}},
     {"bf.plan", "LAYOUT takes", {"BF.PLAN 0.01 100 LAYOUT ?"}},
     {"bf.insert", "Bad layout", {"BF.INSERT f LAYOUT ? ITEMS a"}},
     {"bf.find", "not found", {"BF.FIND ? f ITEMS a"}},

@@ -1,0 +1,180 @@
+#include "window_clock.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bloom_window.h"
+#include "clock.h"
+
+#define STEP_US 1000000 /* a step of the time of day that is worth a note */
+
+static _Atomic int64_t ahead_boot_us;
+static struct window_clock_note noted; /* what the file says */
+static bool is_noted;
+static atomic_bool is_needed;
+
+static int64_t boot_us(void)
+{
+    struct timespec now = clock_read(CLOCK_BOOTTIME);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+int64_t window_clock_us(void)
+{
+    return boot_us() + atomic_load_explicit(&ahead_boot_us, memory_order_relaxed);
+}
+
+int64_t window_clock_ahead(const struct window_clock_note *note, const struct window_clock_now *now)
+{
+    if (note && note->boot[0] && strcmp(note->boot, now->boot) == 0)
+        return note->ahead_boot_us;
+    return now->unix_us + (note ? note->ahead_unix_us : 0) - now->boot_us;
+}
+
+/* ---- the note ---- */
+
+int window_clock_format(const struct window_clock_note *note, char text_out[WINDOW_CLOCK_MAX])
+{
+    return snprintf(text_out, WINDOW_CLOCK_MAX,
+                    "bloomery-clock 1 boot=%s ahead-boot-us=%" PRId64 " ahead-unix-us=%" PRId64 "\n",
+                    note->boot[0] ? note->boot : "-", note->ahead_boot_us, note->ahead_unix_us);
+}
+
+bool window_clock_parse(const char *text, size_t len, struct window_clock_note *note_out)
+{
+    char copy[WINDOW_CLOCK_MAX + 1], again[WINDOW_CLOCK_MAX];
+
+    if (len >= WINDOW_CLOCK_MAX || memchr(text, '\0', len))
+        return false;
+    memcpy(copy, text, len);
+    copy[len] = '\0';
+    if (sscanf(copy, "bloomery-clock 1 boot=%39s ahead-boot-us=%" SCNd64 " ahead-unix-us=%" SCNd64, note_out->boot,
+               &note_out->ahead_boot_us, &note_out->ahead_unix_us) != 3)
+        return false;
+    if (strcmp(note_out->boot, "-") == 0)
+        note_out->boot[0] = '\0';
+    /* One form only; and times of some thousand years, which can be added up. */
+    const int64_t most = INT64_C(1) << 58;
+    return (size_t)window_clock_format(note_out, again) == len && memcmp(again, text, len) == 0 &&
+           note_out->ahead_boot_us > -most && note_out->ahead_boot_us < most && note_out->ahead_unix_us > -most &&
+           note_out->ahead_unix_us < most;
+}
+
+static void read_boot(const struct fsops *fs, char boot_out[40])
+{
+    size_t n = 0;
+    int fd;
+    memset(boot_out, 0, 40);
+    if (fs->open(fs->ctx, "/proc/sys/kernel/random/boot_id", FS_READ, &fd) != 0)
+        return;
+    if (fs->pread(fs->ctx, fd, boot_out, 36, 0, &n) != 0 || n != 36)
+        boot_out[0] = '\0';
+    fs->close(fs->ctx, fd);
+}
+
+static struct window_clock_now read_clocks(const struct fsops *fs)
+{
+    struct window_clock_now now = {.boot_us = boot_us(), .unix_us = clock_unix_us()};
+    read_boot(fs, now.boot);
+    return now;
+}
+
+/* False: there is no note, or it cannot be used, for the reason in `err`. */
+static bool read_note(const struct fsops *fs, const char *path, struct window_clock_note *note_out, struct errbuf *err)
+{
+    char text[WINDOW_CLOCK_MAX];
+    size_t n = 0;
+    int fd, rc = fs->open(fs->ctx, path, FS_READ, &fd);
+    if (rc == 0) {
+        rc = fs->pread(fs->ctx, fd, text, sizeof(text), 0, &n);
+        fs->close(fs->ctx, fd);
+    }
+    if (rc == 0 && window_clock_parse(text, n, note_out))
+        return true;
+    if (rc == 0)
+        errbuf_set(err, "%s is not a note of the clock", path);
+    else if (rc != -ENOENT)
+        errbuf_set(err, "cannot read %s: %s", path, strerror(-rc));
+    return false;
+}
+
+void window_clock_start(const struct fsops *fs, const char *dir, struct errbuf *err)
+{
+    struct window_clock_now now = read_clocks(fs);
+    char path[4096 + 16];
+
+    err->text[0] = '\0';
+    snprintf(path, sizeof(path), "%s/" WINDOW_CLOCK_NAME, dir);
+    is_noted = read_note(fs, path, &noted, err);
+    atomic_store(&ahead_boot_us, window_clock_ahead(is_noted ? &noted : NULL, &now));
+}
+
+void window_clock_floor(int64_t us)
+{
+    int64_t least = us - boot_us(), ahead = atomic_load(&ahead_boot_us);
+    while (ahead < least && !atomic_compare_exchange_weak(&ahead_boot_us, &ahead, least))
+        continue;
+}
+
+void window_clock_pass(const struct bloom_filter *filter)
+{
+    if (!bloom_filter_forgets(filter))
+        return;
+    atomic_store_explicit(&is_needed, true, memory_order_relaxed);
+    window_clock_floor(bloom_window_latest_us(filter));
+}
+
+bool window_clock_is_needed(void)
+{
+    return atomic_load_explicit(&is_needed, memory_order_relaxed);
+}
+
+static int64_t distance(int64_t a, int64_t b)
+{
+    return a < b ? b - a : a - b;
+}
+
+/* The old note stays until the new one is whole on the disk. */
+static int write_note(const struct fsops *fs, const char *dir, const struct window_clock_note *note)
+{
+    char path[4096 + 16], fresh[4096 + 16], text[WINDOW_CLOCK_MAX];
+    int fd, len = window_clock_format(note, text);
+
+    snprintf(path, sizeof(path), "%s/" WINDOW_CLOCK_NAME, dir);
+    snprintf(fresh, sizeof(fresh), "%s/" WINDOW_CLOCK_NAME ".new", dir);
+    int rc = fs_open_new(fs, fresh, FS_WRITE | FS_CREATE | FS_EXCLUSIVE, &fd);
+    if (rc != 0)
+        return rc;
+    rc = fs_write_all(fs, fd, text, (size_t)len, 0);
+    if (rc == 0)
+        rc = fs->sync(fs->ctx, fd);
+    int closed = fs->close(fs->ctx, fd);
+    if (rc == 0)
+        rc = closed;
+    if (rc == 0)
+        rc = fs->rename(fs->ctx, fresh, path);
+    return rc == 0 ? fs->sync_dir(fs->ctx, dir) : rc;
+}
+
+int window_clock_save(const struct fsops *fs, const char *dir, struct errbuf *err)
+{
+    struct window_clock_now now = read_clocks(fs);
+    struct window_clock_note note = {.ahead_boot_us = atomic_load(&ahead_boot_us)};
+
+    note.ahead_unix_us = now.boot_us + note.ahead_boot_us - now.unix_us;
+    memcpy(note.boot, now.boot, sizeof(note.boot));
+    if (is_noted && strcmp(noted.boot, note.boot) == 0 && noted.ahead_boot_us == note.ahead_boot_us &&
+        distance(noted.ahead_unix_us, note.ahead_unix_us) < STEP_US)
+        return 0;
+    int rc = write_note(fs, dir, &note);
+    if (rc != 0) {
+        errbuf_set(err, "cannot write the note of the clock, %s/" WINDOW_CLOCK_NAME ": %s", dir, strerror(-rc));
+        return rc;
+    }
+    noted = note;
+    is_noted = true;
+    return 0;
+}

@@ -1,0 +1,217 @@
+/* Filters that forget, in the running daemon: what is promised by time, by count, through saves, kills, copies and
+ * dumps. Waits are for items that are to go; items that are to stay are asked for as long as they must, by the test's
+ * own clock: a test on a slow machine asks less often, and fails no sooner. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+
+#define ITEMS  200
+#define WINDOW 1.0 /* seconds of the windows by time */
+
+DAEMON_SUITE(daemon_under_test, windows, "--appendonly", "yes");
+
+static double now_s(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static long long present(redisContext *client, const char *name)
+{
+    return client_for_items(client, "BF.MEXISTS", name, "item:", ITEMS);
+}
+
+/* Adds the items, and returns the time after which they have to stay for a window. */
+static double add(redisContext *client, const char *name)
+{
+    cr_assert_eq(client_for_items(client, "BF.MADD", name, "item:", ITEMS), ITEMS);
+    return now_s();
+}
+
+/* Asks for the items until their window is over; `added`: when they had been added. */
+static void expect_kept(redisContext *client, const char *name, double added)
+{
+    for (;;) {
+        long long found = present(client, name);
+        if (now_s() - added >= WINDOW)
+            return; /* the answer may have come too late */
+        cr_assert_eq(found, ITEMS, "%s has %lld items after %.3f s", name, found, now_s() - added);
+        usleep(20000);
+    }
+}
+
+/* At most a part longer than a window; then, false positives apart, they are gone. */
+static void expect_forgotten(redisContext *client, const char *name, double added)
+{
+    while (now_s() - added < WINDOW * 1.25)
+        usleep(20000);
+    cr_assert_leq(present(client, name), 10, "%s keeps items", name);
+    expect(client, ":0", "BF.CARD %s", name);
+}
+
+DAEMON_TEST(daemon_under_test, windows, by_time)
+{
+    redisContext *client = client_open(daemon_under_test.port);
+
+    expect(client, "+OK", "BF.RESERVE w 0.001 %d WINDOW 1 PARTS 4", ITEMS);
+    double added = add(client, "w");
+    expect(client, ":0", "BF.ADD w item:0");
+    expect_kept(client, "w", added);
+    expect_forgotten(client, "w", added);
+    expect(client, ":1", "BF.ADD w item:0");
+    expect(client, ":1", "BF.CARD w");
+    redisFree(client);
+}
+
+/* An item that is added again and again stays, and another one goes. */
+DAEMON_TEST(daemon_under_test, windows, a_refreshed_item_stays)
+{
+    redisContext *client = client_open(daemon_under_test.port);
+    double began = now_s(), last;
+
+    expect(client, "[:1,:1]", "BF.INSERT w CAPACITY 100 WINDOW 1 PARTS 4 REFRESH ITEMS kept gone");
+    do {
+        last = now_s();
+        const char *answer = client_ask(client, "BF.ADD w kept");
+        cr_assert(strcmp(answer, ":0") == 0 || now_s() - last >= WINDOW || now_s() - began < 0.01);
+        usleep(50000);
+    } while (now_s() - began < WINDOW * 1.3);
+    expect(client, ":0", "BF.EXISTS w gone");
+    bool answer = strcmp(client_ask(client, "BF.EXISTS w kept"), ":1") == 0;
+    cr_assert(answer || now_s() - last >= WINDOW);
+    redisFree(client);
+}
+
+DAEMON_TEST(daemon_under_test, windows, by_items)
+{
+    redisContext *client = client_open(daemon_under_test.port);
+
+    expect(client, "+OK", "BF.RESERVE w 0.0001 100 WINDOW ITEMS 100 PARTS 10");
+    for (int i = 0; i < 1000; i++) {
+        long long added = client_number(client, "BF.ADD w i%d", i);
+        cr_assert(added == 1 || i > 0);
+        if (i % 37 == 0)
+            client = client_after_kill(client, &daemon_under_test, NULL);
+        if (i % 10 == 0) {
+            for (int j = i < 99 ? 0 : i - 99; j <= i; j++)
+                expect(client, ":1", "BF.EXISTS w i%d", j);
+        }
+    }
+    long long most = client_number(client, "BF.CARD w");
+    cr_assert(most >= 100 && most <= 110, "%lld", most);
+    expect(client, ":0", "BF.EXISTS w i880");
+    redisFree(client);
+}
+
+/* From the log alone, from a save and the log, and from a save alone. */
+DAEMON_TEST(daemon_under_test, windows, through_kills_and_saves)
+{
+    redisContext *client = client_open(daemon_under_test.port);
+
+    for (int round = 0; round < 2; round++) {
+        const char *name = round == 0 ? "a" : "b";
+        expect(client, "+OK", "BF.RESERVE %s 0.001 50 WINDOW 1 PARTS 4", name); /* its parts grow */
+        double added = add(client, name);
+        if (round == 1)
+            expect(client, "+OK", "SAVE");
+        client = client_after_kill(client, &daemon_under_test, NULL);
+        cr_assert(present(client, name) == ITEMS || now_s() - added >= WINDOW);
+        expect(client, ":0", "BF.ADD %s item:7", name);
+        client = client_after_kill(client, &daemon_under_test, NULL);
+        expect_kept(client, name, added);
+        client = client_after_kill(client, &daemon_under_test, NULL);
+        expect_forgotten(client, name, added);
+    }
+    expect(client, "+OK", "BF.RESERVE c 0.001 1000 WINDOW 1 PARTS 4");
+    double added = add(client, "c");
+    redisFree(client);
+    daemon_stop(&daemon_under_test);
+    daemon_restart(&daemon_under_test);
+    client = client_open(daemon_under_test.port);
+    expect_kept(client, "c", added);
+    expect_forgotten(client, "c", added);
+    redisFree(client);
+}
+
+/* Copies are as old as what they were made of. */
+DAEMON_TEST(daemon_under_test, windows, copies_and_dumps_keep_the_ages)
+{
+    static const char *const names[] = {"moved", "copy", "restored", "loaded"};
+    redisContext *client = client_open(daemon_under_test.port);
+    long long iterator = 0;
+
+    expect(client, "+OK", "BF.RESERVE w 0.001 50 WINDOW 1 PARTS 4");
+    double added = add(client, "w");
+    expect(client, ":1", "COPY w copy");
+    redisReply *dump = redisCommand(client, "DUMP w");
+    expect(client, "+OK", "RESTORE restored 0 %b", dump->str, (size_t)dump->len);
+    for (;;) {
+        redisReply *chunk = redisCommand(client, "BF.SCANDUMP w %lld", iterator);
+        iterator = chunk->element[0]->integer;
+        if (iterator == 0) {
+            freeReplyObject(chunk);
+            break;
+        }
+        expect(client, "+OK", "BF.LOADCHUNK loaded %lld %b", iterator, chunk->element[1]->str,
+               (size_t)chunk->element[1]->len);
+        freeReplyObject(chunk);
+    }
+    expect(client, "+OK", "RENAME w moved");
+    client = client_after_kill(client, &daemon_under_test, NULL);
+    for (size_t i = 0; i < 4; i++)
+        cr_assert(present(client, names[i]) == ITEMS || now_s() - added >= WINDOW, "%s", names[i]);
+    expect_kept(client, "copy", added);
+    for (size_t i = 0; i < 4; i++)
+        expect_forgotten(client, names[i], added);
+    expect(client, "+OK", "RESTORE late 0 %b", dump->str, (size_t)dump->len); /* it is as old as its items */
+    cr_assert_leq(present(client, "late"), 10);
+    freeReplyObject(dump);
+    redisFree(client);
+}
+
+DAEMON_TEST(daemon_under_test, windows, cleared_they_are_empty_windows)
+{
+    redisContext *client = client_open(daemon_under_test.port);
+
+    expect(client, "+OK", "BF.RESERVE w 0.001 50 WINDOW ITEMS 1000");
+    add(client, "w");
+    expect(client, "+OK", "BF.CLEAR w");
+    expect(client, ":0", "BF.CARD w");
+    add(client, "w");
+    expect(client, "[\"1000 items\"]", "BF.INFO w WINDOW");
+    expect(client, "[:8]", "BF.INFO w PARTS");
+    expect(client, "+OK", "BF.RESERVE plain 0.001 50");
+    expect(client, "[nil]", "BF.INFO plain WINDOW");
+    redisFree(client);
+}
+
+DAEMON_TEST(daemon_under_test, windows, what_is_not_possible_is_said)
+{
+    redisContext *client = client_open(daemon_under_test.port);
+
+    expect(client, "-ERR WINDOW takes a number of seconds, or ITEMS and a number of items",
+           "BF.RESERVE w 0.01 9 WINDOW");
+    expect(client, "-ERR WINDOW takes a number of seconds, or ITEMS and a number of items",
+           "BF.RESERVE w 0.01 9 WINDOW 0");
+    expect(client, "-ERR WINDOW takes a number of seconds, or ITEMS and a number of items",
+           "BF.RESERVE w 0.01 9 WINDOW ITEMS x");
+    expect(client, "-ERR PARTS takes a number in the range [1, 64]", "BF.RESERVE w 0.01 9 WINDOW 60 PARTS 65");
+    expect(client, "-ERR PARTS and REFRESH go with WINDOW", "BF.RESERVE w 0.01 9 REFRESH");
+    expect(client, "-ERR PARTS must not be more than the ITEMS of the window, 5",
+           "BF.RESERVE w 0.01 9 WINDOW ITEMS 5 PARTS 6");
+    expect(client, "-ERR a window is kept in Cassandra's layout: WINDOW and LAYOUT redisbloom exclude each other",
+           "BF.RESERVE w 0.01 9 WINDOW 60 LAYOUT redisbloom");
+    expect(client, "-Unknown argument received", "BF.INSERT w WINDOWS 60 ITEMS a");
+    expect(client, ":0", "EXISTS w");
+    expect(client, "+OK", "BF.RESERVE w 0.01 9 WINDOW 60");
+    expect(client, "+OK", "BF.RESERVE v 0.01 9 WINDOW 60");
+    cr_assert(strstr(client_ask(client, "BF.MERGE w v"), "cannot be merged"));
+    redisFree(client);
+}

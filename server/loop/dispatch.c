@@ -176,9 +176,14 @@ static bool window_kind_of(const struct resp_command *cmd, enum window_kind *kin
 static bool is_away(const struct worker *worker, const struct resp_command *cmd, unsigned database)
 {
     struct slice key = resp_arg(cmd, 1);
-    if (database_prefix_for(database, key.ptr, key.len))
-        key = keyed_in_place(cmd, 1, database);
-    return bring_is_needed(worker, registry_hash(worker->server->registry, key), key);
+    char *before = (char *)(uintptr_t)key.ptr - DATABASE_PREFIX, said[DATABASE_PREFIX];
+    if (!database_prefix_for(database, key.ptr, key.len))
+        return bring_is_needed(worker, registry_hash(worker->server->registry, key), key);
+    memcpy(said, before, sizeof(said));
+    key = keyed_in_place(cmd, 1, database);
+    bool away = bring_is_needed(worker, registry_hash(worker->server->registry, key), key);
+    memcpy(before, said, sizeof(said)); /* the window remembers the command as it was sent */
+    return away;
 }
 
 static void note_windowed(struct conn *conn, enum window_kind kind)

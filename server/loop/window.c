@@ -324,10 +324,14 @@ size_t window_push_repeated(struct worker *worker, enum window_kind kind, struct
         return 0;
     run->conn = conn;
     run->name = (struct slice){data + memo->name_off - memo->prefix, memo->name_len + memo->prefix};
+    char *key = (char *)(uintptr_t)run->name.ptr, said[DATABASE_PREFIX];
+    memcpy(said, key, memo->prefix);
     if (__builtin_expect(memo->prefix != 0, false))
-        database_prefix_put((char *)(uintptr_t)run->name.ptr, database); /* as keyed_in_place() */
-    if (bring_is_needed(worker, memo->name_hash, run->name))
+        database_prefix_put(key, database); /* as keyed_in_place() */
+    if (bring_is_needed(worker, memo->name_hash, run->name)) {
+        memcpy(key, said, memo->prefix); /* the parser will read it */
         return 0;
+    }
     run->name_hash = memo->name_hash;
     run->kind = (uint8_t)kind;
     run->n = (uint8_t)n;

@@ -265,6 +265,33 @@ DAEMON_TEST(the_daemon, databases, a_flush_takes_what_was_in_it_alone)
     redisFree(client);
 }
 
+/* Filters whose bits have not been read yet: what has been written over a request must not be parsed again. */
+DAEMON_TEST(the_daemon, databases, pipelines_wait_for_filters_that_are_read_late)
+{
+    enum { ROUNDS = 8, QUERIES = 60 };
+    const char *const lazy[] = {"--lazy-load", "yes", NULL};
+    redisContext *client = client_open(the_daemon.port);
+    expect(client, "+OK", "SELECT 5");
+    for (int i = 0; i < ROUNDS; i++)
+        expect(client, ":1", "BF.ADD f%d x", i);
+    expect(client, "+OK", "SAVE");
+    redisFree(client);
+    daemon_stop(&the_daemon);
+    cr_assert(daemon_try(&the_daemon, lazy));
+    client = client_open(the_daemon.port);
+    expect(client, "+OK", "SELECT 5");
+    for (int i = 0; i < ROUNDS; i++) {
+        for (int j = 0; j < QUERIES; j++)
+            redisAppendCommand(client, "BF.EXISTS f0 x");
+        if (i + 1 < ROUNDS)
+            redisAppendCommand(client, "RENAME f%d f0", i + 1);
+        client_skip(client, QUERIES + (i + 1 < ROUNDS));
+    }
+    expect(client, ":1", "BF.EXISTS f0 x");
+    expect(client, ":1", "DBSIZE");
+    redisFree(client);
+}
+
 DAEMON_TEST(the_daemon, databases, a_start_with_too_few_is_refused)
 {
     const char *const few[] = {"--databases", "4", NULL}, *const enough[] = {"--databases", "12", NULL};

@@ -2,8 +2,10 @@
  * number of answers that it has, and replicas are told the items that it has added. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bf_texts.h"
+#include "bloom_ahead.h"
 #include "bloom_batch.h"
 #include "effects.h"
 #include "handlers.h"
@@ -13,6 +15,51 @@
 _Static_assert(BLOOM_BATCH == 32, "a batch is a word of answers");
 
 #define STACK_WORDS 16 /* answers that need no memory of their own */
+
+/* ---- single items ---- */
+
+/* The filter that a single item was last looked for, or added to: that of the next command, in a pipeline. */
+static struct {
+    uint64_t id;     /* of the value */
+    size_t name_len; /* 0: none */
+    char name[64];
+    struct bloom_ahead ahead;
+} recent;
+
+/* A command's only item: its hash is known before its filter, if that is the recent one. */
+struct single {
+    struct slice item;
+    bool guessed;
+    struct bloom_hash hash;
+};
+
+/* Before the filter is looked up. */
+static struct single single_begin(const struct call *call)
+{
+    struct single single = {.item = call_arg(call, 2)};
+    struct slice name = call_arg(call, 1);
+    single.guessed = name.len == recent.name_len && name.len > 0 && memcmp(name.ptr, recent.name, name.len) == 0;
+    if (single.guessed)
+        single.hash = bloom_ahead_fetch(&recent.ahead, single.item.ptr, single.item.len);
+    return single;
+}
+
+/* Afterwards: the item's hash for the filter of the call. */
+static struct bloom_hash single_hash(const struct single *single, const struct call *call)
+{
+    const struct bloom_filter *filter = value_filter(call->value);
+    struct slice name;
+    if (single->guessed && recent.id == call->value->id && bloom_ahead_is_new(&recent.ahead, filter))
+        return single->hash;
+    name = call_arg(call, 1);
+    recent.name_len = 0;
+    if (name.len <= sizeof(recent.name) && bloom_ahead_take(&recent.ahead, filter)) {
+        recent.id = call->value->id;
+        recent.name_len = name.len;
+        memcpy(recent.name, name.ptr, name.len);
+    }
+    return bloom_filter_hash(filter, single->item.ptr, single->item.len);
+}
 
 /* ---- creating ---- */
 
@@ -303,11 +350,10 @@ static bool open_for_add(struct call *call)
 }
 
 /* BF.ADD: hashed once, without the stages of a batch, which cost as much as the add. */
-static void add_word(struct call *call)
+static void add_word(struct call *call, const struct single *single)
 {
     struct bloom_filter *filter = value_filter(call->value);
-    struct slice item = call_arg(call, 2);
-    struct bloom_hash hash = bloom_filter_hash(filter, item.ptr, item.len);
+    struct bloom_hash hash = single_hash(single, call);
     uint32_t answer;
     struct adds adds;
     start_adds(&adds, call, 2, &answer);
@@ -327,8 +373,9 @@ HANDLER(cmd_bf_add)
     struct call call = {ctx, argv, argc, "bf.add", NULL, NULL};
     if (argc != 3)
         return engine.WrongArity(ctx);
+    struct single single = single_begin(&call);
     if (open_for_add(&call))
-        add_word(&call);
+        add_word(&call, &single);
     call_close(&call);
     return ENGINE_OK;
 }
@@ -417,12 +464,9 @@ static void query_all(struct call *call, size_t first, size_t count)
     }
 }
 
-/* One item has no misses to overlap, and fills no vector. */
-static void query_one(struct call *call)
+static void query_one(struct call *call, const struct single *single)
 {
-    const struct bloom_filter *filter = value_filter(call->value);
-    struct slice item = call_arg(call, 2);
-    bool present = bloom_filter_query(filter, bloom_filter_hash(filter, item.ptr, item.len));
+    bool present = bloom_filter_query(value_filter(call->value), single_hash(single, call));
     call->value->usage.hits += present;
     call->value->usage.misses += !present;
     call_bool(call, present);
@@ -431,11 +475,14 @@ static void query_one(struct call *call)
 static void query_words(struct call *call, size_t first, bool array, enum bf_missing missing)
 {
     size_t n = (size_t)call->argc - first;
+    struct single single;
+    if (!array)
+        single = single_begin(call);
     if (call_open(call, CALL_READ)) {
         if (!call->value) {
             reply_missing(call, n, array, missing);
         } else if (!array) {
-            query_one(call);
+            query_one(call, &single);
         } else {
             engine.ReplyWithArray(call->ctx, (long)n);
             query_all(call, first, n);

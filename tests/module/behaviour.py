@@ -172,6 +172,37 @@ def test_memory_is_the_engines():
     assert engine("BF.MEXISTS", "small", *items("x", 1000)) == [1] * 1000
 
 
+def test_single_items_of_filters_that_change():
+    """A single add or query guesses that the filter is that of the command before: under its name there may be another one by
+    now, of another size or layout, in another database, or half of one."""
+    engine = Engine()
+    kinds = [("0.01", "1200000", "LAYOUT", "NA"), ("0.001", "900000", "LAYOUT", "REDISBLOOM"),
+             ("0.01", "100", "LAYOUT", "REDISBLOOM"), ("0.0001", "800000", "LAYOUT", "NA", "EXPANSION", "1")]
+    for round_ in range(12):
+        for database in (0, 1):
+            engine("SELECT", database)
+            engine("DEL", "f")
+            engine("BF.RESERVE", "f", *kinds[(round_ + database) % 4])
+        for i in range(60):
+            engine("SELECT", i % 2)
+            mine, other = f"{round_}-{i}", f"{round_}-{i - 1}"
+            assert engine("BF.ADD", "f", mine) == 1 and engine("BF.ADD", "f", mine) == 0
+            assert engine("BF.EXISTS", "f", mine) == engine("BF.MEXISTS", "f", mine)[0] == 1
+            assert engine("BF.EXISTS", "f", other) == engine("BF.MEXISTS", "f", other)[0]
+    engine("BF.RESERVE", "grows", "0.0000001", "200000", "EXPANSION", "1")
+    for i in range(6):
+        engine("BF.MADD", "grows", *items(f"{i}-", 50000))
+        engine("BF.ADD", "grows", f"one-{i}")
+        assert [engine("BF.EXISTS", "grows", item) for item in items(f"{i}-", 20) + items("one-", i + 1)] == [1] * (21 + i)
+    iterator, header = engine("BF.SCANDUMP", "grows", 0)
+    engine("DEL", "grows")
+    assert engine("BF.EXISTS", "grows", "one-1") == 0
+    engine("BF.LOADCHUNK", "grows", iterator, header)
+    assert "being loaded" in str(engine.try_call("BF.EXISTS", "grows", "one-1"))
+    engine("SET", "plain", "x")
+    assert "WRONGTYPE" in str(engine.try_call("BF.EXISTS", "plain", "one-1"))
+
+
 def test_unlink_and_flush_free_in_the_background():
     engine = Engine()
     for words in (("UNLINK", "f"), ("FLUSHALL", "ASYNC"), ("PEXPIRE", "f", "1")):

@@ -1,8 +1,9 @@
-/* bloom_ahead: an item's words on their way from memory before its filter has been looked up. Where one command on one item
- * follows the other, as in the module's engines, the look-up of the key takes as long as the words: so both happen at a time.
+/* bloom_ahead: an item's words on their way from memory before its filter has been looked up. Where one command on one
+ * item follows the other, as in the module's engines, the look-up of the key takes as long as the words: so both happen
+ * at a time.
  *
- * It is a guess, by the filter that was used last: a copy of its numbers. That filter may be gone meanwhile. Nothing of it is
- * read: prefetches of memory that is no longer there do nothing.
+ * It is a guess, by the filter that was used last: a copy of its numbers. That filter may be gone meanwhile. Nothing of
+ * it is read: prefetches of memory that is no longer there do nothing.
  *
  * Thread: one for each object. */
 #ifndef BLOOMERY_BLOOM_AHEAD_H

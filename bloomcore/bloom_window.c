@@ -99,7 +99,7 @@ static void settle(struct bloom_filter *filter)
         atomic_store_explicit(&window->ends_us, bloom_window_ends(params, started_of(bloom_layer_part(current))),
                               memory_order_relaxed);
     atomic_store_explicit(&window->placed, placed, memory_order_relaxed);
-    atomic_store_explicit(&window->current, current, memory_order_relaxed);
+    atomic_store_explicit(&window->current, current, memory_order_release);
 }
 
 /* Marks the layers of parts whose time is over, and finds the next time. Under the filter's lock. */
@@ -352,7 +352,7 @@ static void publish(struct bloom_filter *filter, struct bloom_layer *layer, cons
         atomic_store_explicit(&window->placed, 0, memory_order_relaxed);
     atomic_store_explicit(&window->turn, turn->number, memory_order_relaxed);
     atomic_store_explicit(&window->ends_us, bloom_window_ends(params, turn->started_us), memory_order_relaxed);
-    atomic_store_explicit(&window->current, layer, memory_order_relaxed);
+    atomic_store_explicit(&window->current, layer, memory_order_release); /* an add derives bits before the lock */
     forget_locked(filter, bloom_window_now_us(filter));
     bloom_lock_give(lock);
 }

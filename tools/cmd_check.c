@@ -202,6 +202,16 @@ static int check_created(struct check *check)
     return rc;
 }
 
+/* Those of the save as the log has exchanged them. */
+static void check_databases(struct check *check)
+{
+    log_history_databases(check->history, &check->save.databases);
+    if (databases_are_valid(&check->save.databases))
+        return;
+    check->impossible++;
+    complain(check, "damaged: by the log two numbers of databases stand for the same one");
+}
+
 /* ---- the MANIFEST ---- */
 
 static int count_filter(void *ctx, const struct manifest_filter *filter, struct errbuf *err)
@@ -418,6 +428,7 @@ static int check_filters(struct check *check)
     int rc = tool_read_manifest(check->datadir, &sink, NULL, &err);
     if (rc == 0 && (created = check_contents(check)) == 0)
         created = check_created(check);
+    check_databases(check);
     progress_end(&check->progress);
     if (rc == 0 && created == 0) {
         say(check, "files: %" PRIu64 " whole, %" PRIu64 " damaged or missing\n", check->looked_at - check->damaged,

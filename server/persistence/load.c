@@ -322,12 +322,18 @@ static int check_databases(struct load *load)
     return -EINVAL;
 }
 
-static void take_databases(struct load *load)
+/* Two numbers for one database would leave another one without any. */
+static int take_databases(struct load *load)
 {
     struct databases databases = load->checkpoint.databases;
     replay_databases(load->replay, &databases);
+    if (!databases_are_valid(&databases)) {
+        errbuf_set(&load->err, "the log is damaged: by it two numbers of databases stand for the same one");
+        return -EINVAL;
+    }
     for (unsigned i = 0; i < DATABASES_MAX; i++)
         registry_set_database(load->server->registry, i, databases_get(&databases, i));
+    return 0;
 }
 
 static int load_all(struct load *load)
@@ -348,10 +354,10 @@ static int load_all(struct load *load)
         status = load_files(load);
     if (status == 0)
         status = replay_log(load);
-    if (status == 0) {
-        take_databases(load);
+    if (status == 0)
+        status = take_databases(load);
+    if (status == 0)
         status = check_databases(load);
-    }
     return status == 0 ? start_log(load) : status;
 }
 

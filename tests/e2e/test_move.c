@@ -229,6 +229,18 @@ PAIR_TEST(move, verify_finds_a_planted_difference)
 
 /* ---- interruptions ---- */
 
+/* A run that is killed between a filter's last chunk and its name leaves the whole filter under its temporary name. */
+static int temporary_names(void)
+{
+    int n = 0;
+    const char *names = client_ask(to, "KEYS bloomery-move:*");
+    while ((names = strstr(names, "bloomery-move:"))) {
+        names++;
+        n++;
+    }
+    return n;
+}
+
 /* SIGKILL at many moments: the target has whole filters only, and the next run goes on. */
 PAIR_TEST(move, a_killed_run_goes_on)
 {
@@ -251,7 +263,8 @@ PAIR_TEST(move, a_killed_run_goes_on)
     }
     cr_expect_gt(killed, 0);
     expect_move(0, "moved    ", "--verify");
-    cr_assert_eq(client_number(to, "DBSIZE"), n + 2);
+    cr_assert_eq(client_number(to, "DBSIZE") - temporary_names(), n + 2);
+    cr_assert_leq(temporary_names(), killed);
     expect_small_filters(n);
 }
 

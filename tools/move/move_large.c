@@ -238,9 +238,10 @@ static int take_renamed(struct large *large, const struct resp_reply *reply, boo
     if (!move_is_error(reply) && (reply->nodes[0].kind == RESP_REPLY_STATUS || reply->nodes[0].number != 0))
         return 0;
     *stopped = true;
-    if (!move_is_error(reply)) {
-        move_finish(link->move, filter, MOVE_TAKEN, "the name has been taken in the target meanwhile");
-        return give_up(large);
+    if (!move_is_error(reply)) { /* taken meanwhile, perhaps by the last words of a run before this one */
+        int status = give_up(large);
+        filter->state = FILTER_NEW;
+        return status == 0 ? move_look(link, &filter, 1) : status;
     }
     struct slice text = resp_reply_text(reply, 0);
     int status = move_refused(link, &link->to, "RENAME", text);

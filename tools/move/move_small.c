@@ -23,8 +23,8 @@ static int refused(struct move_link *link, const struct peer *peer, struct move_
     int status = move_refused(link, peer, is_from ? "DUMP" : "RESTORE", text);
     if (status != 0)
         return status;
-    if (move_text_has(text, "BUSYKEY"))
-        move_finish(link->move, filter, MOVE_TAKEN, "the name has been taken in the target meanwhile");
+    if (move_text_has(text, "BUSYKEY")) /* perhaps by a run before this one, whose last words were still on their way */
+        filter->state = FILTER_NEW;
     else
         move_finish(link->move, filter, is_from ? MOVE_UNREAD : MOVE_REFUSED, "%.*s", (int)text.len, text.ptr);
     return 0;
@@ -91,5 +91,5 @@ int move_small(struct move_link *link, struct move_filter **filters, size_t n)
         else if (status == 0)
             move_copied(link->move, asked[i], MOVE_MOVED);
     }
-    return status;
+    return status == 0 ? move_look(link, filters, n) : status; /* at those whose names have been taken */
 }

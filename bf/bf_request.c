@@ -109,7 +109,7 @@ static bool read_expansion(struct slice value, uint32_t *expansion_out, struct e
 
 /* ---- windows ---- */
 
-/* What the command says of a window, and of the layout, which a window restricts. */
+/* The options of a command that concern a window: its own, and LAYOUT, which a window restricts. */
 struct window_words {
     bool given, by_items, refresh, layout;
     int64_t length; /* seconds, or items */

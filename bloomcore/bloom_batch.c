@@ -183,8 +183,8 @@ void bloom_batch_narrow(const struct bloom_batch *batch, const struct bloom_filt
         prefetch_scalar(batch, layer, BLOOM_FIRST_BITS, layer->geometry->k, query_first(batch, layer));
 }
 
-/* The same of a window. What was forgotten during the search may have been found in a newer part, which was tested
- * before. */
+/* bloom_batch_query() of a window. What was forgotten during the search may have been found in a newer part, which was
+ * tested before. */
 static __attribute__((noinline)) uint32_t query_window(const struct bloom_batch *batch,
                                                        const struct bloom_filter *filter)
 {

@@ -162,7 +162,7 @@ struct bloom_turn;
  * that failed for memory or a limit would let the filter grow at a replay.
  *
  * turn(): the layer `layer` of a window, of this shape, is about to be taken by a part (bloom_window.h). It may be a
- * new one, for which grow() is not called. As grow(). */
+ * new one, for which grow() is not called. It returns what grow() returns, with the same effect. */
 struct bloom_journal_ops {
     void (*add)(void *ctx, uint64_t id, struct bloom_hash hash, unsigned layer, uint64_t ordinal);
     int (*grow)(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape, struct errbuf *err);

@@ -86,8 +86,8 @@ static inline _Atomic uint64_t *bloom_layer_words(const struct bloom_layer *laye
     return layer->geometry->words_inline ? (_Atomic uint64_t *)tail : *(_Atomic uint64_t **)tail;
 }
 
-/* The same for a caller that asks for no bits: NULL when the words are dropped (bloom_resident.h). Another thread may
- * be doing that, or undoing it. */
+/* The words for a caller that can do without the bits: NULL when the words are dropped (bloom_resident.h). Another
+ * thread may drop them, or bring them back, at the same time. */
 static inline _Atomic uint64_t *bloom_layer_words_or_null(const struct bloom_layer *layer)
 {
     const void *tail = layer + 1;

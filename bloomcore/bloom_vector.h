@@ -41,8 +41,8 @@ static inline unsigned bloom_vector_stride(const struct bloom_geometry *geometry
 /* The item's k bits, as by bloom_walk_step(). Needs bloom_vector_fits(). */
 void bloom_vector_bits(const struct bloom_geometry *geometry, struct bloom_hash hash, uint64_t bit[BLOOM_PROBE_BITS]);
 
-/* As murmur3_hash() for each of n items, 1..BLOOM_BATCH, of any lengths. Entries from n up to the next multiple of 8
- * are written, too, with anything. Needs bloom_vector_enabled. */
+/* Hashes n items, 1..BLOOM_BATCH, of any lengths, each as murmur3_hash() does. Entries from n up to the next multiple
+ * of 8 are written, too, with anything. Needs bloom_vector_enabled. */
 void bloom_vector_hash(const struct bloom_item *items, size_t n, uint64_t h1[BLOOM_BATCH], uint64_t h2[BLOOM_BATCH]);
 
 /* murmur2_hash() for each of n items; otherwise as bloom_vector_hash(). */

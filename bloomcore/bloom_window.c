@@ -357,7 +357,7 @@ static void publish(struct bloom_filter *filter, struct bloom_layer *layer, cons
     bloom_lock_give(lock);
 }
 
-/* What an add has seen under the lock, when it found no place. */
+/* The state of the ring that an add saw under the lock when it found no place. */
 struct seen {
     struct bloom_layer *current;
     uint64_t turn;

@@ -57,7 +57,7 @@ unsigned char *bloom_words_room(const struct bloom_maps *maps, _Atomic uint64_t 
 /* For words that will all be written soon, by a thread that can wait: huge pages from the start. */
 void bloom_words_fill(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords);
 
-/* As bloom_pool_settle(). */
+/* Does the work of bloom_pool_settle() (bloom_filter.h), and has its contract. */
 void bloom_words_settle(struct bloom_pool *pool, bool (*go_on)(void *ctx), void *ctx);
 
 #endif

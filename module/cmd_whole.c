@@ -1,4 +1,4 @@
-/* What concerns a filter as a whole: reports, unions, emptying; and BF.APPLY, what a primary says of one. */
+/* Commands on a filter as a whole: reports, unions, emptying; and BF.APPLY, by which a primary tells of one. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -61,32 +61,39 @@ static unsigned database_of(const struct conn *conn)
                              atomic_load_explicit(&conn->session.db, memory_order_relaxed));
 }
 
-/* Runs a command's handler. true: it has to be called again. */
-static bool run(struct conn *conn, const struct resp_command *cmd, const struct command *command)
+/* The account of a command that has run: times, counters, and those who look on. `before`: bytes of output in front of
+ * its reply. */
+static void note_run(struct conn *conn, const struct resp_command *cmd, const struct command *command, size_t before,
+                     uint64_t took_ns)
 {
     struct worker *worker = conn->worker;
     size_t counter = command_index(command);
-    struct resp_command space;
-    if (!conn->running.command) /* a command that has begun goes on there, also after SWAPDB */
-        conn->running.database = database_of(conn);
-    const struct resp_command *keyed = keyed_command(&worker->keyed, command, cmd, conn->running.database, &space);
-    if (!keyed) {
-        give_up(conn, command, "ERR out of memory");
-        return false;
+    if (command->flags & CMD_ADMIN) {
+        admission_look_at_settings(worker);  /* the command may have been CONFIG SET */
+        if (!acl_is_current(&conn->session)) /* or ACL SETUSER of its own user */
+            (void)acl_refresh(worker->server, &conn->session);
     }
-    char text[ADMISSION_TEXT_SIZE];
-    switch (bring_bits(conn, command, keyed, text)) {
-    case BRING_WAIT:
-        return true;
-    case BRING_FAILED:
-        give_up(conn, command, text);
-        return false;
-    case BRING_READY:
-        break;
+    if (!(conn->waits & CONN_WAITS_JOB)) { /* a deferred call counts when its job ends */
+        timing_command(&worker->timing, command, cmd, &conn->session, took_ns);
+        stats_add(&worker->stats.calls[counter], 1);
     }
+    if (worker->monitor.watched)
+        monitor_feed(worker, &conn->session, command, cmd);
+    conn->output.wrote |= (command->flags & CMD_WRITE) != 0;
+    dispatch_count_command(conn);
+    dispatch_count_error(conn, &conn->output.buf, before, counter);
+    conn->output.reply.version = atomic_load_explicit(&conn->session.resp, memory_order_relaxed);
+}
+
+/* Calls the handler of a command whose filters are there. `keyed`: the command with keys in the place of names. true:
+ * it has to be called again. */
+static bool call_handler(struct conn *conn, const struct resp_command *cmd, const struct resp_command *keyed,
+                         const struct command *command)
+{
+    struct worker *worker = conn->worker;
     struct reply slice_reply = {.buf = &conn->running.reply, .version = conn->output.reply.version};
     bool sliced = runs_in_slices(conn, command, cmd);
-    size_t done = conn->running.slice.done;
+    size_t done = conn->running.slice.done, before = buf_len(&conn->output.buf);
     struct command_ctx ctx = {
         .server = worker->server,
         .worker = worker,
@@ -102,7 +109,6 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
         .slice_items = worker->slice_items,
         .ring = worker->log.ring,
     };
-    size_t before = buf_len(&conn->output.buf);
     if (sliced)
         conn->running.reply.cap = conn->output.buf.cap;
     if (conn->session.modes & MODE_TRACKING)
@@ -128,22 +134,33 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
     bring_end(conn);
     if (conn->session.close_after_reply)
         conn_drain(conn);
-    if (command->flags & CMD_ADMIN) {
-        admission_look_at_settings(worker);  /* the command may have been CONFIG SET */
-        if (!acl_is_current(&conn->session)) /* or ACL SETUSER of its own user */
-            (void)acl_refresh(worker->server, &conn->session);
-    }
-    if (!(conn->waits & CONN_WAITS_JOB)) { /* a deferred call counts when its job ends */
-        timing_command(&worker->timing, command, cmd, &conn->session, took_ns);
-        stats_add(&worker->stats.calls[counter], 1);
-    }
-    if (worker->monitor.watched)
-        monitor_feed(worker, &conn->session, command, cmd);
-    conn->output.wrote |= (command->flags & CMD_WRITE) != 0;
-    dispatch_count_command(conn);
-    dispatch_count_error(conn, &conn->output.buf, before, counter);
-    conn->output.reply.version = atomic_load_explicit(&conn->session.resp, memory_order_relaxed);
+    note_run(conn, cmd, command, before, took_ns);
     return false;
+}
+
+/* Runs a command, or a slice of it. true: it has to be called again. */
+static bool run(struct conn *conn, const struct resp_command *cmd, const struct command *command)
+{
+    struct resp_command space;
+    char text[ADMISSION_TEXT_SIZE];
+    if (!conn->running.command) /* a command that has begun goes on there, also after SWAPDB */
+        conn->running.database = database_of(conn);
+    const struct resp_command *keyed =
+        keyed_command(&conn->worker->keyed, command, cmd, conn->running.database, &space);
+    if (!keyed) {
+        give_up(conn, command, "ERR out of memory");
+        return false;
+    }
+    switch (bring_bits(conn, command, keyed, text)) {
+    case BRING_WAIT:
+        return true;
+    case BRING_FAILED:
+        give_up(conn, command, text);
+        return false;
+    case BRING_READY:
+        break;
+    }
+    return call_handler(conn, cmd, keyed, command);
 }
 
 /* The two commands that the window takes are most of the traffic, so they are recognised before the table look-up:

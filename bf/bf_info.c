@@ -182,17 +182,19 @@ static bool is_window(const struct bf_out *out, const struct view *view)
     return false;
 }
 
+static void window_text(const struct bf_out *out, const struct bloom_params *params)
+{
+    bool by_items = params->window_flags & BLOOM_WINDOW_ITEMS;
+    char text[64];
+    snprintf(text, sizeof(text), "%" PRIu64 " %s%s", by_items ? params->window : params->window / 1000000,
+             by_items ? "items" : "seconds", params->window_flags & BLOOM_WINDOW_REFRESH ? " refresh" : "");
+    out->ops->text(out->ctx, text);
+}
+
 static void field_window(const struct bf_out *out, const struct view *view)
 {
-    const struct bloom_params *params = bloom_filter_params(view->filter);
-    char text[64];
-    if (!is_window(out, view))
-        return;
-    snprintf(text, sizeof(text), "%" PRIu64 " %s%s",
-             params->window_flags & BLOOM_WINDOW_ITEMS ? params->window : params->window / 1000000,
-             params->window_flags & BLOOM_WINDOW_ITEMS ? "items" : "seconds",
-             params->window_flags & BLOOM_WINDOW_REFRESH ? " refresh" : "");
-    out->ops->text(out->ctx, text);
+    if (is_window(out, view))
+        window_text(out, bloom_filter_params(view->filter));
 }
 
 static void field_parts(const struct bf_out *out, const struct view *view)
@@ -415,10 +417,11 @@ static void reply_plan_layer(const struct bf_out *out, const struct bloom_plan_l
 
 void bf_reply_plan(const struct bf_out *out, const struct bloom_params *params, const struct bloom_plan *plan)
 {
-    out->ops->map(out->ctx, 10);
+    bool window = bloom_params_is_window(params);
+    out->ops->map(out->ctx, window ? 14 : 10);
     bf_out_named_count(out, "Capacity", plan->capacity);
     bf_out_named_count(out, "Size", plan->memory);
-    bf_out_named_count(out, "Number of filters", plan->nlayers);
+    bf_out_named_count(out, "Number of filters", (uint64_t)plan->nlayers * plan->parts);
     out->ops->status(out->ctx, "Expansion rate");
     if (params->expansion)
         bf_out_count(out, params->expansion);
@@ -429,6 +432,13 @@ void bf_reply_plan(const struct bf_out *out, const struct bloom_params *params, 
     bf_out_named_count(out, "Hashes", plan->layers[plan->nlayers - 1].k);
     bf_out_named_count(out, "Bits", plan->bits);
     bf_out_named_real(out, "Bits per item", (double)plan->bits / (double)plan->capacity);
+    if (window) {
+        out->ops->status(out->ctx, "Window");
+        window_text(out, params);
+        bf_out_named_count(out, "Parts", params->window_parts);
+        bf_out_named_count(out, "Parts in memory", plan->parts);
+        bf_out_named_real(out, "Predicted error rate of a part", plan->part_rate);
+    }
     out->ops->status(out->ctx, "Layers");
     out->ops->array(out->ctx, plan->nlayers);
     for (unsigned i = 0; i < plan->nlayers; i++)

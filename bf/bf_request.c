@@ -303,9 +303,13 @@ static bool items_option(const struct bf_args *args, struct slice value, void *i
 bool bf_read_plan(const struct bf_args *args, const struct bf_defaults *defaults, struct bf_plan *out,
                   struct errbuf *error)
 {
-    struct other_option other = {"ITEMS", "ERR bad number of items",
-                                 "BF.PLAN takes EXPANSION n, NONSCALING, LAYOUT name and ITEMS n", items_option,
-                                 &out->items};
+    struct other_option other = {"ITEMS",
+                                 "ERR bad number of items",
+                                 "BF.PLAN takes EXPANSION n, NONSCALING, LAYOUT name, WINDOW seconds or ITEMS n, PARTS "
+                                 "n, REFRESH and ITEMS n",
+                                 items_option,
+                                 &out->items,
+                                 .windows = true};
     *out = (struct bf_plan){.params = new_params(defaults)};
     if (args->argc < 3)
         return wrong_arity(args, error);

@@ -45,10 +45,11 @@ struct bf_reserve {
 bool bf_read_reserve(const struct bf_args *args, const struct bf_defaults *defaults, struct bf_reserve *out,
                      struct errbuf *error);
 
-/* BF.PLAN rate capacity [EXPANSION n] [NONSCALING] [LAYOUT na|redisbloom] [ITEMS n] */
+/* BF.PLAN rate capacity [EXPANSION n] [NONSCALING] [LAYOUT na|redisbloom] [WINDOW seconds|ITEMS n [PARTS n] [REFRESH]]
+ * [ITEMS n] */
 struct bf_plan {
     struct bloom_params params;
-    uint64_t items; /* 0: those of the first layer */
+    uint64_t items; /* in a window; 0: those of the first layer */
 };
 bool bf_read_plan(const struct bf_args *args, const struct bf_defaults *defaults, struct bf_plan *out,
                   struct errbuf *error);

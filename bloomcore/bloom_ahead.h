@@ -1,11 +1,12 @@
-/* bloom_ahead: an item's words on their way from memory before its filter has been looked up. Where one command on one
- * item follows the other, as in the module's engines, the look-up of the key takes as long as the words: so both happen
- * at a time.
+/* bloom_ahead: an item's bits before its filter has been looked up, and their words on their way from memory. Where one
+ * command on one item follows the other, as in the module's engines, the look-up of the key takes as long as the words:
+ * so both happen at a time.
  *
  * It is a guess, by the filter that was used last: a copy of its numbers. That filter may be gone meanwhile. Nothing of
- * it is read: prefetches of memory that is no longer there do nothing.
+ * it is read: prefetches of memory that is no longer there do nothing. When the filter is known, the guess is compared
+ * with it, and made again if it was wrong.
  *
- * Thread: one for each object. */
+ * Thread: one for each object, and for its filters: no other thread may query them or add to them meanwhile. */
 #ifndef BLOOMERY_BLOOM_AHEAD_H
 #define BLOOMERY_BLOOM_AHEAD_H
 
@@ -22,13 +23,24 @@ struct bloom_ahead {
     struct bloom_geometry geometry;
 };
 
-/* Copies the numbers of the filter's newest layer. False: the layer is so small that it does not pay. */
-bool bloom_ahead_take(struct bloom_ahead *ahead, const struct bloom_filter *filter);
+/* An item and its k bits in that layer. */
+struct bloom_aim {
+    struct bloom_hash hash;
+    uint64_t bit[BLOOM_PROBE_BITS];
+};
+
+/* Copies the numbers of the filter's newest layer. */
+void bloom_ahead_take(struct bloom_ahead *ahead, const struct bloom_filter *filter);
 
 /* Whether the filter, which was taken from, has got no layer since. */
 bool bloom_ahead_is_new(const struct bloom_ahead *ahead, const struct bloom_filter *filter);
 
-/* Has the item's words fetched. Returns its hash for that filter. */
-struct bloom_hash bloom_ahead_fetch(const struct bloom_ahead *ahead, const void *data, size_t len);
+/* Derives the item's bits, and has their words fetched. */
+void bloom_ahead_aim(const struct bloom_ahead *ahead, const void *data, size_t len, struct bloom_aim *aim_out);
+
+/* bloom_filter_query() and bloom_filter_add_journaled() of the item, with bits of the filter's newest layer. */
+bool bloom_ahead_query(const struct bloom_filter *filter, const struct bloom_aim *aim);
+enum bloom_add bloom_ahead_add(struct bloom_filter *filter, const struct bloom_aim *aim,
+                               const struct bloom_journal *journal, struct errbuf *err);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "bloom_layer.h"
 #include "bloom_layer_add.h"
+#include "bloom_part.h"
 #include "bloom_window.h"
 #include "check.h"
 

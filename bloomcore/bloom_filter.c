@@ -17,6 +17,7 @@
 
 #include "bloom_layer.h"
 #include "bloom_layer_add.h"
+#include "bloom_part.h"
 #include "bloom_resident.h"
 #include "bloom_twins.h"
 #include "bloom_window.h"
@@ -454,9 +455,10 @@ int bloom_filter_append_at(struct bloom_filter *filter, unsigned index, const st
 
 /* ---- query and add ---- */
 
-void bloom_layer_bits_unsigned(const struct bloom_layer *layer, struct bloom_hash hash, uint64_t bit[BLOOM_PROBE_BITS])
+void bloom_geometry_bits_unsigned(const struct bloom_geometry *geometry, struct bloom_hash hash,
+                                  uint64_t bit[BLOOM_PROBE_BITS])
 {
-    bloom_walk_bits(layer->geometry, hash, bit, true);
+    bloom_walk_bits(geometry, hash, bit, true);
 }
 
 bool bloom_layer_test_unsigned(const struct bloom_layer *layer, struct bloom_hash hash, unsigned n)

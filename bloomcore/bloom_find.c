@@ -7,6 +7,7 @@
 
 #include "bloom_layer.h"
 #include "bloom_layer_add.h"
+#include "bloom_part.h"
 
 /* Filters between two steps: about as many cache misses as a core has under way, with two words for each filter. */
 #define AHEAD 16u
@@ -28,8 +29,10 @@ struct search {
     const struct bloom_filter *const *filters;
     uint64_t *found;
     size_t nfound;
-    struct probe probes[AHEAD]; /* of the filters between the second step and the third */
-    struct {                    /* filters that have passed the third step, oldest first */
+    const struct bloom_geometry *geometry; /* of the last filter: many have the same, and the same bits */
+    uint64_t first, second;                /* these bits */
+    struct probe probes[AHEAD];            /* of the filters between the second step and the third */
+    struct {                               /* filters that have passed the third step, oldest first */
         const struct bloom_layer *layer;
         size_t index;
     } passed[AHEAD];
@@ -65,25 +68,33 @@ static void fetch_rest(const struct bloom_layer *layer, struct bloom_hash hash)
     __asm__ volatile(""); /* gcc removes calls of functions that only prefetch */
 }
 
-BLOOM_WALKS void begin_walk(struct probe *probe, const struct bloom_layer *layer, struct bloom_hash hash,
+BLOOM_WALKS void begin_walk(struct search *s, const struct bloom_geometry *geometry, struct bloom_hash hash,
                             bool redisbloom)
 {
-    struct bloom_walk walk = bloom_walk_start(layer->geometry, hash);
-    probe->first = bloom_walk_step(&walk, redisbloom);
-    probe->second = layer->geometry->k > 1 ? bloom_walk_step(&walk, redisbloom) : probe->first;
+    struct bloom_walk walk = bloom_walk_start(geometry, hash);
+    s->geometry = geometry;
+    s->first = bloom_walk_step(&walk, redisbloom);
+    s->second = geometry->k > 1 ? bloom_walk_step(&walk, redisbloom) : s->first;
+}
+
+static void begin_geometry(struct search *s, const struct bloom_layer *layer)
+{
+    if (bloom_geometry_is_redisbloom(layer->geometry))
+        begin_walk(s, layer->geometry, hash_for(s, layer), true);
+    else
+        begin_walk(s, layer->geometry, hash_for(s, layer), false);
 }
 
 static void begin(struct search *s, size_t i)
 {
     const struct bloom_layer *layer = bloom_filter_newest(s->filters[i]);
-    struct bloom_hash hash = hash_for(s, layer);
     struct probe *probe = &s->probes[i % AHEAD];
+    if (layer->geometry != s->geometry)
+        begin_geometry(s, layer);
     probe->layer = layer;
     probe->words = bloom_layer_words(layer);
-    if (bloom_geometry_is_redisbloom(layer->geometry))
-        begin_walk(probe, layer, hash, true);
-    else
-        begin_walk(probe, layer, hash, false);
+    probe->first = s->first;
+    probe->second = s->second;
     __builtin_prefetch((const void *)&probe->words[probe->first >> 6], 0, 2);
     __builtin_prefetch((const void *)&probe->words[probe->second >> 6], 0, 2);
 }

@@ -44,30 +44,6 @@ struct bloom_grown_layer {
     struct bloom_layer layer;
 };
 
-/* Behind the words, or the pointer to them, of each layer of a window. */
-struct bloom_part {
-    _Atomic uint64_t turn; /* struct bloom_turn */
-    _Atomic uint64_t base;
-    _Atomic int64_t started_us;
-    _Atomic int state; /* enum part_state */
-};
-
-/* FREE: no bits, no part. ALIVE: of a part that takes items, or has. STALE: of a part that is forgotten, with bits,
- * which a thread removes while it is EMPTYING. */
-enum part_state { PART_FREE, PART_ALIVE, PART_STALE, PART_EMPTYING };
-
-/* Behind that of a window's first layer. */
-struct bloom_window {
-    struct bloom_layer *_Atomic current; /* it takes the adds; NULL: a turn is needed before */
-    _Atomic uint64_t turn;               /* of the newest part so far */
-    _Atomic int64_t due_us;              /* when the next part is forgotten; INT64_MAX: none is waiting for that */
-    _Atomic int64_t ends_us;             /* when the newest part takes no more items */
-    _Atomic uint64_t placed;             /* items that the newest part has taken */
-    _Atomic uint64_t forgotten;          /* layers so far */
-    _Atomic unsigned nstale;             /* layers */
-    atomic_bool clean_wanted;            /* somebody has been told to call bloom_window_clean() */
-};
-
 _Static_assert(sizeof(struct bloom_filter) == 24, "a million small filters pay for every byte");
 _Static_assert(offsetof(struct bloom_grown_layer, layer) + sizeof(struct bloom_layer) ==
                    sizeof(struct bloom_grown_layer),
@@ -96,24 +72,9 @@ static inline _Atomic uint64_t *bloom_layer_words_or_null(const struct bloom_lay
                                          : __atomic_load_n((_Atomic uint64_t **)tail, __ATOMIC_RELAXED);
 }
 
-static inline struct bloom_part *bloom_layer_part(const struct bloom_layer *layer)
-{
-    return (void *)((char *)(layer + 1) + bloom_layer_tail_bytes(layer->geometry));
-}
-
-static inline struct bloom_window *bloom_filter_window(const struct bloom_filter *filter)
-{
-    return (void *)(bloom_layer_part(&filter->first) + 1);
-}
-
 static inline bool bloom_filter_is_window(const struct bloom_filter *filter)
 {
     return filter->first.geometry->window;
-}
-
-static inline bool bloom_part_is_alive(const struct bloom_part *part)
-{
-    return atomic_load_explicit(&part->state, memory_order_acquire) == PART_ALIVE;
 }
 
 static inline struct bloom_grown_layer *bloom_layer_grown(const struct bloom_layer *layer)
@@ -161,20 +122,25 @@ BLOOM_WALKS void bloom_walk_bits(const struct bloom_geometry *geometry, struct b
 }
 
 /* The item's bits; whether its first n bits are set: in RedisBloom's layout. */
-void bloom_layer_bits_unsigned(const struct bloom_layer *layer, struct bloom_hash hash, uint64_t bit[BLOOM_PROBE_BITS]);
+void bloom_geometry_bits_unsigned(const struct bloom_geometry *geometry, struct bloom_hash hash,
+                                  uint64_t bit[BLOOM_PROBE_BITS]);
 bool bloom_layer_test_unsigned(const struct bloom_layer *layer, struct bloom_hash hash, unsigned n);
+
+static inline void bloom_geometry_bits(const struct bloom_geometry *geometry, struct bloom_hash hash,
+                                       uint64_t bit[BLOOM_PROBE_BITS])
+{
+    if (bloom_vector_fits(geometry))
+        bloom_vector_bits(geometry, hash, bit);
+    else if (bloom_geometry_is_redisbloom(geometry))
+        bloom_geometry_bits_unsigned(geometry, hash, bit);
+    else
+        bloom_walk_bits(geometry, hash, bit, false);
+}
 
 static inline void bloom_layer_bits(const struct bloom_layer *layer, struct bloom_hash hash,
                                     uint64_t bit[BLOOM_PROBE_BITS])
 {
-    const struct bloom_geometry *geometry = layer->geometry;
-
-    if (bloom_vector_fits(geometry))
-        bloom_vector_bits(geometry, hash, bit);
-    else if (bloom_geometry_is_redisbloom(geometry))
-        bloom_layer_bits_unsigned(layer, hash, bit);
-    else
-        bloom_walk_bits(geometry, hash, bit, false);
+    bloom_geometry_bits(layer->geometry, hash, bit);
 }
 
 /* Called after loads of words that may have found an item: the caller's next reads see everything that the item's add
@@ -235,16 +201,14 @@ static inline bool bloom_layer_test_first(const struct bloom_layer *layer, struc
                                                   : bloom_walk_test(layer, hash, n, false);
 }
 
-/* ---- bloom_window.c ---- */
+/* ---- bloom_merge.c ---- */
 
-/* Of a window whose storage is there: its first layer is free. Before other threads use it. */
-void bloom_window_init(struct bloom_filter *filter);
-void bloom_part_init(struct bloom_layer *layer);
+/* ORs words into others, which other threads may write, too. Does not write words without new bits. */
+void bloom_or_words(_Atomic uint64_t *dst, const _Atomic uint64_t *src, uint64_t nwords);
 
-/* bloom_filter_query() and bloom_filter_add_journaled() of a window. */
-bool bloom_window_query(const struct bloom_filter *filter, struct bloom_hash hash);
-enum bloom_add bloom_window_add(struct bloom_filter *filter, struct bloom_hash hash,
-                                const struct bloom_journal *journal, struct errbuf *err);
+/* BLOOM_OK, or BLOOM_REFUSED with the difference in `err`. */
+int bloom_params_equal(const struct bloom_params *a, const struct bloom_params *b, struct errbuf *err);
+int bloom_shapes_equal(const struct bloom_shape *a, const struct bloom_shape *b, unsigned layer, struct errbuf *err);
 
 /* ---- bloom_filter.c ---- */
 

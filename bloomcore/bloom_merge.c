@@ -3,12 +3,35 @@
 #include <math.h>
 
 #include "bloom_layer.h"
+#include "bloom_part.h"
 #include "bloom_state.h"
 #include "check.h"
 
-static int params_differ(const struct bloom_params *a, const struct bloom_params *b, struct errbuf *err)
+/* Of two windows. */
+static int windows_differ(const struct bloom_params *a, const struct bloom_params *b, struct errbuf *err)
 {
-    if (a->capacity != b->capacity)
+    if (a->window_flags & b->window_flags & BLOOM_WINDOW_ITEMS)
+        errbuf_set(err, "windows of a number of items cannot be united: the adds of two filters have no common order, "
+                        "so none of their items are the last ones");
+    else if ((a->window_flags ^ b->window_flags) & BLOOM_WINDOW_ITEMS)
+        errbuf_set(err, "one window is a time, the other one a number of items");
+    else if (a->window != b->window)
+        errbuf_set(err, "the windows differ: %.15g and %.15g seconds", (double)a->window / 1e6,
+                   (double)b->window / 1e6);
+    else if (a->window_parts != b->window_parts)
+        errbuf_set(err, "the PARTS of the windows differ: %u and %u", a->window_parts, b->window_parts);
+    else if (a->window_flags != b->window_flags)
+        errbuf_set(err, "one window has REFRESH, the other one has not");
+    else
+        return BLOOM_OK;
+    return BLOOM_REFUSED;
+}
+
+int bloom_params_equal(const struct bloom_params *a, const struct bloom_params *b, struct errbuf *err)
+{
+    if (!a->window != !b->window)
+        errbuf_set(err, "one has a WINDOW and the other has not: it does not know how old its items are");
+    else if (a->capacity != b->capacity)
         errbuf_set(err, "the capacities differ: %llu and %llu", (unsigned long long)a->capacity,
                    (unsigned long long)b->capacity);
     else if (a->error_rate != b->error_rate)
@@ -19,14 +42,12 @@ static int params_differ(const struct bloom_params *a, const struct bloom_params
     else if (a->redisbloom != b->redisbloom)
         errbuf_set(err, "the layouts or their options differ: %u and %u (0 is a layout of Cassandra)", a->redisbloom,
                    b->redisbloom);
-    else if (a->window || b->window)
-        errbuf_set(err, "a filter with a window cannot be merged: the ages of its items would not be right");
     else
-        return BLOOM_OK;
+        return a->window ? windows_differ(a, b, err) : BLOOM_OK;
     return BLOOM_REFUSED;
 }
 
-static int shapes_differ(const struct bloom_shape *a, const struct bloom_shape *b, unsigned layer, struct errbuf *err)
+int bloom_shapes_equal(const struct bloom_shape *a, const struct bloom_shape *b, unsigned layer, struct errbuf *err)
 {
     if (a->k != b->k)
         errbuf_set(err, "the hash counts of layer %u differ: %u and %u", layer, a->k, b->k);
@@ -48,14 +69,18 @@ int bloom_filter_same_layout(const struct bloom_filter *a, const struct bloom_fi
 {
     unsigned na = bloom_filter_nlayers(a), nb = bloom_filter_nlayers(b);
 
-    if (params_differ(bloom_filter_params(a), bloom_filter_params(b), err) != BLOOM_OK)
+    if (bloom_params_equal(bloom_filter_params(a), bloom_filter_params(b), err) != BLOOM_OK)
         return BLOOM_REFUSED;
+    if (bloom_filter_is_window(a)) {
+        errbuf_set(err, "filters with a window are united part by part"); /* a caller that does not */
+        return BLOOM_REFUSED;
+    }
     for (unsigned i = 0; i < na && i < nb; i++) {
         struct bloom_layer_view in_a, in_b;
 
         bloom_filter_layer(a, i, &in_a);
         bloom_filter_layer(b, i, &in_b);
-        if (shapes_differ(&in_a.shape, &in_b.shape, i, err) != BLOOM_OK)
+        if (bloom_shapes_equal(&in_a.shape, &in_b.shape, i, err) != BLOOM_OK)
             return BLOOM_REFUSED;
     }
     return BLOOM_OK;
@@ -76,7 +101,7 @@ int bloom_filter_append_like(struct bloom_filter *filter, const struct bloom_fil
     return 0;
 }
 
-static void or_words(_Atomic uint64_t *dst, const _Atomic uint64_t *src, uint64_t nwords)
+void bloom_or_words(_Atomic uint64_t *dst, const _Atomic uint64_t *src, uint64_t nwords)
 {
     for (uint64_t i = 0; i < nwords; i++) {
         uint64_t word = atomic_load_explicit(&src[i], memory_order_relaxed);
@@ -95,7 +120,7 @@ void bloom_filter_or(struct bloom_filter *dst, const struct bloom_filter *src, u
         bloom_filter_layer(dst, i, &to);
         bloom_filter_layer(src, i, &from);
         CHECK(from.shape.nwords == to.shape.nwords && from.shape.k == to.shape.k);
-        or_words(to.words, from.words, from.shape.nwords);
+        bloom_or_words(to.words, from.words, from.shape.nwords);
         if (!counts)
             continue;
         atomic_thread_fence(memory_order_acquire); /* an add takes its place, then sets its bits */
@@ -111,7 +136,9 @@ void bloom_filter_or(struct bloom_filter *dst, const struct bloom_filter *src, u
 static void raise_items(struct bloom_filter *filter, unsigned index, uint64_t seen, uint64_t items)
 {
     struct bloom_layer *layer = bloom_filter_layer_at(filter, index);
-    uint64_t capacity = layer->geometry->capacity, now = atomic_load_explicit(&layer->items, memory_order_relaxed), to;
+    uint64_t base = bloom_filter_is_window(filter) ? atomic_load(&bloom_layer_part(layer)->base) : 0;
+    uint64_t capacity = base + layer->geometry->capacity,
+             now = atomic_load_explicit(&layer->items, memory_order_relaxed), to;
 
     do {
         to = now + (items > seen ? items - seen : 0);

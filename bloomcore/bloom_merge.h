@@ -14,7 +14,8 @@
 #include "bloom_filter.h"
 
 /* Whether bit i of every layer means the same in both: equal parameters and variant, and equal shapes of the layers
- * that both have. BLOOM_OK, or BLOOM_REFUSED with the difference in `err`. */
+ * that both have. Windows are never so: bloom_window_merge.h. BLOOM_OK, or BLOOM_REFUSED with the difference in `err`.
+ */
 int bloom_filter_same_layout(const struct bloom_filter *a, const struct bloom_filter *b, struct errbuf *err);
 
 /* Appends empty layers of the shapes of `like` to `filter` until it has `nlayers`. A `filter` with a twin may grow by

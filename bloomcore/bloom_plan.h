@@ -15,16 +15,19 @@ struct bloom_plan_layer {
 };
 
 struct bloom_plan {
-    unsigned nlayers;
+    unsigned nlayers; /* of one part */
     struct bloom_plan_layer layers[BLOOM_MAX_LAYERS];
-    uint64_t capacity; /* of all layers; saturates */
-    uint64_t bits;
+    unsigned parts;        /* of a window's ring, all alike; 1: it is none */
+    uint64_t capacity;     /* of all layers, in a window of those within the window; saturates */
+    uint64_t bits;         /* of all parts */
     uint64_t memory;       /* as bloom_filter_memory() */
-    double predicted_rate; /* of the whole chain, every layer full */
+    double part_rate;      /* expected of a part, every layer full */
+    double predicted_rate; /* of the whole filter */
 };
 
-/* The filter with these parameters after it has taken `items` items (0: its first layer only). BLOOM_OK, or
- * BLOOM_REFUSED with the reason in `err`. */
+/* The filter with these parameters after it has taken `items` items (0: its first layer only); of a window the ring
+ * that is complete, with so many items in each window, evenly over the time. BLOOM_OK, or BLOOM_REFUSED with the reason
+ * in `err`. */
 int bloom_plan(const struct bloom_params *params, uint64_t items, struct bloom_plan *plan_out, struct errbuf *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* Items of a log come in the order of their adds, and their bits are at random places: each item is k cache misses. To
  * overlap them, the bits of an item are set only after those of the next items have been prefetched. */
 #include "bloom_layer.h"
+#include "bloom_part.h"
 
 #define AHEAD 16 /* a power of two */
 

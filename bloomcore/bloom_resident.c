@@ -60,7 +60,7 @@ void bloom_filter_drop(struct bloom_filter *filter)
     bloom_pool_discharge(pool, bytes);
 }
 
-int bloom_filter_undrop(struct bloom_filter *filter, struct errbuf *err)
+int bloom_filter_undrop_begin(struct bloom_filter *filter, struct errbuf *err)
 {
     struct bloom_pool *pool = bloom_filter_class(filter)->pool;
     uint64_t bytes = bloom_filter_droppable(filter);
@@ -82,14 +82,26 @@ int bloom_filter_undrop(struct bloom_filter *filter, struct errbuf *err)
         }
         set_words((struct bloom_layer *)layer, words);
     }
-    atomic_fetch_sub_explicit(&pool->dropped, 1, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&pool->dropped_bytes, bytes, memory_order_relaxed);
     return 0;
+}
+
+void bloom_filter_undrop_end(struct bloom_filter *filter, bool filled)
+{
+    struct bloom_pool *pool = bloom_filter_class(filter)->pool;
+    uint64_t bytes = bloom_filter_droppable(filter);
+
+    if (!filled) {
+        drop_above(filter, NULL);
+        bloom_pool_discharge(pool, bytes);
+        return;
+    }
+    atomic_fetch_sub_explicit(&pool->dropped_bytes, bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&pool->dropped, 1, memory_order_release); /* whoever sees it sees what was done before */
 }
 
 uint64_t bloom_pool_dropped(const struct bloom_pool *pool)
 {
-    return atomic_load_explicit(&pool->dropped, memory_order_relaxed);
+    return atomic_load_explicit(&pool->dropped, memory_order_acquire);
 }
 
 uint64_t bloom_pool_dropped_bytes(const struct bloom_pool *pool)

@@ -18,17 +18,23 @@
  * Thread: any. */
 uint64_t bloom_filter_droppable(const struct bloom_filter *filter);
 
-/* Whether the words have been dropped. Thread: any. */
+/* Whether there are no words, because they have been dropped. Thread: any. */
 bool bloom_filter_is_dropped(const struct bloom_filter *filter);
 
 /* Gives the words back. Milliseconds for gigabytes. */
 void bloom_filter_drop(struct bloom_filter *filter);
 
-/* Makes words again, all zero: the caller fills them before anybody may ask. 0; BLOOM_LIMIT (a limit of the whole pool;
- * that of one filter is not looked at) or -ENOMEM with the reason in `err`, and nothing has changed. */
-int bloom_filter_undrop(struct bloom_filter *filter, struct errbuf *err);
+/* Makes words again, all zero: the caller fills them. 0; BLOOM_LIMIT (a limit of the whole pool; that of one filter is
+ * not looked at) or -ENOMEM with the reason in `err`, and nothing has changed. */
+int bloom_filter_undrop_begin(struct bloom_filter *filter, struct errbuf *err);
 
-/* The number of filters of the pool whose words are dropped, and the bytes of these words. Thread: any. */
+/* Follows each bloom_filter_undrop_begin() that has returned 0, and the filter is used no more or may be asked by
+ * anybody
+ * (`filled`); otherwise the words are dropped again. */
+void bloom_filter_undrop_end(struct bloom_filter *filter, bool filled);
+
+/* The number of filters of the pool whose words are dropped, until bloom_filter_undrop_end(), and the bytes of these
+ * words. Thread: any. */
 uint64_t bloom_pool_dropped(const struct bloom_pool *pool);
 uint64_t bloom_pool_dropped_bytes(const struct bloom_pool *pool);
 

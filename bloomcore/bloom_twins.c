@@ -19,6 +19,7 @@
  * the older side: that add came before the merge. */
 #include "bloom_layer.h"
 #include "bloom_layer_add.h"
+#include "bloom_part.h"
 #include "bloom_twins.h"
 #include "check.h"
 
@@ -37,6 +38,10 @@ const struct bloom_twin_slot *bloom_pool_find_twin(const struct bloom_pool *pool
 /* The layers that both have count at least as many in the younger one as in the older one. */
 static void raise_counts(struct bloom_filter *younger, const struct bloom_filter *older)
 {
+    if (bloom_filter_is_window(younger)) {
+        bloom_window_raise_counts(younger, older);
+        return;
+    }
     unsigned nyounger = bloom_filter_nlayers(younger), nolder = bloom_filter_nlayers(older);
 
     for (unsigned i = 0; i < nyounger && i < nolder; i++) {
@@ -93,12 +98,11 @@ void bloom_twins_end(struct bloom_pool *pool, struct bloom_filter *older)
     pthread_mutex_unlock(&pool->growth);
 }
 
-void bloom_twins_lock(struct bloom_locks *locks, struct bloom_pool *pool, const struct bloom_filter *filter,
-                      const struct bloom_twin_slot *twin)
+void bloom_locks_take_both(struct bloom_locks *locks, struct bloom_pool *pool, const struct bloom_filter *filter,
+                           const struct bloom_filter *with)
 {
-    const struct bloom_filter *younger = atomic_load_explicit(&twin->younger, memory_order_acquire);
     struct bloom_lock *own = bloom_pool_lock_of(pool, filter);
-    struct bloom_lock *other = younger && younger != filter ? bloom_pool_lock_of(pool, younger) : own;
+    struct bloom_lock *other = with ? bloom_pool_lock_of(pool, with) : own;
 
     /* In the order of their addresses, which excludes a deadlock. */
     locks->first = own < other ? own : other;
@@ -106,6 +110,12 @@ void bloom_twins_lock(struct bloom_locks *locks, struct bloom_pool *pool, const 
     bloom_lock_take(locks->first);
     if (locks->second)
         bloom_lock_take(locks->second);
+}
+
+void bloom_twins_lock(struct bloom_locks *locks, struct bloom_pool *pool, const struct bloom_filter *filter,
+                      const struct bloom_twin_slot *twin)
+{
+    bloom_locks_take_both(locks, pool, filter, atomic_load_explicit(&twin->younger, memory_order_acquire));
 }
 
 void bloom_twins_level(struct bloom_pool *pool, const struct bloom_filter *older)
@@ -143,33 +153,41 @@ static void add_to_younger(struct bloom_filter *younger, struct bloom_hash hash,
     bloom_layer_or_bits(newest, bit);
 }
 
+/* The pair may end, and another one may take its slot, while this thread reads it: perhaps one of the same older
+ * filter, whose merge waits until this add is done and then finds it in the older one. */
+bool bloom_twins_read(const struct bloom_twin_slot *twin, const struct bloom_filter *filter,
+                      struct bloom_twins *twins_out)
+{
+    twins_out->older = atomic_load_explicit(&twin->older, memory_order_acquire);
+    twins_out->younger = atomic_load_explicit(&twin->younger, memory_order_acquire);
+    twins_out->added = atomic_load_explicit(&twin->added, memory_order_relaxed);
+    twins_out->ctx = atomic_load_explicit(&twin->ctx, memory_order_relaxed);
+    twins_out->younger_id = atomic_load_explicit(&twin->younger_id, memory_order_relaxed);
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load_explicit(&twin->older, memory_order_relaxed) == twins_out->older &&
+           atomic_load_explicit(&twin->younger, memory_order_relaxed) == twins_out->younger && twins_out->older &&
+           twins_out->younger && (filter == twins_out->older || filter == twins_out->younger);
+}
+
 void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_filter *filter, struct bloom_hash hash,
                          const struct bloom_journal *journal)
 {
-    struct bloom_filter *older = atomic_load_explicit(&twin->older, memory_order_acquire);
-    struct bloom_filter *younger = atomic_load_explicit(&twin->younger, memory_order_acquire);
-    void (*added)(void *) = atomic_load_explicit(&twin->added, memory_order_relaxed);
-    void *ctx = atomic_load_explicit(&twin->ctx, memory_order_relaxed);
-    uint64_t younger_id = atomic_load_explicit(&twin->younger_id, memory_order_relaxed);
+    struct bloom_twins twins;
 
-    /* The pair may have ended, and another one may have taken its slot, while this thread read it: perhaps one of the
-     * same older filter, whose merge waits until this add is done and then finds it in the older one. */
-    atomic_thread_fence(memory_order_acquire);
-    if (atomic_load_explicit(&twin->older, memory_order_relaxed) != older ||
-        atomic_load_explicit(&twin->younger, memory_order_relaxed) != younger)
+    if (!bloom_twins_read(twin, filter, &twins))
         return;
-    if (younger && filter == older) {
+    if (filter == twins.older) {
         struct bloom_journal own;
 
         if (journal) {
             own = *journal;
-            own.id = younger_id;
+            own.id = twins.younger_id;
         }
-        add_to_younger(younger, hash, journal ? &own : NULL);
-        if (added)
-            added(ctx);
-    } else if (older && filter == younger) {
-        struct bloom_layer *newest = bloom_filter_newest(older);
+        add_to_younger(twins.younger, hash, journal ? &own : NULL);
+        if (twins.added)
+            twins.added(twins.ctx);
+    } else {
+        struct bloom_layer *newest = bloom_filter_newest(twins.older);
         uint64_t bit[BLOOM_PROBE_BITS];
 
         bloom_layer_bits(newest, hash, bit);

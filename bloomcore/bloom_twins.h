@@ -10,8 +10,16 @@ struct bloom_locks {
     struct bloom_lock *first, *second; /* second: NULL, or above first */
 };
 
+/* Of the filter and of another one (NULL: none), which may share a lock. */
+void bloom_locks_take_both(struct bloom_locks *locks, struct bloom_pool *pool, const struct bloom_filter *filter,
+                           const struct bloom_filter *other);
+
 void bloom_twins_lock(struct bloom_locks *locks, struct bloom_pool *pool, const struct bloom_filter *filter,
                       const struct bloom_twin_slot *twin);
+
+/* The pair in the slot. False: the filter is none of the two, or the pair ended, or another one came, meanwhile. */
+bool bloom_twins_read(const struct bloom_twin_slot *twin, const struct bloom_filter *filter,
+                      struct bloom_twins *twins_out);
 
 static inline void bloom_locks_take(struct bloom_locks *locks, struct bloom_pool *pool,
                                     const struct bloom_filter *filter, const struct bloom_twin_slot *twin)

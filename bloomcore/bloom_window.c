@@ -22,18 +22,15 @@
 #include <sys/mman.h>
 
 #include "bloom_layer.h"
-#include "bloom_layer_add.h"
+#include "bloom_window_ring.h"
 #include "bloom_window_times.h"
 #include "bloom_words.h"
-#include "check.h"
 
 #define PAGE  4096
 #define PIECE ((size_t)2 << 20) /* emptied under the lock at once */
 
 /* Ordinals of a layer that gets more are not distinct in the log (log_payload.h). */
 #define MAX_ORDINAL (UINT64_C(1) << 40)
-
-#define NOT_SETTLED INT64_MIN /* due_us: the window has been loaded, and is to be looked at before its first use */
 
 /* ---- the ring ---- */
 
@@ -51,31 +48,13 @@ void bloom_window_init(struct bloom_filter *filter)
     atomic_init(&window->due_us, INT64_MAX);
 }
 
-static uint64_t turn_of(const struct bloom_part *part)
-{
-    return atomic_load_explicit(&part->turn, memory_order_relaxed);
-}
-
-static int64_t started_of(const struct bloom_part *part)
-{
-    return atomic_load_explicit(&part->started_us, memory_order_relaxed);
-}
-
-static uint64_t items_of(const struct bloom_layer *layer)
-{
-    uint64_t items = atomic_load_explicit(&layer->items, memory_order_relaxed);
-    uint64_t base = atomic_load_explicit(&bloom_layer_part(layer)->base, memory_order_relaxed);
-
-    return items > base ? items - base : 0;
-}
-
 /* Whether a living part is to be forgotten now. */
 static bool is_over(const struct bloom_params *params, const struct bloom_window *window, const struct bloom_part *part,
                     int64_t now)
 {
     if (bloom_window_by_items(params)) /* n full parts follow it */
-        return turn_of(part) + params->window_parts < atomic_load_explicit(&window->turn, memory_order_relaxed);
-    return now >= bloom_window_expires(params, started_of(part));
+        return bloom_part_turn(part) + params->window_parts < atomic_load_explicit(&window->turn, memory_order_relaxed);
+    return now >= bloom_window_expires(params, bloom_part_started(part));
 }
 
 /* After loading: finds the layer that takes the adds. Under the filter's lock. */
@@ -89,27 +68,27 @@ static void settle(struct bloom_filter *filter)
     for (struct bloom_layer *layer = bloom_filter_newest(filter); turn && layer;
          layer = (struct bloom_layer *)bloom_layer_older(layer)) {
         const struct bloom_part *part = bloom_layer_part(layer);
-        if (turn_of(part) != turn || !bloom_part_is_alive(part))
+        if (bloom_part_turn(part) != turn || !bloom_part_is_alive(part))
             continue;
-        placed += items_of(layer);
+        placed += bloom_part_items(layer);
         if (!current || layer->geometry->level > current->geometry->level)
             current = layer;
     }
     if (current)
-        atomic_store_explicit(&window->ends_us, bloom_window_ends(params, started_of(bloom_layer_part(current))),
+        atomic_store_explicit(&window->ends_us,
+                              bloom_window_ends(params, bloom_part_started(bloom_layer_part(current))),
                               memory_order_relaxed);
     atomic_store_explicit(&window->placed, placed, memory_order_relaxed);
     atomic_store_explicit(&window->current, current, memory_order_release);
 }
 
-/* Marks the layers of parts whose time is over, and finds the next time. Under the filter's lock. */
-static void forget_locked(struct bloom_filter *filter, int64_t now)
+void bloom_window_forget_locked(struct bloom_filter *filter, int64_t now)
 {
     const struct bloom_params *params = bloom_filter_params(filter);
     struct bloom_window *window = bloom_filter_window(filter);
     int64_t due = INT64_MAX;
 
-    if (atomic_load_explicit(&window->due_us, memory_order_relaxed) == NOT_SETTLED)
+    if (atomic_load_explicit(&window->due_us, memory_order_relaxed) == BLOOM_NOT_SETTLED)
         settle(filter);
     struct bloom_layer *current = atomic_load_explicit(&window->current, memory_order_relaxed);
 
@@ -125,15 +104,10 @@ static void forget_locked(struct bloom_filter *filter, int64_t now)
                 atomic_store_explicit(&window->current, NULL, memory_order_relaxed);
             continue;
         }
-        int64_t expires = bloom_window_expires(params, started_of(part));
+        int64_t expires = bloom_window_expires(params, bloom_part_started(part));
         due = expires < due ? expires : due;
     }
     atomic_store_explicit(&window->due_us, due, memory_order_relaxed);
-}
-
-static bool is_due(const struct bloom_window *window, int64_t now)
-{
-    return now >= atomic_load_explicit(&window->due_us, memory_order_relaxed);
 }
 
 bool bloom_window_forget(struct bloom_filter *filter)
@@ -141,11 +115,11 @@ bool bloom_window_forget(struct bloom_filter *filter)
     struct bloom_window *window = bloom_filter_window(filter);
 
     if (atomic_load_explicit(&window->due_us, memory_order_relaxed) != INT64_MAX &&
-        is_due(window, bloom_window_now_us(filter))) {
+        bloom_window_is_due(window, bloom_window_now_us(filter))) {
         struct bloom_lock *lock = bloom_pool_lock_of(bloom_filter_class(filter)->pool, filter);
 
         bloom_lock_take(lock);
-        forget_locked(filter, bloom_window_now_us(filter));
+        bloom_window_forget_locked(filter, bloom_window_now_us(filter));
         bloom_lock_give(lock);
     }
     return atomic_load_explicit(&window->nstale, memory_order_relaxed) != 0;
@@ -163,9 +137,9 @@ void bloom_window_state(const struct bloom_filter *filter, struct bloom_window_s
         const struct bloom_part *part = bloom_layer_part(layer);
         if (!bloom_part_is_alive(part))
             continue;
-        int64_t started = started_of(part);
+        int64_t started = bloom_part_started(part);
         state_out->parts += layer->geometry->level == 0;
-        state_out->items += items_of(layer);
+        state_out->items += bloom_part_items(layer);
         if (state_out->oldest_us == 0 || started < state_out->oldest_us)
             state_out->oldest_us = started;
     }
@@ -173,7 +147,7 @@ void bloom_window_state(const struct bloom_filter *filter, struct bloom_window_s
 
 /* ---- emptying ---- */
 
-static void empty_words(_Atomic uint64_t *words, uint64_t nwords)
+void bloom_empty_words(_Atomic uint64_t *words, uint64_t nwords)
 {
     for (uint64_t i = 0; i < nwords; i++) {
         if (atomic_load_explicit(&words[i], memory_order_relaxed))
@@ -189,8 +163,8 @@ static void empty_piece(char *start, char *end, bool mapped)
 
     if (!mapped || first >= last || madvise(first, (size_t)(last - first), MADV_DONTNEED) != 0)
         first = last = end;
-    empty_words((_Atomic uint64_t *)(void *)start, (uint64_t)(first - start) / 8);
-    empty_words((_Atomic uint64_t *)(void *)last, (uint64_t)(end - last) / 8);
+    bloom_empty_words((_Atomic uint64_t *)(void *)start, (uint64_t)(first - start) / 8);
+    bloom_empty_words((_Atomic uint64_t *)(void *)last, (uint64_t)(end - last) / 8);
 }
 
 /* Under the filter's lock for each piece: a page that moves at the same time (bloom_words.c) is copied whole or not. */
@@ -215,7 +189,7 @@ static void empty_layer(struct bloom_filter *filter, const struct bloom_layer *l
     }
 }
 
-static bool is_small(const struct bloom_layer *layer)
+bool bloom_window_is_small(const struct bloom_layer *layer)
 {
     return bloom_geometry_nwords(layer->geometry) * 8 <= BLOOM_WINDOW_SMALL_BYTES;
 }
@@ -243,7 +217,7 @@ bool bloom_window_wants_clean(struct bloom_filter *filter)
 {
     struct bloom_window *window = bloom_filter_window(filter);
 
-    return atomic_load_explicit(&window->nstale, memory_order_relaxed) && !is_small(&filter->first) &&
+    return atomic_load_explicit(&window->nstale, memory_order_relaxed) && !bloom_window_is_small(&filter->first) &&
            !atomic_exchange(&window->clean_wanted, true);
 }
 
@@ -290,11 +264,10 @@ static struct bloom_layer *free_layer(struct bloom_filter *filter, unsigned leve
     }
     if (free)
         return free;
-    return stale && (is_small(stale) || found > ring) && clean_layer(filter, stale) ? stale : NULL;
+    return stale && (bloom_window_is_small(stale) || found > ring) && clean_layer(filter, stale) ? stale : NULL;
 }
 
-/* Appends a layer, whose first turn this is. BLOOM_OK, BLOOM_REFUSED, BLOOM_LIMIT or -errno. */
-static int append_layer(struct bloom_filter *filter, unsigned level, const struct bloom_turn *turn,
+int bloom_window_append(struct bloom_filter *filter, unsigned level, const struct bloom_turn *turn,
                         const struct bloom_journal *journal, struct errbuf *err)
 {
     const struct bloom_geometry *first = filter->first.geometry;
@@ -331,7 +304,7 @@ static int record_turn(const struct bloom_layer *layer, const struct bloom_turn 
     return journal->ops->turn(journal->ctx, journal->id, layer->geometry->index, &shape, turn, err);
 }
 
-static void set_part(struct bloom_part *part, const struct bloom_turn *turn)
+void bloom_part_set(struct bloom_part *part, const struct bloom_turn *turn)
 {
     atomic_store_explicit(&part->turn, turn->number, memory_order_relaxed);
     atomic_store_explicit(&part->base, turn->base, memory_order_relaxed);
@@ -347,27 +320,19 @@ static void publish(struct bloom_filter *filter, struct bloom_layer *layer, cons
     struct bloom_lock *lock = bloom_pool_lock_of(bloom_filter_class(filter)->pool, filter);
 
     bloom_lock_take(lock);
-    set_part(bloom_layer_part(layer), turn);
+    bloom_part_set(bloom_layer_part(layer), turn);
     if (layer->geometry->level == 0)
         atomic_store_explicit(&window->placed, 0, memory_order_relaxed);
     atomic_store_explicit(&window->turn, turn->number, memory_order_relaxed);
     atomic_store_explicit(&window->ends_us, bloom_window_ends(params, turn->started_us), memory_order_relaxed);
     atomic_store_explicit(&window->current, layer, memory_order_release); /* an add derives bits before the lock */
-    forget_locked(filter, bloom_window_now_us(filter));
+    bloom_window_forget_locked(filter, bloom_window_now_us(filter));
     bloom_lock_give(lock);
 }
 
-/* The state of the ring that an add saw under the lock when it found no place. */
-struct seen {
-    struct bloom_layer *current;
-    uint64_t turn;
-    bool grows; /* the part is to go on in another layer; otherwise a new part is to begin */
-};
-
-/* Makes place, unless another thread has. 0; otherwise the reason is in `err`. */
-static int make_place(struct bloom_filter *filter, const struct seen *seen, const struct bloom_journal *journal,
-                      struct errbuf *err)
+int bloom_window_make_place(const struct bloom_seen *seen, const struct bloom_journal *journal, struct errbuf *err)
 {
+    struct bloom_filter *filter = seen->filter;
     struct bloom_window *window = bloom_filter_window(filter);
     pthread_mutex_t *growth = &bloom_filter_class(filter)->pool->growth;
     unsigned level = seen->grows ? seen->current->geometry->level + 1u : 0;
@@ -379,9 +344,9 @@ static int make_place(struct bloom_filter *filter, const struct seen *seen, cons
         struct bloom_layer *layer = free_layer(filter, level);
 
         if (seen->grows)
-            turn.started_us = started_of(bloom_layer_part(seen->current));
+            turn.started_us = bloom_part_started(bloom_layer_part(seen->current));
         turn.base = layer ? atomic_load_explicit(&layer->items, memory_order_relaxed) : 0;
-        rc = layer ? record_turn(layer, &turn, journal, err) : append_layer(filter, level, &turn, journal, err);
+        rc = layer ? record_turn(layer, &turn, journal, err) : bloom_window_append(filter, level, &turn, journal, err);
         if (rc == 0)
             publish(filter, layer ? layer : bloom_filter_newest(filter), &turn);
         else
@@ -391,138 +356,16 @@ static int make_place(struct bloom_filter *filter, const struct seen *seen, cons
     return rc;
 }
 
-/* ---- queries and adds ---- */
-
-/* Whether a living part has the item; *newest_out: the newest one has it. */
-static bool is_in_part(const struct bloom_filter *filter, struct bloom_hash hash, bool *newest_out)
-{
-    uint64_t turn = atomic_load_explicit(&bloom_filter_window(filter)->turn, memory_order_relaxed);
-    bool found = false;
-
-    *newest_out = false;
-    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
-        const struct bloom_part *part = bloom_layer_part(layer);
-
-        if (!bloom_part_is_alive(part) || !bloom_layer_test(layer, hash))
-            continue;
-        found = true;
-        *newest_out |= turn_of(part) == turn;
-    }
-    return found;
-}
-
-/* A part that is forgotten during the search may have had the item when the search began; since then the item may have
- * come into a part that had been searched. */
-bool bloom_window_query(const struct bloom_filter *filter, struct bloom_hash hash)
-{
-    const struct bloom_window *window = bloom_filter_window(filter);
-    uint64_t forgotten;
-    bool found, newest;
-
-    bloom_window_forget((struct bloom_filter *)filter);
-    do {
-        forgotten = atomic_load_explicit(&window->forgotten, memory_order_acquire);
-        found = is_in_part(filter, hash, &newest);
-        bloom_found();
-    } while (!found && forgotten != atomic_load_explicit(&window->forgotten, memory_order_relaxed));
-    return found;
-}
-
-/* Pages that an add would be the first to write are made before the lock is taken (as in bloom_batch.c). */
-static void touch_pages(const struct bloom_layer *layer, const uint64_t *bit)
-{
-    _Atomic uint64_t *words = bloom_layer_words(layer);
-
-    for (unsigned i = 0; i < layer->geometry->k; i++) {
-        uint64_t zero = 0;
-        atomic_compare_exchange_strong_explicit(&words[bit[i] >> 6], &zero, 0, memory_order_relaxed,
-                                                memory_order_relaxed);
-    }
-}
-
-static bool needs_turn(const struct bloom_params *params, const struct bloom_window *window,
-                       const struct bloom_layer *current, int64_t now)
-{
-    return !current || now >= atomic_load_explicit(&window->ends_us, memory_order_relaxed) ||
-           (bloom_window_by_items(params) &&
-            atomic_load_explicit(&window->placed, memory_order_relaxed) >= bloom_window_part_items(params));
-}
-
-/* Under the filter's lock. BLOOM_FULL: the layer is. */
-static enum bloom_add place(struct bloom_filter *filter, struct bloom_layer *layer, struct bloom_hash hash,
-                            const uint64_t bit[BLOOM_PROBE_BITS], const struct bloom_journal *journal)
-{
-    const struct bloom_params *params = bloom_filter_params(filter);
-    struct bloom_window *window = bloom_filter_window(filter);
-    bool newest;
-    bool found = is_in_part(filter, hash, &newest);
-
-    if (found && (newest || !(params->window_flags & BLOOM_WINDOW_REFRESH)))
-        return BLOOM_PRESENT;
-    if (items_of(layer) >= layer->geometry->capacity)
-        return BLOOM_FULL;
-    uint64_t ordinal = atomic_load_explicit(&layer->items, memory_order_relaxed) + 1;
-    atomic_store_explicit(&layer->items, ordinal, memory_order_relaxed);
-    atomic_fetch_add_explicit(&window->placed, 1, memory_order_relaxed);
-    if (journal)
-        journal->ops->add(journal->ctx, journal->id, hash, layer->geometry->index, ordinal);
-    bloom_set_bits(bloom_layer_words(layer), bit, layer->geometry->k);
-    return found ? BLOOM_PRESENT : BLOOM_ADDED;
-}
-
-enum bloom_add bloom_window_add(struct bloom_filter *filter, struct bloom_hash hash,
-                                const struct bloom_journal *journal, struct errbuf *err)
-{
-    const struct bloom_params *params = bloom_filter_params(filter);
-    struct bloom_window *window = bloom_filter_window(filter);
-    struct bloom_lock *lock = bloom_pool_lock_of(bloom_filter_class(filter)->pool, filter);
-    uint64_t bit[BLOOM_PROBE_BITS];
-
-    for (;;) {
-        if (!(params->window_flags & BLOOM_WINDOW_REFRESH) && bloom_window_query(filter, hash))
-            return BLOOM_PRESENT;
-        struct bloom_layer *expected = atomic_load_explicit(&window->current, memory_order_acquire);
-        enum bloom_add answer = BLOOM_FULL;
-        struct seen seen;
-        bool turn;
-
-        if (expected) {
-            bloom_layer_bits(expected, hash, bit);
-            if (!is_small(expected))
-                touch_pages(expected, bit);
-        }
-        bloom_lock_take(lock);
-        int64_t now = bloom_window_now_us(filter);
-        if (is_due(window, now))
-            forget_locked(filter, now);
-        seen.current = atomic_load_explicit(&window->current, memory_order_relaxed);
-        seen.turn = atomic_load_explicit(&window->turn, memory_order_relaxed);
-        turn = needs_turn(params, window, seen.current, now);
-        if (!turn) {
-            if (seen.current != expected)
-                bloom_layer_bits(seen.current, hash, bit);
-            answer = place(filter, seen.current, hash, bit, journal);
-        }
-        bloom_lock_give(lock);
-
-        if (answer != BLOOM_FULL || (!turn && params->expansion == 0))
-            return answer;
-        seen.grows = !turn;
-        if (make_place(filter, &seen, journal, err) != 0)
-            return BLOOM_NO_ROOM;
-    }
-}
-
 /* ---- loading ---- */
 
 void bloom_window_set_turn(struct bloom_filter *filter, unsigned index, const struct bloom_turn *turn)
 {
     struct bloom_window *window = bloom_filter_window(filter);
 
-    set_part(bloom_layer_part(bloom_filter_layer_at(filter, index)), turn);
+    bloom_part_set(bloom_layer_part(bloom_filter_layer_at(filter, index)), turn);
     if (turn->number > atomic_load_explicit(&window->turn, memory_order_relaxed))
         atomic_store_explicit(&window->turn, turn->number, memory_order_relaxed);
-    atomic_store_explicit(&window->due_us, NOT_SETTLED, memory_order_relaxed);
+    atomic_store_explicit(&window->due_us, BLOOM_NOT_SETTLED, memory_order_relaxed);
 }
 
 int bloom_window_replay(struct bloom_filter *filter, unsigned index, const struct bloom_shape *shape,
@@ -546,9 +389,14 @@ int bloom_window_replay(struct bloom_filter *filter, unsigned index, const struc
         errbuf_set(err, "layer %u has another shape", index);
         return BLOOM_REFUSED;
     }
-    if (turn_of(bloom_layer_part(layer)) >= turn->number)
+    struct bloom_part *part = bloom_layer_part(layer);
+    int state = atomic_load_explicit(&part->state, memory_order_relaxed);
+    if (bloom_part_turn(part) >= turn->number)
         return 0;
-    empty_layer(filter, layer);
+    if (state != PART_FREE)
+        empty_layer(filter, layer);
+    if (state == PART_STALE || state == PART_EMPTYING)
+        atomic_fetch_sub_explicit(&bloom_filter_window(filter)->nstale, 1, memory_order_relaxed);
     atomic_store_explicit(&layer->items, turn->base, memory_order_relaxed);
     bloom_window_set_turn(filter, index, turn);
     return 0;
@@ -558,11 +406,11 @@ void bloom_window_shift(struct bloom_filter *filter, int64_t by_us)
 {
     for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
         struct bloom_part *part = bloom_layer_part(layer);
-        int64_t to = started_of(part) + by_us;
+        int64_t to = bloom_part_started(part) + by_us;
 
         atomic_store_explicit(&part->started_us, to > 0 ? to : 0, memory_order_relaxed);
     }
-    atomic_store_explicit(&bloom_filter_window(filter)->due_us, NOT_SETTLED, memory_order_relaxed);
+    atomic_store_explicit(&bloom_filter_window(filter)->due_us, BLOOM_NOT_SETTLED, memory_order_relaxed);
 }
 
 int64_t bloom_window_latest_us(const struct bloom_filter *filter)
@@ -570,7 +418,7 @@ int64_t bloom_window_latest_us(const struct bloom_filter *filter)
     int64_t latest = 0;
 
     for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
-        int64_t started = started_of(bloom_layer_part(layer));
+        int64_t started = bloom_part_started(bloom_layer_part(layer));
         latest = started > latest ? started : latest;
     }
     return latest;

@@ -37,6 +37,12 @@ static inline struct bloom_turn bloom_layer_turn(const struct bloom_layer_view *
     return (struct bloom_turn){view->turn, view->base, view->started_us};
 }
 
+/* Places that the layer's part has taken, forgotten or not. */
+static inline uint64_t bloom_layer_placed(const struct bloom_layer_view *view)
+{
+    return view->ordinal > view->base ? view->ordinal - view->base : 0;
+}
+
 /* Whether these can be numbers of a turn: within bounds that no arithmetic leaves. */
 static inline bool bloom_turn_valid(const struct bloom_turn *turn)
 {

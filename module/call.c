@@ -12,13 +12,6 @@
 
 /* ---- words ---- */
 
-struct slice call_arg(const struct call *call, size_t i)
-{
-    struct slice arg;
-    arg.ptr = engine.StringPtrLen(call->argv[i], &arg.len);
-    return arg;
-}
-
 static struct slice arg_at(const void *ctx, size_t i)
 {
     return call_arg(ctx, i);
@@ -39,14 +32,6 @@ void call_error(struct call *call, const char *format, ...)
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     engine.ReplyWithError(call->ctx, text);
-}
-
-void call_bool(struct call *call, bool value)
-{
-    if (engine.ReplyWithBool)
-        engine.ReplyWithBool(call->ctx, value);
-    else
-        engine.ReplyWithLongLong(call->ctx, value);
 }
 
 static void out_status(void *ctx, const char *text)

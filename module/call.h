@@ -22,7 +22,13 @@ struct call {
     struct value *value;    /* NULL: there is none */
 };
 
-struct slice call_arg(const struct call *call, size_t i);
+static inline struct slice call_arg(const struct call *call, size_t i)
+{
+    struct slice arg;
+    arg.ptr = engine.StringPtrLen(call->argv[i], &arg.len);
+    return arg;
+}
+
 struct bf_args call_args(const struct call *call);
 
 /* Writes to the client in the version of the protocol that it has chosen. */
@@ -60,6 +66,12 @@ void call_not_made(struct call *call, int status, const struct errbuf *err);
 void call_error(struct call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* A reply to one item. */
-void call_bool(struct call *call, bool value);
+static inline void call_bool(struct call *call, bool value)
+{
+    if (engine.ReplyWithBool)
+        engine.ReplyWithBool(call->ctx, value);
+    else
+        engine.ReplyWithLongLong(call->ctx, value);
+}
 
 #endif

@@ -1,15 +1,16 @@
-/* Commands on a filter as a whole: reports, unions, emptying; and BF.APPLY, by which a primary tells of one. */
+/* Commands on a filter as a whole: reports, emptying; and BF.APPLY, by which a primary tells of one. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "bf_info.h"
 #include "bf_texts.h"
-#include "bloom_merge.h"
 #include "effects.h"
 #include "handlers.h"
-#include "memory.h"
+#include "merge.h"
 #include "settings.h"
+#include "value_window.h"
 
 /* ---- reports ---- */
 
@@ -104,191 +105,36 @@ HANDLER(cmd_bf_falsepositive)
 
 /* ---- BF.CLEAR ---- */
 
-HANDLER(cmd_bf_clear)
+static void clear_filter(struct call *call)
 {
-    struct call call = {ctx, argv, argc, "bf.clear", NULL, NULL};
     struct errbuf err = {""};
     int status;
-    if (argc != 2)
-        return engine.WrongArity(ctx);
-    if (call_open_existing(&call, CALL_WRITE)) {
-        bloom_pool_set_limits(values_pool(), 0, 0); /* it is no larger than the one that it replaces */
-        struct value *empty = value_create(bloom_filter_class_of(value_filter(call.value)), &status, &err);
-        if (!empty) {
-            call_not_made(&call, status, &err);
-        } else {
-            call_put(&call, empty);
-            effect_verbatim(&call);
-            effect_changed(&call, "bloom.clear");
-            engine.ReplyWithSimpleString(ctx, "OK");
-        }
-    }
-    call_close(&call);
-    return ENGINE_OK;
-}
-
-/* ---- BF.MERGE ---- */
-
-#define MERGE_MAX_SOURCES 1000
-
-/* The sources, each opened as a call of its own whose argument 1 it is. */
-struct merge {
-    struct call call; /* of the destination */
-    struct call *sources;
-    size_t nsources;
-};
-
-static int printable(struct slice name)
-{
-    return (int)(name.len < 128 ? name.len : 128);
-}
-
-static bool open_sources(struct merge *merge)
-{
-    struct call *call = &merge->call;
-    merge->sources = calloc((size_t)call->argc - 2, sizeof(*merge->sources));
-    if (!merge->sources) {
-        engine.ReplyWithError(call->ctx, "ERR out of memory");
-        return false;
-    }
-    for (int i = 2; i < call->argc; i++) {
-        struct call *source = &merge->sources[merge->nsources++];
-        *source = (struct call){call->ctx, call->argv + i - 1, 2, call->name, NULL, NULL};
-        if (!call_open(source, CALL_READ))
-            return false;
-        if (!source->value) {
-            struct slice name = call_arg(call, (size_t)i);
-            call_error(call, "ERR not found: '%.*s'", printable(name), name.ptr);
-            return false;
-        }
-    }
-    return true;
-}
-
-/* A new filter of the destination's layout, or the first source's, with as many layers as the largest. NULL after an
- * error reply. */
-static struct value *make_union(struct merge *merge)
-{
-    struct call *call = &merge->call;
-    const struct bloom_filter *model = value_filter(call->value ? call->value : merge->sources[0].value);
-    struct errbuf err = {""};
-    int status = 0;
-    struct value *made = value_create(bloom_filter_class_of(model), &status, &err);
-    if (made && call->value)
-        status = bloom_filter_append_like(value_filter(made), model, bloom_filter_nlayers(model), &err);
-    for (size_t i = 0; made && status == 0 && i < merge->nsources; i++) {
-        const struct bloom_filter *source = value_filter(merge->sources[i].value);
-        status = bloom_filter_same_layout(model, source, &err);
-        if (status == 0)
-            status = bloom_filter_append_like(value_filter(made), source, bloom_filter_nlayers(source), &err);
-        if (status == 0)
-            status = bloom_filter_same_layout(value_filter(made), source, &err);
-        if (status == BLOOM_REFUSED) {
-            struct slice to = call_arg(call, 1), from = call_arg(call, i + 2);
-            call_error(call, "ERR '%.*s' and '%.*s' cannot be merged: %s", printable(to), to.ptr, printable(from),
-                       from.ptr, err.text);
-        }
-    }
-    if (status == 0)
-        return made;
-    if (made)
-        value_free(made);
-    if (!made || status != BLOOM_REFUSED)
+    bloom_pool_set_limits(values_pool(), 0, 0); /* it is no larger than the one that it replaces */
+    struct value *empty = value_create(bloom_filter_class_of(value_filter(call->value)), &status, &err);
+    if (!empty) {
         call_not_made(call, status, &err);
-    return NULL;
-}
-
-/* Whether the union may be: its bits are set and its items counted. False after an error reply. */
-static bool unite(struct merge *merge, struct value *made, bool any_rate)
-{
-    const struct value *old = merge->call.value;
-    struct bloom_filter *into = value_filter(made);
-    struct bloom_union counts = {{0}, {0}};
-    struct errbuf err = {""};
-    if (old) {
-        const struct bloom_filter *filter = value_filter(old);
-        unsigned nlayers = bloom_filter_nlayers(filter);
-        bloom_filter_or(into, filter, nlayers, NULL);
-        for (unsigned i = 0; i < nlayers; i++) {
-            struct bloom_layer_view view;
-            bloom_filter_layer(filter, i, &view);
-            bloom_filter_set_items(into, i, view.items);
-        }
-    }
-    for (size_t i = 0; i < merge->nsources; i++) {
-        const struct value *source = merge->sources[i].value;
-        if (source != old)
-            bloom_filter_or(into, value_filter(source), bloom_filter_nlayers(value_filter(source)), &counts);
-    }
-    const struct bloom_filter *before = old ? value_filter(old) : NULL;
-    if (bloom_filter_count_union(into, &counts, before, any_rate, &err) == BLOOM_OK)
-        return true;
-    call_error(&merge->call, "ERR the union would be too full (bf-merge-overfull): %s", err.text);
-    return false;
-}
-
-/* Whether a union is what its destination has been already: then nothing has changed, for anybody. */
-static bool adds_nothing(const struct value *old, const struct value *made)
-{
-    const struct bloom_filter *before = value_filter(old), *after = value_filter(made);
-    unsigned nlayers = bloom_filter_nlayers(before);
-    if (bloom_filter_nlayers(after) != nlayers)
-        return false;
-    for (unsigned i = 0; i < nlayers; i++) {
-        struct bloom_layer_view a, b;
-        bloom_filter_layer(before, i, &a);
-        bloom_filter_layer(after, i, &b);
-        if (a.items != b.items || !bloom_shape_equal(&a.shape, &b.shape) ||
-            memcmp((const void *)a.words, (const void *)b.words, (size_t)a.shape.nwords * 8) != 0)
-            return false;
-    }
-    return true;
-}
-
-static void merge_filters(struct merge *merge)
-{
-    struct call *call = &merge->call;
-    struct errbuf err = {""};
-    bool obeys = call_must_obey(call);
-    if (obeys)
-        bloom_pool_set_limits(values_pool(), 0, 0);
-    struct value *made = make_union(merge);
-    if (!made)
-        return;
-    bool fits = obeys || memory_within(call->ctx, bloom_filter_memory(value_filter(made)), &err);
-    if (!fits)
-        call_error(call, "OOM %s", err.text);
-    if (!fits || !unite(merge, made, obeys || settings.merge_overfull)) {
-        value_free(made);
         return;
     }
-    if (call->value && adds_nothing(call->value, made)) {
-        value_free(made);
-        engine.ReplyWithSimpleString(call->ctx, "OK");
-        return;
-    }
-    call_put(call, made);
+    call_put(call, empty);
     effect_verbatim(call);
-    effect_counts(call); /* they are estimates: not every machine's logarithm has the same last digit */
-    effect_changed(call, "bloom.merge");
+    effect_changed(call, "bloom.clear");
     engine.ReplyWithSimpleString(call->ctx, "OK");
 }
 
-HANDLER(cmd_bf_merge)
+HANDLER(cmd_bf_clear)
 {
-    struct merge merge = {.call = {ctx, argv, argc, "bf.merge", NULL, NULL}};
-    if (argc < 3)
+    struct call call = {ctx, argv, argc, "bf.clear", NULL, NULL};
+    if (argc != 2)
         return engine.WrongArity(ctx);
-    if (argc > 2 + MERGE_MAX_SOURCES) {
-        call_error(&merge.call, "ERR at most %d filters can be merged at a time", MERGE_MAX_SOURCES);
-        return ENGINE_OK;
+    if (call_open_existing(&call, CALL_WRITE)) {
+        if (value_is_blank(call.value)) {
+            call.value->usage = (struct bf_usage){.since_s = (int64_t)time(NULL)}; /* of this process alone */
+            engine.ReplyWithSimpleString(ctx, "OK");
+        } else {
+            clear_filter(&call);
+        }
     }
-    if (call_open(&merge.call, CALL_WRITE) && open_sources(&merge))
-        merge_filters(&merge);
-    for (size_t i = 0; i < merge.nsources; i++)
-        call_close(&merge.sources[i]);
-    free(merge.sources);
-    call_close(&merge.call);
+    call_close(&call);
     return ENGINE_OK;
 }
 
@@ -379,6 +225,14 @@ static bool apply_items(struct call *call, struct errbuf *err)
     return true;
 }
 
+/* key TURN layer number unix-us header */
+static bool apply_turn(struct call *call, struct errbuf *err)
+{
+    struct dump_load load;
+    return (call->argc != 7 || read_header(call_arg(call, 6), &load, err)) &&
+           window_apply_turn(call, &load.plan.shapes[0], err);
+}
+
 static bool apply(struct call *call, struct errbuf *err)
 {
     struct slice what = call_arg(call, 2);
@@ -389,6 +243,8 @@ static bool apply(struct call *call, struct errbuf *err)
         effect_applied(call, true);
         return true;
     }
+    if (slice_is(what, "UNION"))
+        return merge_apply_union(call, err);
     if (!call->value || value_is_half(call->value)) {
         errbuf_set(err, "there is no such filter");
         return false;
@@ -397,12 +253,16 @@ static bool apply(struct call *call, struct errbuf *err)
         effect_applied(call, false);
         return true;
     }
+    if (slice_is(what, "TURN"))
+        return apply_turn(call, err);
+    if (slice_is(what, "DROP"))
+        return window_apply_drop(call, err);
     if (slice_is(what, "ITEMS") && apply_items(call, err)) {
         effect_verbatim(call);
         return true;
     }
     if (!err->text[0])
-        errbuf_set(err, "'%.*s' is not known here", printable(what), what.ptr);
+        errbuf_set(err, "'%.*s' is not known here", (int)(what.len < 128 ? what.len : 128), what.ptr);
     return false;
 }
 

@@ -5,6 +5,7 @@
 
 #include "redisbloom_type.h"
 #include "settings.h"
+#include "value_window.h"
 
 #define HEADER_MAX 256 /* of one layer */
 
@@ -97,6 +98,31 @@ void effect_grown(struct call *call, unsigned layer, const struct bloom_shape *s
                      "LAYER", (long long)layer, (const char *)header, len);
 }
 
+void effect_turned(struct call *call, unsigned layer, const struct bloom_shape *shape, const struct bloom_turn *turn)
+{
+    unsigned char header[HEADER_MAX];
+    size_t len = write_header(value_filter(call->value), shape, header);
+    engine.Replicate(call->ctx, names.apply, "sclllb", call->argv[1], "TURN", (long long)layer, (long long)turn->number,
+                     (long long)window_unix_us(turn->started_us), (const char *)header, len);
+}
+
+void effect_dropped(struct call *call, uint64_t below)
+{
+    engine.Replicate(call->ctx, names.apply, "scl", call->argv[1], "DROP", (long long)below);
+}
+
+void effect_united(struct call *call, struct engine_string *const *words, size_t n)
+{
+    static unsigned char header[DUMP_HEADER_MAX];
+    const struct bloom_filter *filter = value_filter(call->value);
+    struct dump_plan plan;
+    struct dump_place place = {.nlayers = bloom_filter_nlayers(filter)};
+    dump_plan_of(filter, place.nlayers, &plan);
+    dump_write_chunk(&plan, filter, 0, 0, &place, header);
+    engine.Replicate(call->ctx, names.apply, "scbv", call->argv[1], "UNION", (const char *)header,
+                     dump_chunk_bytes(&plan, 0), words, n);
+}
+
 /* Pointers to the words of one command; kept for the next. */
 static struct engine_string **word_list(size_t n)
 {
@@ -142,7 +168,7 @@ void effect_counts(struct call *call)
         struct bloom_layer_view view;
         char text[24];
         bloom_filter_layer(filter, i, &view);
-        int len = snprintf(text, sizeof(text), "%llu", (unsigned long long)view.items);
+        int len = snprintf(text, sizeof(text), "%llu", (unsigned long long)bloom_layer_placed(&view));
         counts[i] = engine.CreateString(NULL, text, (size_t)len);
     }
     engine.Replicate(call->ctx, names.apply, "scv", call->argv[1], "ITEMS", counts, (size_t)nlayers);

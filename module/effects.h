@@ -7,6 +7,13 @@
  *     BF.APPLY key MAKE header            an empty filter
  *     BF.APPLY key LAYER index header     its next layer
  *     BF.APPLY key ITEMS count ...        the counts of its layers, after a merge
+ *     BF.APPLY key TURN layer number unix-us header    a part of a window takes this layer, an old one or the next
+ *     BF.APPLY key DROP number            a window's parts below this number are gone
+ *     BF.APPLY key UNION header name places ...    the union of windows: which layers of each went into which of its
+ *                                         own; its header is of all layers, with the numbers of their parts
+ *
+ * Adds to a window are told as those to any filter, those that were answered 0 but placed (REFRESH), too. Who is told
+ * one places its items in the newest part without a question.
  *
  * A header is the first chunk of a dump (dump.h) of a filter with this one layer: all parameters and the shape.
  *
@@ -17,6 +24,7 @@
 #ifndef BLOOMERY_MODULE_EFFECTS_H
 #define BLOOMERY_MODULE_EFFECTS_H
 
+#include "bloom_window.h"
 #include "call.h"
 
 /* Full names of commands, in lower case. */
@@ -33,6 +41,15 @@ void effect_made(struct call *call, int64_t expires_ms);
 
 /* It has got a layer, of this shape. */
 void effect_grown(struct call *call, unsigned layer, const struct bloom_shape *shape);
+
+/* A part of a window has taken a layer. */
+void effect_turned(struct call *call, unsigned layer, const struct bloom_shape *shape, const struct bloom_turn *turn);
+
+/* A window has dropped its parts below this number. */
+void effect_dropped(struct call *call, uint64_t below);
+
+/* The filter of the call has become a union of windows; `words` are the names and places. */
+void effect_united(struct call *call, struct engine_string *const *words, size_t n);
 
 /* Of the words from `first` on, those whose bit is set in `added` have been added; `n` bits from bit `from` on. */
 void effect_added(struct call *call, size_t first, const uint32_t *added, size_t from, size_t n);

@@ -46,6 +46,7 @@ enum { /* GetContextFlags() */
        ENGINE_CTX_OOM = 1 << 10,
        ENGINE_CTX_REPLICATED = 1 << 12,
        ENGINE_CTX_LOADING = 1 << 13,
+       ENGINE_CTX_SYNCING = 1 << 16, /* it gets the values of its primary */
        ENGINE_CTX_RESP3 = 1 << 22,
 };
 
@@ -62,6 +63,8 @@ enum { ENGINE_CONFIG_MEMORY = 1 << 7 };
 /* ---- callbacks ---- */
 
 typedef int (*engine_command_fn)(struct engine_ctx *ctx, struct engine_string **argv, int argc);
+
+typedef void (*engine_timer_fn)(struct engine_ctx *ctx, void *data);
 
 typedef int (*engine_get_bool_fn)(const char *name, void *row);
 typedef int (*engine_set_bool_fn)(const char *name, int value, void *row, struct engine_string **error);

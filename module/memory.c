@@ -19,9 +19,10 @@ static bool exists(size_t bytes)
     return probe != NULL;
 }
 
-/* Random bits of a filter beyond the cache cost a TLB miss each on small pages. But the first touch of a huge page
- * zeroes 2 MiB, and an add waits for that: hence a setting. It has an effect where the kernel says "madvise"; where it
- * says "always" the engine has switched huge pages off for its process. */
+/* Random bits of a filter beyond the cache cost a TLB miss each on small pages, and a fork copies an entry for each of
+ * these. The first touch of a huge page zeroes 2 MiB, which takes less than 512 small ones do, but all at once: hence a
+ * setting. It has an effect where the kernel says "madvise"; where it says "always" the engine has switched huge pages
+ * off for its process. */
 static void advise(void *memory, size_t bytes)
 {
     uintptr_t from = ((uintptr_t)memory + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1),

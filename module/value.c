@@ -5,13 +5,14 @@
 #include <sys/random.h>
 #include <time.h>
 
-#include "bloom_window.h"
 #include "bloom_merge.h"
+#include "bloom_window.h"
 #include "effects.h"
 #include "memory.h"
 #include "redisbloom_half.h"
 #include "redisbloom_type.h"
 #include "settings.h"
+#include "value_window.h"
 
 _Static_assert(sizeof(struct value) % 8 == 0, "the filter lies behind it, aligned to 8");
 
@@ -51,21 +52,8 @@ uint64_t value_dump_identity(const struct value *value, unsigned nlayers)
 
 /* ---- life ---- */
 
-/* Turns follow the clock of the machine: replicas would not turn with the primary, nor when the log is read again. */
-static bool is_possible(const struct bloom_class *class, int *status_out, struct errbuf *err)
-{
-    if (!bloom_params_is_window(bloom_class_params(class)))
-        return true;
-    errbuf_set(err, "a filter with a WINDOW is possible in bloomeryd only, not in the module: replicas would forget at "
-                    "other times than the primary");
-    *status_out = BLOOM_REFUSED;
-    return false;
-}
-
 struct value *value_create(struct bloom_class *class, int *status_out, struct errbuf *err)
 {
-    if (!is_possible(class, status_out, err))
-        return NULL;
     struct value *value = memory_zeroed(sizeof(*value) + bloom_filter_bytes(class));
     if (!value) {
         *status_out = -1;
@@ -133,10 +121,25 @@ void value_free(void *at)
     struct value *value = at;
     if (!value)
         return;
+    if (bloom_filter_forgets(value_filter(value)))
+        window_freed(value);
     bloom_filter_deinit(value_filter(value));
     half_release(value->half);
     memory_release(value->load);
     memory_release(value);
+}
+
+bool value_is_blank(const struct value *value)
+{
+    const struct bloom_filter *filter = value_filter(value);
+    struct bloom_layer_view view;
+    bloom_filter_layer(filter, 0, &view);
+    if (bloom_filter_nlayers(filter) > 1 || view.ordinal > 0 || view.turn > 0 || value_is_half(value))
+        return false;
+    for (uint64_t i = 0; i < view.shape.nwords; i++) /* RedisBloom's dumps have bits that no count knows */
+        if (view.words[i])
+            return false;
+    return true;
 }
 
 struct value *value_copy(const struct value *value)
@@ -151,8 +154,11 @@ struct value *value_copy(const struct value *value)
     struct value *copy = value_create_shaped(&plan.params, plan.shapes, plan.nlayers, &status, &err);
     if (!copy)
         return NULL;
-    bloom_filter_or(value_filter(copy), filter, plan.nlayers, &counts);
-    for (unsigned i = 0; i < plan.nlayers; i++)
+    if (bloom_filter_forgets(filter))
+        window_copy(value_filter(copy), filter, value->load != NULL);
+    else
+        bloom_filter_or(value_filter(copy), filter, plan.nlayers, &counts);
+    for (unsigned i = 0; i < plan.nlayers && !bloom_filter_forgets(filter); i++)
         bloom_filter_set_items(value_filter(copy), i, counts.most[i]);
     if (value->load && (copy->load = memory_zeroed(sizeof(*copy->load))))
         *copy->load = *value->load;
@@ -183,7 +189,10 @@ static void chunks_of(const struct value *value, struct chunks *chunks)
 {
     const struct bloom_filter *filter = value_filter(value);
     *chunks = (struct chunks){.place = {.nlayers = bloom_filter_nlayers(filter)}};
-    dump_plan_of(filter, chunks->place.nlayers, &chunks->plan);
+    if (value->load)
+        chunks->plan = value->load->plan;
+    else
+        dump_plan_of(filter, chunks->place.nlayers, &chunks->plan);
     chunks->n = dump_chunks(&chunks->plan);
     if (value->load) {
         chunks->identity = value->load->identity;
@@ -269,6 +278,8 @@ static struct value *load_header(struct engine_io *io, uint64_t n, struct errbuf
         errbuf_set(err, "%llu chunks, where its layers need %u", (unsigned long long)n, dump_chunks(&load.plan));
         return NULL;
     }
+    if (n == dump_chunks(&load.plan) && window_is_synced())
+        load.plan.taken_ms = INT64_MAX; /* now, as all of the future (docs/DUMP.md) */
     return value_begin_load(&load, &status, err);
 }
 
@@ -338,7 +349,8 @@ static size_t free_effort2(void *key, const void *value)
     return memory_of(value) >= BACKGROUND_BYTES ? 0 : 1;
 }
 
-/* What makes two filters equal: parameters, shapes, bits and counts; of half-loaded ones also what has come. */
+/* What makes two filters equal: parameters, shapes, bits and counts, in a window the numbers of the parts, but not
+ * their ages; of half-loaded ones also what has come. */
 static void digest(struct engine_digest *digest_out, void *at)
 {
     const struct value *value = at;
@@ -348,6 +360,11 @@ static void digest(struct engine_digest *digest_out, void *at)
         return;
     }
     chunks_of(value, &chunks);
+    if (!value->load) {
+        chunks.plan.taken_ms = 0;
+        for (unsigned i = 0; i < chunks.plan.nlayers; i++)
+            chunks.plan.turns[i].age_us = 0;
+    }
     engine.DigestAddLongLong(digest_out, chunks.n);
     while (chunks.place.next < chunks.n)
         engine.DigestAddStringBuffer(digest_out, (const char *)scratch, next_chunk(value, &chunks));
@@ -378,6 +395,7 @@ bool values_init(struct engine_ctx *ctx, struct errbuf *err)
         errbuf_set(err, "out of memory");
         return false;
     }
+    window_clock_init(pool);
     process_seed = value_random();
     value_type = engine.CreateDataType(ctx, DUMP_TYPE_NAME, DUMP_TYPE_VERSION, &methods);
     if (value_type)

@@ -57,6 +57,9 @@ struct value *value_create_shaped(const struct bloom_params *params, const struc
 
 struct value *value_copy(const struct value *value); /* NULL without memory */
 
+/* Whether it is as value_create() has made it: an empty filter of one layer. */
+bool value_is_blank(const struct value *value);
+
 void value_free(void *value); /* any thread; NULL is fine */
 
 /* Begins to load a filter from the header in `load`. As value_create_shaped(). */

@@ -45,7 +45,8 @@ struct peer {
     size_t taken; /* bytes at the head of `in` that the last reply has; they go with the next call */
 };
 
-/* `timeout_ms` >= 1 bounds each wait: for the connection, and for the next byte in either direction. When *cancelled
+/* `timeout_ms` >= 1 bounds each wait: for the connection, for a handshake of TLS as a whole, and for the next byte in
+ * either direction. When *cancelled
  * becomes true, a wait ends within 0.1 s with -ECANCELED; NULL: never. */
 void peer_init(struct peer *peer, int64_t timeout_ms, const atomic_bool *cancelled);
 

@@ -4,8 +4,9 @@
 
 #include "peer.h"
 
-/* Makes the connection one with TLS: the handshake, each of its waits within the time limit. 0 or -errno with the
- * reason. */
+int64_t peer_now_ms(void); /* monotonic */
+
+/* Makes the connection one with TLS: the handshake, all of it within the time limit. 0 or -errno with the reason. */
 int peer_tls_open(struct peer *peer, const struct peer_address *address, struct errbuf *err);
 
 /* As send and recv of plain bytes, between peer->out or peer->in and the socket. 0 or -errno. */

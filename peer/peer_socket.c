@@ -11,11 +11,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "peer.h"
+#include "peer_internal.h"
 
 #define CANCEL_POLL_MS 100 /* a wait looks so often whether it is cancelled */
 
-static int64_t now_ms(void)
+int64_t peer_now_ms(void)
 {
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
@@ -25,9 +25,9 @@ static int64_t now_ms(void)
 int peer_wait(int fd, short events, int64_t timeout_ms, const atomic_bool *cancelled)
 {
     struct pollfd polled = {.fd = fd, .events = events};
-    int64_t end = now_ms() + timeout_ms;
+    int64_t end = peer_now_ms() + timeout_ms;
     for (;;) {
-        int64_t left = end - now_ms();
+        int64_t left = end - peer_now_ms();
         if (cancelled && atomic_load_explicit(cancelled, memory_order_relaxed))
             return -ECANCELED;
         if (left <= 0)

@@ -90,22 +90,22 @@ int peer_tls_receive(struct peer *peer)
 
 /* ---- the handshake ---- */
 
-/* Waits until all records have left. */
-static int send_all(struct peer *peer)
+/* Waits until all records have left; until `end` at most. */
+static int send_all(struct peer *peer, int64_t end)
 {
     int status = send_records(peer);
     while (status == 0 && buf_len(&peer->tls->records)) {
-        int ready = peer_wait(peer->fd, POLLOUT, peer->timeout_ms, peer->cancelled);
+        int ready = peer_wait(peer->fd, POLLOUT, end - peer_now_ms(), peer->cancelled);
         status = ready < 0 ? ready : send_records(peer);
     }
     return status;
 }
 
-/* Waits for bytes of the server; their number, or -errno. */
-static ssize_t receive(struct peer *peer)
+/* Waits for bytes of the server, until `end` at most; their number, or -errno. */
+static ssize_t receive(struct peer *peer, int64_t end)
 {
     for (;;) {
-        int ready = peer_wait(peer->fd, POLLIN, peer->timeout_ms, peer->cancelled);
+        int ready = peer_wait(peer->fd, POLLIN, end - peer_now_ms(), peer->cancelled);
         if (ready < 0)
             return ready;
         ssize_t n = recv(peer->fd, peer->tls->received, RECEIVE_SIZE, 0);
@@ -122,18 +122,19 @@ static int shake_hands(struct peer *peer, const struct peer_address *address)
 {
     struct peer_tls *tls = peer->tls;
     ssize_t n = 0;
+    int64_t end = peer_now_ms() + peer->timeout_ms; /* of a server that sends a byte now and then, too */
     for (;;) {
         size_t consumed;
         enum tls_status status = tls_stream_handshake(tls->stream, address->tls, address->host, tls->received,
                                                       (size_t)n, &consumed, &tls->records, &tls->why);
-        int sent = send_all(peer);
+        int sent = send_all(peer, end);
         if (status == TLS_FAILED)
             return failed(tls);
         if (sent != 0)
             return sent;
         if (status == TLS_OK)
             return consumed < (size_t)n ? take(peer, tls->received + consumed, (size_t)n - consumed) : 0;
-        n = receive(peer);
+        n = receive(peer, end);
         if (n < 0)
             return (int)n;
     }
@@ -155,7 +156,8 @@ int peer_tls_open(struct peer *peer, const struct peer_address *address, struct 
     else if (status == -ECONNRESET)
         errbuf_set(err, "the server closed the connection in the handshake of TLS");
     else if (status != 0)
-        errbuf_set(err, "TLS: %s", status == -ETIMEDOUT ? "the server does not answer" : strerror(-status));
+        errbuf_set(err, "TLS: %s",
+                   status == -ETIMEDOUT ? "the server has not completed the handshake in time" : strerror(-status));
     return status;
 }
 

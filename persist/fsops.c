@@ -369,6 +369,11 @@ int fs_read_all(const struct fsops *fs, int fd, void *buf, size_t len, uint64_t 
     return fs_read_some(fs, fd, buf, len, len, offset);
 }
 
+bool fs_error_passes(int error)
+{
+    return error == -ENOMEM || error == -EMFILE || error == -ENFILE || error == -EINTR || error == -EAGAIN;
+}
+
 int fs_write_all(const struct fsops *fs, int fd, const void *buf, size_t len, uint64_t offset)
 {
     for (size_t done = 0; done < len;) {

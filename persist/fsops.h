@@ -95,6 +95,9 @@ int fs_open_new(const struct fsops *fs, const char *path, unsigned flags, int *f
  * parts is a symbolic link (the directory itself may be one); or -errno. */
 int fs_open_beneath(const char *directory, const char *path, int *fd_out) __attribute__((warn_unused_result));
 
+/* Whether an error is one of the moment and not of the disk: memory, descriptors. */
+bool fs_error_passes(int error);
+
 /* The whole range or an error: -EIO when the file ends before, and when a write makes no progress. */
 int fs_read_all(const struct fsops *fs, int fd, void *buf, size_t len, uint64_t offset)
     __attribute__((warn_unused_result));

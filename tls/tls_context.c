@@ -293,10 +293,13 @@ static int set_up_client(struct tls_context *context, const struct tls_client_se
         errbuf_set(err, "there is a key without a certificate");
         return -EINVAL;
     }
-    SSL_CTX_set_min_proto_version(context->ssl, TLS1_2_VERSION);
     SSL_CTX_set_session_cache_mode(context->ssl, SSL_SESS_CACHE_OFF);
-    if (is_set(settings->cert_file))
-        status = load_identity(context, &client_names, settings->cert_file, settings->key_file, NULL, err);
+    status = allow_protocols(context, settings->protocols ? settings->protocols : "", err);
+    if (status == 0)
+        status = allow_ciphers(context, settings->ciphers, settings->ciphersuites, err);
+    if (status == 0 && is_set(settings->cert_file))
+        status = load_identity(context, &client_names, settings->cert_file, settings->key_file, settings->key_file_pass,
+                               err);
     if (status == 0)
         status = load_authorities(context, &client_names, settings->ca_cert_file, settings->ca_cert_dir, false, err);
     if (status == 0 && !is_set(settings->ca_cert_file) && !is_set(settings->ca_cert_dir))

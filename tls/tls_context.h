@@ -44,13 +44,14 @@ struct tls_server_settings {
 int tls_context_server(const struct tls_server_settings *settings, struct tls_context **context_out, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* Of a program that connects. Strings are borrowed for the call; NULL is none. */
+/* Of a program that connects. Strings are borrowed for the call; NULL and "" are none. */
 struct tls_client_settings {
-    const char *cert_file, *key_file; /* as above, for servers that ask for certificates */
-    const char *ca_cert_file;         /* whose certificates of servers are valid; NULL: the system's list */
+    const char *cert_file, *key_file, *key_file_pass; /* as above, for servers that ask for certificates */
+    const char *ca_cert_file; /* whose certificates of servers are valid; NULL: the system's list */
     const char *ca_cert_dir;
     const char *server_name; /* for SNI and the check of the certificate; NULL: the host that is connected to */
-    bool insecure;           /* takes any certificate */
+    const char *protocols, *ciphers, *ciphersuites; /* as above */
+    bool insecure;                                  /* takes any certificate */
 };
 
 /* As above. */

@@ -233,8 +233,14 @@ static int read_plan(const unsigned char *in, size_t len, struct dump_plan *plan
 
 /* ---- bits and counts ---- */
 
-/* Walks the `len` bytes of bits from `offset` on, both multiples of 8, layer by layer: each run of words is handed to
- * `fn` with the bytes that stand for it. */
+/* A layer of a window that no part has: it has no bits and no items, whatever its memory still holds. */
+static bool is_unused(const struct dump_plan *plan, unsigned i)
+{
+    return bloom_params_is_window(&plan->params) && plan->turns[i].number == 0;
+}
+
+/* Walks the `len` bytes of bits from `offset` on, both multiples of 8, layer by layer: each run of words, NULL of an
+ * unused layer, is handed to `fn` with the bytes that stand for it. */
 static void for_each_run(const struct dump_plan *plan, const struct bloom_filter *filter, uint64_t offset, size_t len,
                          unsigned char *bytes, void (*fn)(_Atomic uint64_t *words, size_t nwords, unsigned char *bytes))
 {
@@ -249,7 +255,7 @@ static void for_each_run(const struct dump_plan *plan, const struct bloom_filter
             size_t run = left < len ? (size_t)left : len;
 
             bloom_filter_layer(filter, i, &view);
-            fn(view.words + (offset - start) / 8, run / 8, bytes);
+            fn(is_unused(plan, i) ? NULL : view.words + (offset - start) / 8, run / 8, bytes);
             offset += run;
             bytes += run;
             len -= run;
@@ -261,13 +267,13 @@ static void for_each_run(const struct dump_plan *plan, const struct bloom_filter
 static void copy_out(_Atomic uint64_t *words, size_t nwords, unsigned char *bytes)
 {
     for (size_t i = 0; i < nwords; i++)
-        le64_put(bytes + 8 * i, atomic_load_explicit(&words[i], memory_order_relaxed));
+        le64_put(bytes + 8 * i, words ? atomic_load_explicit(&words[i], memory_order_relaxed) : 0);
 }
 
 /* Zero words are left alone: memory that nobody has written costs nothing. */
 static void copy_in(_Atomic uint64_t *words, size_t nwords, unsigned char *bytes)
 {
-    for (size_t i = 0; i < nwords; i++) {
+    for (size_t i = 0; words && i < nwords; i++) {
         uint64_t word = le64_get(bytes + 8 * i);
 
         if (word != 0)
@@ -293,7 +299,10 @@ static void write_counts(const struct dump_plan *plan, const struct bloom_filter
         struct bloom_layer_view view;
 
         bloom_filter_layer(filter, i, &view);
-        le64_put(out + (size_t)i * COUNT_BYTES, view.items < view.capacity ? view.items : view.capacity);
+        uint64_t items = bloom_layer_placed(&view);
+        if (is_unused(plan, i))
+            items = 0;
+        le64_put(out + (size_t)i * COUNT_BYTES, items < view.capacity ? items : view.capacity);
     }
 }
 
@@ -329,7 +338,7 @@ static int check_counts(const struct dump_plan *plan, const unsigned char *in, s
 static void read_counts(const struct dump_plan *plan, struct bloom_filter *filter, const unsigned char *in)
 {
     for (unsigned i = 0; i < plan->nlayers; i++)
-        bloom_filter_set_items(filter, i, le64_get(in + (size_t)i * COUNT_BYTES));
+        bloom_filter_set_items(filter, i, is_unused(plan, i) ? 0 : le64_get(in + (size_t)i * COUNT_BYTES));
     if (bloom_params_is_window(&plan->params))
         dump_take_turns(plan, filter);
 }

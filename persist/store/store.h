@@ -246,9 +246,10 @@ void store_discard(struct store *store, uint64_t id);   /* deletes the files */
  * yielded it, or since store_load(). */
 bool store_has_bits(struct store *store, uint64_t id);
 
-/* Reads them into the filter, which has the layers that it had then, and their words (bloom_filter_undrop()). 0;
+/* Reads them into the filter, which has the layers that it had then, and their words (bloom_resident.h). 0;
  * STORE_NOT_FOUND: the last save does not have it; STORE_DAMAGED: its file is not what it should be, or cannot be read;
- * or -ENOMEM. In all but the first case the words are undefined. Takes its time: not on a loop. */
+ * or -errno of the moment (-ENOMEM, -EMFILE): it may be read later. In all but the first case the words are undefined.
+ * Takes its time: not on a loop. */
 int store_read_bits(struct store *store, uint64_t id, struct bloom_filter *filter, struct errbuf *err)
     __attribute__((warn_unused_result));
 

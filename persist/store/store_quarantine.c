@@ -101,12 +101,6 @@ static int write_layer(const struct keeping *keeping, const char *path, const un
     return rc;
 }
 
-/* Whether an error is one of the moment and not of the disk. */
-static bool is_passing(int rc)
-{
-    return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE || rc == -EINTR || rc == -EAGAIN;
-}
-
 /* What is there of the layers in a pack, damaged as it may be, as files. */
 static int keep_packed(const struct keeping *keeping, struct errbuf *err)
 {
@@ -125,7 +119,7 @@ static int keep_packed(const struct keeping *keeping, struct errbuf *err)
         offset += size;
         if (rc == PACK_MISSING || rc == PACK_SHORT)
             rc = 0;
-        if (rc < 0 && !is_passing(rc)) {
+        if (rc < 0 && !fs_error_passes(rc)) {
             rc = keep_pack(keeping, rc, err);
             break;
         }

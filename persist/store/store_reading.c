@@ -153,7 +153,7 @@ static int find_record(struct store *store, uint64_t id, struct manifest_filter 
         rc = STORE_NOT_FOUND;
     if (rc == 0 && (rc = record_read(&reader, entry->offset, &found, err)) != 0) {
         errbuf_prefix(err, "%s/MANIFEST", store->dir);
-        rc = rc == -ENOMEM ? rc : STORE_DAMAGED;
+        rc = fs_error_passes(rc) ? rc : STORE_DAMAGED;
     }
     if (rc == 0 && (*record_out = malloc(sizeof(**record_out))))
         manifest_filter_copy(*record_out, found);
@@ -182,22 +182,52 @@ static bool is_of(const struct manifest_filter *record, const struct bloom_filte
     return true;
 }
 
-int store_read_bits(struct store *store, uint64_t id, struct bloom_filter *filter, struct errbuf *err)
+/* 0, STORE_DAMAGED, or an error of the moment. */
+static int read_record(struct store *store, const struct manifest_filter *record, struct bloom_filter *filter,
+                       struct errbuf *err)
 {
-    struct manifest_filter *record = NULL;
     struct bits_reader reader;
     bool lost;
+
+    if (!is_of(record, filter, err))
+        return STORE_DAMAGED;
+    int rc = bits_reader_init(&reader, store);
+    if (rc == 0)
+        rc = bits_read(&reader, record, filter, &lost, err);
+    bits_reader_deinit(&reader);
+    return rc == 0 || fs_error_passes(rc) ? rc : STORE_DAMAGED;
+}
+
+static bool same_files(const struct manifest_filter *a, const struct manifest_filter *b)
+{
+    bool same = a->pack == b->pack && a->pack_offset == b->pack_offset && a->nlayers == b->nlayers;
+
+    for (unsigned i = 0; same && i < a->nlayers; i++)
+        same = a->layers[i].file == b->layers[i].file;
+    return same;
+}
+
+/* A save moves filters from one pack to another, and removes the first one when its record is in the last save no more.
+ */
+int store_read_bits(struct store *store, uint64_t id, struct bloom_filter *filter, struct errbuf *err)
+{
+    struct manifest_filter *record = NULL, *now = NULL;
+    bool moved;
     int rc = find_record(store, id, &record, err);
 
-    if (rc == 0 && !is_of(record, filter, err))
-        rc = STORE_DAMAGED;
-    if (rc == 0) {
-        rc = bits_reader_init(&reader, store);
-        if (rc == 0 && (rc = bits_read(&reader, record, filter, &lost, err)) != 0 && rc != -ENOMEM)
-            rc = STORE_DAMAGED;
-        bits_reader_deinit(&reader);
-    }
+    do {
+        if (rc == 0)
+            rc = read_record(store, record, filter, err);
+        moved = rc == STORE_DAMAGED && record && find_record(store, id, &now, err) == 0 && !same_files(record, now);
+        if (moved) {
+            free(record);
+            record = now;
+            now = NULL;
+            rc = 0;
+        }
+    } while (moved);
     free(record);
+    free(now);
     if (rc == -ENOMEM)
         errbuf_set(err, "out of memory");
     return rc;

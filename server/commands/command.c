@@ -200,22 +200,18 @@ const struct command *command_find_full(struct slice name)
     return command_find_sub(command_row((size_t)index), (struct slice){bar + 1, name.len - len - 1});
 }
 
-size_t command_index(const struct command *row)
+size_t command_index_of_subcommand(const struct command *row)
 {
-    size_t n;
-    const struct command *rows = command_table(&n);
-    size_t base = n;
+    size_t base = command_ntop;
 
-    if ((uintptr_t)row >= (uintptr_t)rows && (uintptr_t)row < (uintptr_t)(rows + n))
-        return (size_t)(row - rows);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < command_ntop; i++) {
         /* Addresses of different arrays: compared as numbers, since < on such pointers means nothing. */
-        uintptr_t first = (uintptr_t)rows[i].subcommands;
-        uintptr_t end = (uintptr_t)(rows[i].subcommands + rows[i].nsubcommands);
+        uintptr_t first = (uintptr_t)command_top_rows[i].subcommands;
+        uintptr_t end = first + command_top_rows[i].nsubcommands * sizeof(*row);
 
         if ((uintptr_t)row >= first && (uintptr_t)row < end)
-            return base + (size_t)(row - rows[i].subcommands);
-        base += rows[i].nsubcommands;
+            return base + (size_t)(row - command_top_rows[i].subcommands);
+        base += command_top_rows[i].nsubcommands;
     }
     return base; /* not reached with a row of the table */
 }

@@ -1,7 +1,8 @@
 /* command: the table of commands, and the context of a handler.
  *
  * One row is one command: its name, arity, flags, keys, documentation and handler. The dispatcher's checks, COMMAND,
- * COMMAND DOCS, COMMAND INFO and the per-command counters all come from it (commands_*.def, one row per command).
+ * COMMAND DOCS, COMMAND INFO and the per-command counters all come from it (command_row.h; commands_*.def, one row per
+ * command).
  *
  * Handlers see arguments, session, registry and reply writer, never a connection or a loop. A handler runs on a
  * worker's loop thread inside an RCU read section: filters that it looks up stay alive until it returns. Whatever is
@@ -13,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "command_row.h"
 #include "reply.h"
 #include "resp_parse.h"
 #include "session.h"
@@ -21,7 +23,6 @@ struct journal_ring;
 struct server;
 struct worker;
 struct stats;
-struct command;
 
 /* ---- commands with very many arguments ---- */
 
@@ -145,9 +146,10 @@ struct command_job {
     void *data;      /* owned by the job: freed afterwards, by `discard` if `run` has set that, otherwise by free() */
     void *arguments; /* likewise: the memory of the arguments, after command_keep_arguments() */
     void (*discard)(void *data);
-    bool again;     /* set by a `run` that is not done: it is called again after other jobs, unless the client is
-                     * gone. For work that would occupy a thread too long */
-    bool slow_down; /* the client's later commands wait until its messages are delivered (push.h) */
+    bool again; /* set by a `run` that is not done: it is called again after other jobs, unless the client is
+                 * gone. For work that would occupy a thread too long */
+    uint64_t maybe_answers; /* for struct stats, when `run` is done */
+    bool slow_down;         /* the client's later commands wait until its messages are delivered (push.h) */
     void (*run)(struct command_job *job);
 };
 
@@ -162,69 +164,10 @@ bool command_keep_arguments(struct command_ctx *ctx);
 
 /* ---- the table ---- */
 
-enum {
-    CMD_WRITE = 1 << 0, /* changes filters; counted as such, refused where writes are */
-    CMD_READONLY = 1 << 1,
-    CMD_DENYOOM = 1 << 2, /* refused over maxmemory */
-    CMD_MODULE = 1 << 3,  /* reported as a command of module "bf", as RedisBloom's are */
-    CMD_ADMIN = 1 << 4,
-    CMD_PUBSUB = 1 << 5,
-    CMD_NOSCRIPT = 1 << 6,
-    CMD_LOADING = 1 << 7, /* allowed while filters are being loaded */
-    CMD_STALE = 1 << 8,
-    CMD_SKIP_MONITOR = 1 << 9,
-    CMD_SKIP_SLOWLOG = 1 << 10,
-    CMD_FAST = 1 << 11,
-    CMD_NOAUTH = 1 << 12, /* allowed before AUTH */
-    CMD_NO_ASYNC_LOADING = 1 << 13,
-    CMD_NO_MULTI = 1 << 14,
-    CMD_ALLOW_BUSY = 1 << 15,
-    CMD_SUBSCRIBED = 1 << 16, /* allowed for a RESP2 client that has subscriptions */
-    CMD_LARGE = 1 << 17,      /* arguments of any number and size: works in slices, or defers */
-    CMD_DEFERS = 1 << 18,     /* always runs in a thread of the pool; hence not in a transaction */
-    CMD_SLOW = 1 << 19,       /* may take a hundred microseconds, as those with CMD_ADMIN may */
-    CMD_SIZES = 1 << 20,      /* may take ten microseconds: sizes a filter, or reads a small one */
-    CMD_ALONE = 1 << 22,      /* runs while all other workers stand still, also as the only one of a transaction */
-    CMD_TALKS = 1 << 21,      /* its job waits for another server; it changes filters in host_alone() only, so that
-                               * transactions need not wait for it */
-    CMD_BITS = 1 << 22,       /* reads or changes bits of the filters that its keys name: these are brought into memory
-                               * first */
-};
-
-/* An argument for COMMAND DOCS. */
-struct command_arg {
-    const char *name;
-    const char *type;  /* "key", "string", "integer", "double", "pure-token", "oneof", "block", "pattern" */
-    const char *token; /* NULL or the word in front of it, or the word itself for "pure-token" */
-    bool optional;
-    bool multiple;
-    const char *since;              /* NULL, or the version of Redis that added it to the command */
-    const struct command_arg *args; /* of "oneof" and "block" */
-    size_t nargs;
-};
-
-/* The reply of COMMAND follows from the row alone, so a row also holds fields that only clients read. Flags, categories
- * and key specifications equal those that Redis and RedisBloom report for commands of the same name. */
-struct command {
-    const char *name;                         /* lower case; a subcommand has its own name only: "getname" */
-    const char *full_name;                    /* "client|getname" for a subcommand, otherwise the name */
-    void (*handler)(struct command_ctx *ctx); /* NULL when only its subcommands can be called */
-    int arity;                                /* words, the command's own name included; negative: at least that many */
-    uint32_t flags;
-    int first_key, last_key, key_step; /* 0 0 0: takes no keys; last_key -1: all the rest */
-    const char *key_flags;  /* space separated, as in a key specification: "RW access update". One set holds for all
-                               keys;  where each key has its own (RENAME) the sets are separated by '|' */
-    const char *categories; /* ACL categories, all of them, in the order reported: "@write @bloom" */
-    const char *tips;       /* NULL, or space separated: "request_policy:all_shards" */
-    const char *summary, *since, *group, *complexity;
-    const struct command_arg *args;
-    size_t nargs;
-    const struct command *subcommands; /* NULL or nsubcommands rows */
-    size_t nsubcommands;
-};
-
 /* All commands; their number. Row indexes are stable for the life of the process. */
 const struct command *command_table(size_t *n_out);
+extern const struct command command_top_rows[]; /* the same */
+extern const size_t command_ntop;
 
 /* The index of a top-level row, -1 if there is no such command. ASCII case is ignored. */
 int command_find(struct slice name);
@@ -248,9 +191,15 @@ const struct command *command_find_full(struct slice name);
 /* Whether the row is in the ACL category, given without '@'; ASCII case is ignored. */
 bool command_has_category(const struct command *row, struct slice category);
 
+size_t command_index_of_subcommand(const struct command *row); /* internal */
+
 /* Every row has a number for its counters (struct stats), below STATS_MAX_COMMANDS: a top-level row its index, the rows
  * of subcommands the following numbers. command_row() is the reverse and returns NULL past the last row. */
-size_t command_index(const struct command *row);
+static inline size_t command_index(const struct command *row)
+{
+    size_t index = ((uintptr_t)row - (uintptr_t)command_top_rows) / sizeof(*row);
+    return index < command_ntop ? index : command_index_of_subcommand(row);
+}
 const struct command *command_row(size_t index);
 
 #endif

@@ -32,7 +32,7 @@
 
 #undef HELP_ROW
 
-static const struct command table[] = {
+const struct command command_top_rows[] = {
 #include "commands_admin.def"
 #include "bf_commands.def"
 #include "commands_content.def"
@@ -43,9 +43,11 @@ static const struct command table[] = {
 #include "commands_server.def"
 };
 
+const size_t command_ntop = sizeof(command_top_rows) / sizeof(command_top_rows[0]);
+
 const struct command *command_table(size_t *n_out)
 {
     if (n_out != NULL)
-        *n_out = sizeof(table) / sizeof(table[0]);
-    return table;
+        *n_out = command_ntop;
+    return command_top_rows;
 }

@@ -63,8 +63,10 @@ void command_slow_publisher(struct command_ctx *ctx);
 void command_monitor_begins(struct command_ctx *ctx);
 void command_monitor_begun(struct command_ctx *ctx);
 
-/* CLIENT TRACKING ON, with the options in place of earlier ones: 0 or -ENOMEM. OFF: may be off already. */
-int command_start_tracking(struct command_ctx *ctx, const struct session_tracking *options);
+/* CLIENT TRACKING ON, with the options in place of earlier ones and, with BCAST, further prefixes: 0, BROADCAST_LIMIT
+ * (broadcast.h) or -ENOMEM. OFF: may be off already. */
+int command_start_tracking(struct command_ctx *ctx, const struct session_tracking *options,
+                           const struct slice *prefixes, size_t n);
 void command_stop_tracking(struct command_ctx *ctx);
 
 /* ---- connections ---- */

@@ -160,8 +160,7 @@ enum config_status {
 int config_set(struct config *cfg, struct slice name, struct slice value, enum config_source source, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* Checks the rules that concern several settings at once. CONFIG_OK or CONFIG_REFUSED. Called after a set of
- * changes. */
+/* Checks, after a set of changes, the rules that concern several settings. CONFIG_OK or CONFIG_REFUSED. */
 int config_check(const struct config *cfg, enum config_source source, struct errbuf *err)
     __attribute__((warn_unused_result));
 
@@ -195,8 +194,7 @@ void config_line_deinit(struct config_line *line);
 /* Appends a word as such a line has it, quoted where it has to be. */
 void config_print_word(struct slice word, struct buf *out);
 
-/* Appends the value as CONFIG GET shows it: bytes in full, lists and rules separated by spaces, secrets in clear. `out`
- * remembers a failure. */
+/* Appends the value as CONFIG GET shows it: bytes in full, lists and rules separated by spaces, secrets in clear. */
 void config_get(const struct config *cfg, const struct config_row *row, struct buf *out);
 
 /* ---- files and arguments (config_file.c, config_args.c) ---- */
@@ -206,8 +204,7 @@ void config_get(const struct config *cfg, const struct config_row *row, struct b
  * counts. Several `save` lines of one file and its includes form one list; `save ""` empties it.
  *
  * `path` "-" is the standard input. CONFIG_OK, CONFIG_REFUSED (`err` begins with the file and line at fault), or a
- * negative errno when a file cannot be read (`err` names it). After an error some settings of `cfg` may have
- * changed. */
+ * negative errno when a file cannot be read (`err` names it). An error may come behind changes of `cfg`. */
 int config_load_file(struct config *cfg, const char *path, struct errbuf *err) __attribute__((warn_unused_result));
 
 /* The same for text in memory; messages and includes use `name` as its path. NUL bytes in the text are refused. */

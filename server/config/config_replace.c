@@ -1,9 +1,13 @@
 #include "config_replace.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -79,14 +83,52 @@ static int write_file(const char *path, const struct buf *text, const struct sta
     return status;
 }
 
-static int sync_directory_of(const char *path, struct errbuf *err)
+/* The directory of a file, and the file's name in it. */
+static const char *split_path(const char *path, char dir_out[PATH_MAX])
 {
-    char dir[PATH_MAX];
     const char *slash = strrchr(path, '/');
     size_t len = !slash ? 0 : slash == path ? 1 : (size_t)(slash - path);
 
-    memcpy(dir, len == 0 ? "." : path, len == 0 ? 1 : len);
-    dir[len == 0 ? 1 : len] = '\0';
+    memcpy(dir_out, len == 0 ? "." : path, len == 0 ? 1 : len);
+    dir_out[len == 0 ? 1 : len] = '\0';
+    return slash ? slash + 1 : path;
+}
+
+/* Whether a name is "<base>.<number>.tmp", and no process has that number: it was killed while it wrote. */
+static bool is_left_behind(const char *name, const char *base)
+{
+    size_t len = strlen(base);
+    char *end;
+
+    if (strncmp(name, base, len) != 0 || name[len] != '.' || name[len + 1] < '1' || name[len + 1] > '9')
+        return false;
+    errno = 0;
+    long number = strtol(name + len + 1, &end, 10);
+    return errno == 0 && strcmp(end, ".tmp") == 0 && number == (pid_t)number && kill((pid_t)number, 0) != 0 &&
+           errno == ESRCH;
+}
+
+/* Removes the temporary files that killed processes have left: they may hold secrets, and would pile up. A file that
+ * cannot be removed is tried again at the next write. */
+static void sweep(const char *path)
+{
+    char dir[PATH_MAX];
+    const char *base = split_path(path, dir);
+    DIR *entries = opendir(dir);
+
+    for (struct dirent *entry; entries && (entry = readdir(entries)) != NULL;) {
+        if (is_left_behind(entry->d_name, base))
+            (void)unlinkat(dirfd(entries), entry->d_name, 0);
+    }
+    if (entries)
+        closedir(entries);
+}
+
+static int sync_directory_of(const char *path, struct errbuf *err)
+{
+    char dir[PATH_MAX];
+
+    (void)split_path(path, dir);
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return config_file_failed("cannot sync", dir, err);
@@ -103,6 +145,7 @@ int config_file_replace(const char *path, const struct buf *text, const struct s
         errno = ENAMETOOLONG;
         return config_file_failed("cannot write", path, err);
     }
+    sweep(path);
     unlink(temporary); /* left by a killed process of the same number */
     int status = write_file(temporary, text, old, err);
     if (status != 0)

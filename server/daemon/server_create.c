@@ -10,6 +10,7 @@
 #include "window_clock.h"
 
 #include "acl.h"
+#include "broadcast.h"
 #include "clock.h"
 #include "exclusive.h"
 #include "half_loads.h"
@@ -133,6 +134,16 @@ static int start_pubsub(struct server *server)
     return pubsub_create(&server->pubsub, server->max_workers, push_wake, server);
 }
 
+static int start_broadcast(struct server *server)
+{
+    return broadcast_create(&server->broadcast, server->max_workers, tracking_wake, server);
+}
+
+static void stop_broadcast(struct server *server)
+{
+    broadcast_destroy(server->broadcast);
+}
+
 static void stop_pubsub(struct server *server)
 {
     pubsub_destroy(server->pubsub);
@@ -177,7 +188,7 @@ static void stop_registry(struct server *server)
 static int start_sstables(struct server *server)
 {
     struct errbuf err;
-    return sstables_create(&server->sstables, server_config(server)->sstable_dir, server->pool, server->reclaimer,
+    return sstables_create(&server->sstables, server_config(server)->sstable_dir, server->registry, server->reclaimer,
                            &server->log, &err);
 }
 
@@ -233,6 +244,7 @@ static const struct part {
     {"reclaimer", start_reclaimer, stop_reclaimer},
     {"messages", start_pubsub, stop_pubsub},
     {"events", start_events, stop_events},
+    {"changes for clients", start_broadcast, stop_broadcast},
     {"registry", start_registry, stop_registry},
     {"bits on the disk", start_residency, stop_residency},
     {"sstable-dir", start_sstables, stop_sstables},
@@ -269,7 +281,7 @@ int server_create(struct server **server_out, struct config *config, unsigned ma
     server->max_workers = max_workers;
     status = start_parts(server, err);
     if (!status)
-        status = acl_create(&server->acl, config, err);
+        status = acl_create(&server->acl, config, &server->memory.of_users, err);
     if (status) {
         atomic_store(&server->settings.now, NULL); /* the caller still owns it */
         server_destroy(server);

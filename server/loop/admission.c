@@ -146,14 +146,14 @@ static enum admission_answer check_size(const struct conn *conn, const struct co
     return ADMISSION_REFUSE;
 }
 
-/* Whether the client's user may run the command. */
-static enum admission_answer check_rights(const struct conn *conn, const struct command *command,
-                                          const struct resp_command *cmd, enum admission_of of, char *text_out)
+/* Whether the client's user may run the command, when it is not so at once. */
+static __attribute__((noinline)) enum admission_answer check_rights(const struct conn *conn,
+                                                                    const struct command *command,
+                                                                    const struct resp_command *cmd,
+                                                                    enum admission_of of, char *text_out)
 {
     const struct acl_user *user = conn->session.user;
     size_t at = 0;
-    if (!(conn->session.modes & MODE_RESTRICTED))
-        return ADMISSION_RUN;
     enum acl_verdict verdict = acl_check(user, command, cmd, 0, &at);
     if (verdict == ACL_ALLOWED)
         return ADMISSION_RUN;
@@ -165,6 +165,15 @@ static enum admission_answer check_rights(const struct conn *conn, const struct 
         return refuse(text_out, acl_denial_of_exec(verdict));
     acl_denial(verdict, command, text_out, ADMISSION_TEXT_SIZE);
     return ADMISSION_REFUSE;
+}
+
+static inline bool may_call(const struct conn *conn, const struct command *command, const struct resp_command *cmd)
+{
+    if (!(conn->session.modes & MODE_RESTRICTED))
+        return true;
+    size_t key =
+        (size_t)command->first_key < cmd->argc ? (size_t)command->first_key : 0; /* SUNSUBSCRIBE may have none */
+    return acl_is_granted(conn->session.user, command_index(command), resp_arg(cmd, key));
 }
 
 /* Whether the command fits its row and the rights of its client. */
@@ -184,8 +193,10 @@ static enum admission_answer check_call(const struct conn *conn, const struct co
     if ((conn->session.modes & MODE_IN_MULTI) &&
         ((command->flags & CMD_NO_MULTI) || command->handler == cmd_client_reply))
         return refuse(text_out, "ERR Command not allowed inside a transaction");
-    enum admission_answer answer = check_rights(conn, command, cmd, ADMISSION_OF_NEW, text_out);
-    return answer == ADMISSION_RUN ? check_size(conn, command, cmd, text_out) : answer;
+    if (!may_call(conn, command, cmd) &&
+        check_rights(conn, command, cmd, ADMISSION_OF_NEW, text_out) == ADMISSION_REFUSE)
+        return ADMISSION_REFUSE;
+    return check_size(conn, command, cmd, text_out);
 }
 
 /* Whether the state of the server or of the connection forbids the command. */
@@ -251,8 +262,9 @@ enum admission_answer admission_check(const struct conn *conn, const struct comm
     if (of == ADMISSION_OF_NEW && ((answer = check_call(conn, command, cmd, text_out)) != ADMISSION_RUN ||
                                    (answer = check_state(conn, command, reasons, text_out)) != ADMISSION_RUN))
         return answer;
-    if (of == ADMISSION_OF_EXEC && (answer = check_rights(conn, command, cmd, of, text_out)) != ADMISSION_RUN)
-        return answer; /* they may have changed since it was queued */
+    if (of == ADMISSION_OF_EXEC && !may_call(conn, command, cmd) &&
+        check_rights(conn, command, cmd, of, text_out) == ADMISSION_REFUSE)
+        return ADMISSION_REFUSE; /* rights may have changed since it was queued */
     if (of != ADMISSION_OF_EXEC && (answer = check_time(conn, command, reasons)) != ADMISSION_RUN)
         return answer;
     if (!reserve_room(conn, command, cmd))

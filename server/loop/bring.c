@@ -6,6 +6,7 @@
 #include "admission.h"
 #include "command.h"
 #include "conn.h"
+#include "database.h"
 #include "handlers.h"
 #include "keyed.h"
 #include "registry_databases.h"
@@ -50,8 +51,9 @@ static bool can_do_without(const struct conn *conn, const struct command *comman
 
 struct names {
     struct conn *conn;
-    unsigned database;           /* of the transaction's next command */
     struct residency_wait *wait; /* NULL: they are only counted */
+    unsigned number;             /* of the client's database, when the transaction's next command runs */
+    struct databases *databases; /* as they are then */
     size_t n, away;
 };
 
@@ -75,28 +77,57 @@ static void take_names(struct names *names, const struct command *command, const
         take_name(names, resp_arg(cmd, i));
 }
 
-/* A command that is queued: it has names, not keys, of the database that a SELECT before it may have chosen. */
+static bool read_number(const struct names *names, struct slice word, unsigned *number_out)
+{
+    int64_t number;
+    if (!slice_to_int64(word, &number) || number < 0 || number >= server_config(names->conn->worker->server)->databases)
+        return false;
+    *number_out = (unsigned)number;
+    return true;
+}
+
+static void swap(struct databases *databases, unsigned first, unsigned second)
+{
+    unsigned database = databases_get(databases, first);
+    databases_set(databases, first, databases_get(databases, second));
+    databases_set(databases, second, database);
+}
+
+/* A command that is queued: it has names, not keys, of the database to which commands before it lead. */
 static void take_queued(void *ctx, const struct command *command, const struct resp_command *cmd)
 {
     struct names *names = ctx;
-    struct worker *worker = names->conn->worker;
     struct resp_command space;
-    int64_t number;
-    if (command->handler == cmd_select && slice_to_int64(resp_arg(cmd, 1), &number) && number >= 0 &&
-        number < server_config(worker->server)->databases)
-        names->database = registry_database(worker->server->registry, (unsigned)number);
-    const struct resp_command *keyed =
-        command->flags & CMD_BITS ? keyed_command(&worker->keyed, command, cmd, names->database, &space) : NULL;
+    unsigned first, second;
+    if (command->handler == cmd_select)
+        (void)read_number(names, resp_arg(cmd, 1), &names->number);
+    if (command->handler == cmd_swapdb && read_number(names, resp_arg(cmd, 1), &first) &&
+        read_number(names, resp_arg(cmd, 2), &second))
+        swap(names->databases, first, second);
+    if (!(command->flags & CMD_BITS))
+        return;
+    unsigned database = databases_get(names->databases, names->number);
+    const struct resp_command *keyed = keyed_command(&names->conn->worker->keyed, command, cmd, database, &space);
     if (keyed)
         take_names(names, command, keyed);
 }
 
-static void take_all(struct names *names, const struct command *command, const struct resp_command *cmd)
+static void take_transaction(struct names *names)
 {
     const struct session *session = &names->conn->session;
-    names->database = names->conn->running.database;
-    if (command->handler == cmd_exec && session->modes & MODE_IN_MULTI)
-        transaction_each(session->transaction, take_queued, names);
+    struct databases databases = {0};
+    for (unsigned i = 0; i < DATABASES_MAX; i++)
+        databases_set(&databases, i, registry_database(names->conn->worker->server->registry, i));
+    names->databases = &databases;
+    names->number = atomic_load_explicit(&session->db, memory_order_relaxed);
+    transaction_each(session->transaction, take_queued, names);
+    names->databases = NULL;
+}
+
+static void take_all(struct names *names, const struct command *command, const struct resp_command *cmd)
+{
+    if (command->handler == cmd_exec && names->conn->session.modes & MODE_IN_MULTI)
+        take_transaction(names);
     else
         take_names(names, command, cmd);
 }

@@ -111,8 +111,9 @@ static bool call_handler(struct conn *conn, const struct resp_command *cmd, cons
     };
     if (sliced)
         conn->running.reply.cap = conn->output.buf.cap;
-    if (conn->session.modes & MODE_TRACKING)
-        tracking_note(conn, command, keyed);
+    bool tracks = conn->session.modes & MODE_TRACKING;
+    if (tracks)
+        tracking_before(conn, command, keyed);
     uint64_t start_ns = worker_clock_ns(worker);
     ctx.slice_end_ns = start_ns + 2 * COMMAND_SLICE_NS;
     struct slice name;
@@ -120,6 +121,8 @@ static bool call_handler(struct conn *conn, const struct resp_command *cmd, cons
         reply_read_only(ctx.reply, name);
     else
         command->handler(&ctx);
+    if (tracks)
+        tracking_after();
     uint64_t slice_ns = worker_clock_ns(worker) - start_ns, took_ns = conn->running.spent_ns + slice_ns;
     if (!(conn->waits & CONN_WAITS_JOB))
         worker->slice_items = command_slice_items(worker->slice_items,
@@ -214,7 +217,7 @@ static bool take_into_window(struct conn *conn, const struct resp_command *cmd, 
     struct worker *worker = conn->worker;
     enum window_kind kind;
     if (!window_kind_of(cmd, &kind) || !admission_by_window(conn, kind) ||
-        !window_may_push(worker, kind, conn, resp_arg(cmd, 1)) ||
+        !acl_may_call(&conn->session, worker->window.counters[kind], resp_arg(cmd, 1)) ||
         sstables_find(worker->server->sstables, resp_arg(cmd, 1))) /* it may have to wait for its file */
         return false;
     unsigned database = database_of(conn);

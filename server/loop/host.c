@@ -74,9 +74,10 @@ void command_monitor_begun(struct command_ctx *ctx)
     monitor_look(ctx->worker);
 }
 
-int command_start_tracking(struct command_ctx *ctx, const struct session_tracking *options)
+int command_start_tracking(struct command_ctx *ctx, const struct session_tracking *options,
+                           const struct slice *prefixes, size_t n)
 {
-    return tracking_start(conn_of_session(ctx->session), options);
+    return tracking_start(conn_of_session(ctx->session), options, prefixes, n);
 }
 
 void command_stop_tracking(struct command_ctx *ctx)

@@ -4,12 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "broadcast.h"
+#include "buf.h"
 #include "command.h"
 #include "conn.h"
 #include "handlers.h"
 #include "hash_table.h"
 #include "registry_key.h"
 #include "registry_version.h"
+#include "reply.h"
+#include "tracking_internal.h"
 #include "worker.h"
 
 struct note {
@@ -19,15 +23,6 @@ struct note {
     struct registry_version version;
     size_t len;
     char name[]; /* its key in the registry */
-};
-
-struct tracking {
-    struct conn *conn;
-    struct note *oldest, **newest_end;
-    struct hash_table notes;
-    size_t bytes;     /* of the notes */
-    bool forget_all;  /* a name could not be noted; nothing is noted until the client has been told */
-    uint64_t flushes; /* server->flushes that the client has been told of */
 };
 
 static size_t note_bytes(const struct note *note)
@@ -55,12 +50,14 @@ static struct note *find_note(const struct tracking *tracking, uint64_t hash, st
     return link ? note_of(link) : NULL;
 }
 
-static void account(struct tracking *tracking)
+void tracking_account(struct tracking *tracking)
 {
     struct session *session = &tracking->conn->session;
     atomic_store_explicit(&session->tracked, (uint32_t)tracking->notes.count, memory_order_relaxed);
     atomic_store_explicit(&session->tracking_bytes,
-                          sizeof(*tracking) + hash_table_bytes(&tracking->notes) + tracking->bytes,
+                          sizeof(*tracking) + hash_table_bytes(&tracking->notes) + tracking->bytes +
+                              tracking->held_bytes +
+                              (tracking->broadcast ? broadcast_client_bytes(tracking->broadcast) : 0),
                           memory_order_relaxed);
 }
 
@@ -80,105 +77,6 @@ static struct note *take_oldest(struct tracking *tracking)
     if (!tracking->oldest)
         tracking->newest_end = &tracking->oldest;
     return note;
-}
-
-/* ---- telling the client ---- */
-
-/* name.ptr NULL: all names. To a client in RESP2 a message of the channel, if it has subscribed to any. */
-static void write_message(struct conn *conn, struct slice name)
-{
-    struct reply *reply = &conn->output.reply;
-    bool pushes = atomic_load_explicit(&conn->session.resp, memory_order_relaxed) == 3;
-    if (!pushes && !conn->session.subscribed)
-        return;
-    conn_will_reply(conn);
-    if (pushes) {
-        reply_push(reply, 2);
-        reply_bulk_str(reply, "invalidate");
-    } else {
-        reply_array(reply, 3);
-        reply_bulk_str(reply, "message");
-        reply_bulk_str(reply, "__redis__:invalidate");
-    }
-    if (!name.ptr) {
-        reply_null(reply);
-        return;
-    }
-    reply_array(reply, 1);
-    reply_bulk(reply, name.ptr, name.len);
-}
-
-/* A message for a session of another worker, or the answer that it has gone. */
-struct redirected {
-    struct worker_message message;
-    struct server *server;
-    uint64_t from, to; /* sessions */
-    uint32_t from_worker;
-    bool all;
-    size_t len;
-    char name[];
-};
-
-static struct conn *conn_of_id(const struct worker *worker, uint64_t id)
-{
-    struct conn *conn = worker->conns;
-    while (conn && conn->session.id != id)
-        conn = conn->next;
-    return conn && !conn_is_closing(conn) ? conn : NULL;
-}
-
-static void note_broken(struct worker *worker, struct worker_message *message)
-{
-    struct redirected *r = (struct redirected *)message;
-    struct conn *conn = worker->stopping ? NULL : conn_of_id(worker, r->from);
-    if (conn && conn->tracking && conn->session.tracking.redirect == r->to &&
-        !(atomic_fetch_or_explicit(&conn->session.flags, SESSION_REDIRECT_BROKEN, memory_order_relaxed) &
-          SESSION_REDIRECT_BROKEN) &&
-        atomic_load_explicit(&conn->session.resp, memory_order_relaxed) == 3) {
-        conn_will_reply(conn);
-        reply_push(&conn->output.reply, 2);
-        reply_bulk_str(&conn->output.reply, "tracking-redir-broken");
-        reply_integer(&conn->output.reply, (int64_t)r->to);
-    }
-    free(r);
-}
-
-static void deliver(struct worker *worker, struct worker_message *message)
-{
-    struct redirected *r = (struct redirected *)message;
-    struct conn *conn = worker->stopping ? NULL : conn_of_id(worker, r->to);
-    if (conn) {
-        write_message(conn, (struct slice){r->all ? NULL : r->name, r->len});
-    } else if (!worker->stopping) {
-        r->message.run = note_broken;
-        worker_post_message(r->server->workers[r->from_worker], &r->message);
-        return;
-    }
-    free(r);
-}
-
-/* `name`: NULL for all names. False without memory: the client has to be told of all of them, later. */
-static bool tell(struct conn *conn, struct slice name)
-{
-    const struct session_tracking *options = &conn->session.tracking;
-    if (options->redirect == 0) {
-        write_message(conn, name);
-        return true;
-    }
-    struct redirected *r = malloc(sizeof(*r) + name.len);
-    if (!r)
-        return false;
-    *r = (struct redirected){.message = {.run = deliver},
-                             .server = conn->worker->server,
-                             .from = conn->session.id,
-                             .to = options->redirect,
-                             .from_worker = conn->worker->index,
-                             .all = !name.ptr,
-                             .len = name.len};
-    if (name.len)
-        memcpy(r->name, name.ptr, name.len);
-    worker_post_message(r->server->workers[options->redirect_worker], &r->message);
-    return true;
 }
 
 static void untable(struct tracking *tracking, struct note *note)
@@ -271,7 +169,7 @@ static bool is_tracked(struct conn *conn, const struct command *command)
     return options->optin ? excepted : !options->optout || !excepted;
 }
 
-void tracking_note(struct conn *conn, const struct command *command, const struct resp_command *cmd)
+static void note_names(struct conn *conn, const struct command *command, const struct resp_command *cmd)
 {
     struct tracking *tracking = conn->tracking;
     bool writes = (command->flags & CMD_WRITE) && conn->session.tracking.noloop;
@@ -281,15 +179,40 @@ void tracking_note(struct conn *conn, const struct command *command, const struc
     size_t last = command->last_key < 0 ? cmd->argc - (size_t)-command->last_key : (size_t)command->last_key;
     for (size_t i = (size_t)command->first_key; i <= last && i < cmd->argc; i += (size_t)command->key_step)
         (writes ? note_own_change : note_name)(conn, resp_arg(cmd, i));
-    account(tracking);
+    tracking_account(tracking);
+}
+
+uint64_t tracking_author(const struct conn *conn)
+{
+    const struct session_tracking *options = &conn->session.tracking;
+    return options->bcast && options->noloop ? conn->session.id : 0;
+}
+
+void tracking_before(struct conn *conn, const struct command *command, const struct resp_command *cmd)
+{
+    if (conn->session.tracking.bcast)
+        broadcast_set_author(tracking_author(conn));
+    else
+        note_names(conn, command, cmd);
+}
+
+void tracking_after(void)
+{
+    broadcast_set_author(0);
 }
 
 /* ---- looking ---- */
 
-/* An invalidation must not come before the reply that it concerns. */
-static bool is_busy(const struct conn *conn)
+static bool tell_of(struct conn *conn, struct slice name)
 {
-    return conn->waits || conn->running.command || conn->input.pending.spans;
+    struct buf names;
+    buf_init(&names, SIZE_MAX);
+    struct reply reply = {.buf = &names, .version = 3};
+    reply_array(&reply, 1);
+    reply_bulk(&reply, name.ptr, name.len);
+    bool told = !buf_failed(&names) && tracking_tell(conn, (struct slice){buf_head(&names), buf_len(&names)});
+    buf_deinit(&names);
+    return told;
 }
 
 static void look_at_some(struct tracking *tracking, size_t most)
@@ -308,10 +231,26 @@ static void look_at_some(struct tracking *tracking, size_t most)
             append(tracking, note);
             last = last ? last : note; /* the first one that was appended: then all have had their turn */
         } else {
-            tracking->forget_all |= !tell(conn, key_name(name));
+            tracking->forget_all |= !tell_of(conn, key_name(name));
             forget(tracking, note);
         }
     }
+}
+
+static void look_at(struct tracking *tracking, size_t most)
+{
+    struct conn *conn = tracking->conn;
+    uint64_t flushes = atomic_load(&conn->worker->server->flushes);
+    if (tracking->forget_all || tracking->flushes != flushes) {
+        tracking->flushes = flushes;
+        forget_all(tracking);
+        tracking_broadcast_drop(tracking);
+        tracking->forget_all = !tracking_tell(conn, (struct slice){NULL, 0});
+    } else if (tracking->first_held) {
+        tracking_broadcast_release(tracking);
+    }
+    look_at_some(tracking, most);
+    tracking_account(tracking);
 }
 
 static void look(uv_timer_t *timer)
@@ -319,20 +258,13 @@ static void look(uv_timer_t *timer)
     struct worker *worker = timer->data;
     size_t n = 0;
     worker_enter(worker);
+    window_flush(worker); /* what it has read is answered first */
     for (struct conn_link *at = worker->trackers.conns.next; at != &worker->trackers.conns; at = at->next)
         n++;
     for (struct conn_link *at = worker->trackers.conns.next; at != &worker->trackers.conns; at = at->next) {
         struct tracking *tracking = CONN_OF(at, tracker)->tracking;
-        if (is_busy(tracking->conn))
-            continue;
-        uint64_t flushes = atomic_load(&worker->server->flushes);
-        if (tracking->forget_all || tracking->flushes != flushes) {
-            tracking->flushes = flushes;
-            forget_all(tracking);
-            tracking->forget_all = !tell(tracking->conn, (struct slice){NULL, 0});
-        }
-        look_at_some(tracking, TRACKING_LOOK_MAX / n + 1);
-        account(tracking);
+        if (!tracking_is_busy(tracking->conn))
+            look_at(tracking, TRACKING_LOOK_MAX / n + 1);
     }
 }
 
@@ -343,54 +275,83 @@ void tracking_init(struct worker *worker)
     conn_list_init(&worker->trackers.conns);
     uv_timer_init(&worker->loop, &worker->trackers.timer);
     worker->trackers.timer.data = worker;
+    worker->trackers.changes.run = tracking_run_changes;
 }
 
-static void set_options(struct conn *conn, const struct session_tracking *options)
+static void set_flag(struct session *session, enum session_flag flag, bool on)
 {
-    conn->session.tracking = *options;
-    atomic_store_explicit(&conn->session.redirect, options->redirect, memory_order_relaxed);
-    atomic_fetch_and_explicit(&conn->session.flags, ~(unsigned)SESSION_REDIRECT_BROKEN, memory_order_relaxed);
+    if (on)
+        atomic_fetch_or_explicit(&session->flags, flag, memory_order_relaxed);
+    else
+        atomic_fetch_and_explicit(&session->flags, ~(unsigned)flag, memory_order_relaxed);
 }
 
-int tracking_start(struct conn *conn, const struct session_tracking *options)
+static void set_options(struct conn *conn, const struct session_tracking *options, bool on)
 {
-    struct worker *worker = conn->worker;
-    if (conn->tracking) {
-        set_options(conn, options);
-        return 0;
-    }
+    struct session *session = &conn->session;
+    session->tracking = *options;
+    atomic_store_explicit(&session->redirect, options->redirect, memory_order_relaxed);
+    set_flag(session, SESSION_TRACKING, on);
+    set_flag(session, SESSION_BCAST, options->bcast);
+    set_flag(session, SESSION_REDIRECT_BROKEN, false);
+    if (on && (!options->bcast || options->noloop)) /* its reads are noted, or its changes have an author */
+        session->modes |= MODE_TRACKING;
+    else
+        session->modes &= ~(unsigned)MODE_TRACKING;
+}
+
+static struct tracking *tracking_create(struct conn *conn)
+{
     struct tracking *tracking = calloc(1, sizeof(*tracking));
     if (!tracking)
-        return -ENOMEM;
+        return NULL;
     tracking->conn = conn;
     tracking->newest_end = &tracking->oldest;
-    tracking->flushes = atomic_load(&worker->server->flushes);
-    set_options(conn, options);
-    if (conn_list_empty(&worker->trackers.conns))
-        uv_timer_start(&worker->trackers.timer, look, TRACKING_LOOK_MS, TRACKING_LOOK_MS);
-    conn_list_append(&worker->trackers.conns, &conn->tracker);
-    conn->tracking = tracking;
-    conn->session.modes |= MODE_TRACKING;
-    atomic_fetch_or_explicit(&conn->session.flags, SESSION_TRACKING, memory_order_relaxed);
-    account(tracking);
-    return 0;
+    tracking->held_end = &tracking->first_held;
+    tracking->flushes = atomic_load(&conn->worker->server->flushes);
+    return tracking;
+}
+
+int tracking_start(struct conn *conn, const struct session_tracking *options, const struct slice *prefixes, size_t n)
+{
+    struct worker *worker = conn->worker;
+    bool is_new = !conn->tracking;
+    int status = BROADCAST_OK;
+    if (is_new && !(conn->tracking = tracking_create(conn)))
+        return -ENOMEM;
+    if (is_new) {
+        if (conn_list_empty(&worker->trackers.conns))
+            uv_timer_start(&worker->trackers.timer, look, TRACKING_LOOK_MS, TRACKING_LOOK_MS);
+        conn_list_append(&worker->trackers.conns, &conn->tracker);
+    }
+    if (options->bcast)
+        status = tracking_broadcast_start(conn, options, prefixes, n);
+    if (status == BROADCAST_OK) {
+        set_options(conn, options, true);
+        tracking_account(conn->tracking);
+        return 0;
+    }
+    if (is_new)
+        tracking_stop(conn);
+    return status;
 }
 
 void tracking_stop(struct conn *conn)
 {
     struct tracking *tracking = conn->tracking;
     struct worker *worker = conn->worker;
+    if (worker->trackers.target == conn)
+        worker->trackers.target = NULL;
     if (!tracking)
         return;
     forget_all(tracking);
+    tracking_broadcast_stop(conn);
     conn_list_remove(&conn->tracker);
     if (conn_list_empty(&worker->trackers.conns))
         uv_timer_stop(&worker->trackers.timer);
     free(tracking);
-    set_options(conn, &(struct session_tracking){.redirect = 0});
+    set_options(conn, &(struct session_tracking){.redirect = 0}, false);
     conn->tracking = NULL;
-    conn->session.modes &= ~(unsigned)MODE_TRACKING;
-    atomic_fetch_and_explicit(&conn->session.flags, ~(unsigned)SESSION_TRACKING, memory_order_relaxed);
     atomic_store_explicit(&conn->session.tracked, 0, memory_order_relaxed);
     atomic_store_explicit(&conn->session.tracking_bytes, 0, memory_order_relaxed);
 }

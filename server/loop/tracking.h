@@ -12,16 +12,23 @@
  * FLUSHALL and FLUSHDB.
  *
  * With REDIRECT another connection is told, by a message to its worker. With NOLOOP a name is forgotten, before the
- * client changes the filter itself, unless it has changed already. BCAST would need a list of all changes, which the
- * threads that make them would have to keep.
+ * client changes the filter itself, unless it has changed already.
  *
- * Thread: the worker's. */
+ * With BCAST nothing is noted: those who change filters pass the names to a hub (broadcast.h), which collects them for
+ * the clients of their prefixes and wakes the workers of these. A message for a client with a running command is kept
+ * back until the end of it; more than TRACKING_MAX_BYTES of messages become one that tells the client to drop all
+ * answers. With NOLOOP such a client's commands set the author of the changes that they make.
+ *
+ * Thread: the worker's, but for tracking_wake(). */
 #ifndef BLOOMERY_TRACKING_H
 #define BLOOMERY_TRACKING_H
 
+#include <stdint.h>
 #include <uv.h>
 
 #include "conn_list.h"
+#include "mailbox.h"
+#include "slice.h"
 
 struct command;
 struct conn;
@@ -35,19 +42,30 @@ struct worker;
 
 /* A worker's part. */
 struct trackers {
-    struct conn_link conns; /* the connections with CLIENT TRACKING ON */
-    uv_timer_t timer;       /* active while there are any */
+    struct conn_link conns;        /* the connections with CLIENT TRACKING ON */
+    uv_timer_t timer;              /* active while there are any */
+    struct worker_message changes; /* posted when the hub has changes for them */
+    struct conn *target;           /* the connection that was told last in place of another one, or NULL */
 };
 
 void tracking_init(struct worker *worker); /* beside the worker's other handles, which it closes */
 
-/* 0, also when it is on already, whose options are replaced, or -ENOMEM. */
-int tracking_start(struct conn *conn, const struct session_tracking *options);
+/* The hub's `wake`; ctx is the server. Thread: any. */
+void tracking_wake(void *ctx, unsigned loop);
+void tracking_run_changes(struct worker *worker, struct worker_message *message); /* its message */
 
-/* Forgets the notes. Nothing if it is not on. */
+/* Switches it on, or replaces its options. `prefixes`: with BCAST those that the client gets beside its others. 0,
+ * BROADCAST_LIMIT or -ENOMEM; then nothing has changed. */
+int tracking_start(struct conn *conn, const struct session_tracking *options, const struct slice *prefixes, size_t n);
+
+/* Forgets the notes and the prefixes, and that messages go to this connection. Nothing if it is not on. */
 void tracking_stop(struct conn *conn);
 
-/* To be called before a command of a connection with MODE_TRACKING runs. */
-void tracking_note(struct conn *conn, const struct command *command, const struct resp_command *cmd);
+/* To be called before a command of a connection with MODE_TRACKING runs, and after it. */
+void tracking_before(struct conn *conn, const struct command *command, const struct resp_command *cmd);
+void tracking_after(void);
+
+/* The author of changes by this client (broadcast_author()). */
+uint64_t tracking_author(const struct conn *conn);
 
 #endif

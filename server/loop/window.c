@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "acl_check.h"
+#include "acl_session.h"
 #include "bf.h"
 #include "bring.h"
 #include "command.h"
@@ -26,8 +26,6 @@ static size_t counter_of_name(const char *name)
 int window_init(struct window *window)
 {
     *window = (struct window){.counters = {counter_of_name("bf.exists"), counter_of_name("bf.add")}};
-    for (int kind = 0; kind < WINDOW_KINDS; kind++)
-        window->needs[kind] = acl_command(window->counters[kind])->need_first;
     if (posix_memalign((void **)&window->runs, 64, WINDOW_RUNS * sizeof(*window->runs)) != 0) {
         window->runs = NULL;
         return -ENOMEM;
@@ -273,19 +271,13 @@ static bool memorize(struct window *w, struct window_memo *memo, const struct re
     return true;
 }
 
-bool window_may_push(const struct worker *worker, enum window_kind kind, const struct conn *conn, struct slice name)
-{
-    return !(conn->session.modes & MODE_RESTRICTED) ||
-           acl_allows_key_soon(conn->session.user, worker->window.counters[kind], worker->window.needs[kind], name);
-}
-
-/* The same for the remembered command: asked once for each session and command. */
+/* Whether the client may send the remembered command: asked once for each session and command. */
 static bool may_repeat(const struct worker *worker, enum window_kind kind, struct conn *conn, struct slice name)
 {
     uint64_t number = worker->window.memos[kind].number;
     if (!(conn->session.modes & MODE_RESTRICTED) || conn->session.allowed_memo[kind] == number)
         return true;
-    if (!window_may_push(worker, kind, conn, name))
+    if (!acl_may_call(&conn->session, worker->window.counters[kind], name))
         return false;
     conn->session.allowed_memo[kind] = number;
     return true;

@@ -99,19 +99,15 @@ struct window {
     struct window_memo memos[WINDOW_KINDS];
     uint64_t last_memo;            /* the last number given */
     size_t counters[WINDOW_KINDS]; /* command_index() of the commands */
-    uint8_t needs[WINDOW_KINDS];   /* the permissions that a restricted user needs for the name (acl_catalog.h) */
     struct window_run *runs;       /* WINDOW_RUNS */
 };
 
 int window_init(struct window *window); /* 0 or -ENOMEM */
 void window_deinit(struct window *window);
 
-/* Whether the client's user may send a command of this kind for this filter. */
-bool window_may_push(const struct worker *worker, enum window_kind kind, const struct conn *conn, struct slice name);
-
-/* Takes a command in; `database` is the client's, by its internal number, and there is room for a prefix in front of
- * the name (keyed.h). Its slices must stay valid until it is finished, at the latest by window_flush(). `remember`: it
- * was parsed from input, and window_push_repeated() may take similar ones. */
+/* Takes a command in that the client's user may call; `database` is the client's, by its internal number, and there is
+ * room for a prefix in front of the name (keyed.h). Its slices must stay valid until it is finished, at the latest by
+ * window_flush(). `remember`: it was parsed from input, and window_push_repeated() may take similar ones. */
 void window_push(struct worker *worker, enum window_kind kind, struct conn *conn, const struct resp_command *cmd,
                  unsigned database, bool remember);
 

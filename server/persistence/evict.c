@@ -26,9 +26,10 @@
 
 #define LOOK_AT_ONCE  512  /* names of a step of the sweep */
 #define LEAVE_AT_ONCE 256  /* filters for which one grace period is waited */
-#define MISSES        3    /* rounds in a row after which nothing more can leave */
-#define ROUNDS        4    /* that a reader waits for, at most */
+#define PATIENCE_MS   1000 /* after so long, and */
+#define MISSES        3    /* so many rounds in a row, nothing more can leave */
 #define FEW           16   /* of more than four times as many the oldest quarter leaves at most */
+#define PAUSE_MS      10   /* between two of them */
 #define RETRY_MS      1000 /* after a round that was stuck */
 #define SAVE_RETRY_MS 5000 /* after a save that has failed */
 
@@ -57,9 +58,9 @@ struct candidate {
 
 struct sweep {
     struct residency *res;
-    uint16_t now;   /* entry_stamp() */
-    uint64_t dirty; /* bytes of filters that have changed since the last save */
-    struct candidate of[LOOK_AT_ONCE + 64];
+    uint16_t now;                          /* entry_stamp() */
+    uint64_t dirty;                        /* bytes of filters that have changed since the last save */
+    struct candidate of[2 * LOOK_AT_ONCE]; /* a step may meet so many */
     size_t n;
 };
 
@@ -70,7 +71,7 @@ static void consider(void *ctx, struct slice name, struct entry *entry)
     uint64_t bytes = filter && !entry_is_away(entry) ? bloom_filter_droppable(filter) : 0;
     if (bytes == 0 || sweep->n == sizeof(sweep->of) / sizeof(sweep->of[0]))
         return;
-    if (entry_is_dirty(entry) || !store_has_bits(sweep->res->server->store, entry->id)) {
+    if (entry_is_dirty(entry) || !store_has_bits(sweep->res->server->store, entry->id)) { /* asked again in leaves() */
         sweep->dirty += bytes;
         return;
     }
@@ -122,14 +123,27 @@ static size_t choose(struct sweep *sweep, uint64_t need, enum mercy mercy)
     return leaving;
 }
 
+/* The store is asked when the entry cannot change any more, as a save may have been between the first look at it and
+ * entry_leave(): it has cleared the mark of a change, and written bits that do not count before its commit. */
+static bool leaves(struct residency *res, struct entry *entry)
+{
+    bool left = entry_take_away(entry);
+    if (left && !store_has_bits(res->server->store, entry->id)) {
+        entry_come_back(entry);
+        return false;
+    }
+    if (left)
+        bloom_filter_drop(entry_shape(entry));
+    return left;
+}
+
 /* After the grace period. Returns the bytes that have left. */
 static uint64_t let_go(struct residency *res, const struct candidate *of, size_t n)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < n; i++) {
         pthread_mutex_lock(&res->words);
-        if (entry_take_away(of[i].entry)) {
-            bloom_filter_drop(entry_shape(of[i].entry));
+        if (leaves(res, of[i].entry)) {
             bytes += of[i].bytes;
             atomic_fetch_add_explicit(&res->evictions, 1, memory_order_relaxed);
         }
@@ -224,36 +238,44 @@ static bool sweep_until_kept(struct residency *res, enum mercy from, uint64_t *d
 static bool save(struct residency *res)
 {
     struct errbuf err = {""};
-    unsigned missed = res->missed;
-    res->missed = MISSES; /* unless it succeeds */
     if (res->save_failed_ms && clock_ms() - res->save_failed_ms < SAVE_RETRY_MS)
         return false;
     log_notice(&res->server->log, "saving, so that filters can leave memory (maxmemory-policy)");
     int status = saver_run_next(res->server->saver, &err);
     res->save_failed_ms = status ? clock_ms() : 0;
-    if (status == 0)
-        res->missed = missed;
     return status == 0;
+}
+
+/* `over`: the limit is not kept. `hopeless`: the next round will not do better. What clients use at the moment may
+ * leave in the next one, and what they have changed after its save. */
+static void note_round(struct residency *res, bool over, bool hopeless)
+{
+    int64_t now = clock_ms();
+    if (over && res->missed++ == 0)
+        res->missed_since_ms = now;
+    if (!over)
+        res->missed = 0;
+    bool stuck = over && (hopeless || (res->missed >= MISSES && now - res->missed_since_ms >= PATIENCE_MS));
+    if (stuck && !atomic_exchange(&res->stuck, true))
+        log_warning(&res->server->log,
+                    "no more filters can leave memory, and maxmemory is reached: what needs memory is refused");
+    else if (!over)
+        atomic_store(&res->stuck, false);
 }
 
 static void run_round(struct residency *res)
 {
     uint64_t dirty = 0;
-    bool over;
-    bytes_over(res, false, &over);
+    bool over, hopeless = false;
     bool kept = sweep_until_kept(res, GENTLE, &dirty);
-    if (!kept) {
-        bytes_over(res, false, &over);
-        if (over && dirty > 0 && save(res))
+    bytes_over(res, false, &over);
+    if (!kept && over && dirty > 0) {
+        hopeless = !save(res);
+        if (!hopeless)
             (void)sweep_until_kept(res, GENTLE, &dirty);
     }
     atomic_store(&res->rest_until_ms, bytes_over(res, false, &over) ? clock_ms() + RETRY_MS : 0);
-    res->missed = over ? res->missed + 1 : 0; /* what clients use at the moment may leave in the next round */
-    if (res->missed >= MISSES && !atomic_exchange(&res->stuck, true))
-        log_warning(&res->server->log,
-                    "no more filters can leave memory, and maxmemory is reached: what needs memory is refused");
-    else if (!over)
-        atomic_store(&res->stuck, false);
+    note_round(res, over, hopeless);
 }
 
 /* Waits until there is something to do. False: the end. Under the lock. */
@@ -273,6 +295,7 @@ static bool wait_for_press(struct residency *res)
 
 void *evict_main(void *arg)
 {
+    const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000};
     struct residency *res = arg;
     thread_begin(THREAD_BACKGROUND, "evictor");
     rcu_reader_begin();
@@ -284,6 +307,8 @@ void *evict_main(void *arg)
         pthread_mutex_unlock(&res->lock);
         run_round(res);
         res->server->calls.memory_changed(res->server);
+        if (res->missed)
+            nanosleep(&pause, NULL);
         pthread_mutex_lock(&res->lock);
         res->done = round;
         pthread_cond_broadcast(&res->ended);
@@ -340,12 +365,16 @@ static bool fits(struct residency *res, uint64_t bytes)
     return max == 0 || !evicts || memory_limited(res->server) + bytes <= max;
 }
 
-/* Under the lock: has a round run, and waits for its end. */
-static void wait_for_round(struct residency *res)
+/* Has a round run, and waits for its end. False: there are no more. */
+static bool wait_for_round(struct residency *res)
 {
+    pthread_mutex_lock(&res->lock);
     uint64_t round = ask_for_round(res);
     while (round && res->done < round && !res->stop)
         pthread_cond_wait(&res->ended, &res->lock);
+    bool more = round && !res->stop;
+    pthread_mutex_unlock(&res->lock);
+    return more;
 }
 
 bool evict_for(struct residency *res, uint64_t bytes, bool gently)
@@ -356,15 +385,12 @@ bool evict_for(struct residency *res, uint64_t bytes, bool gently)
     if (gently && clock_ms() < res->gentle_until_ms)
         return false;
     atomic_fetch_add(wanted, bytes);
-    bool enough = false;
-    for (int i = 0; i < ROUNDS && !enough && (i == 0 || !gently); i++) { /* others take memory meanwhile */
-        pthread_mutex_lock(&res->lock);
-        wait_for_round(res);
-        pthread_mutex_unlock(&res->lock);
-        enough = fits(res, bytes) || atomic_load(&res->stuck);
+    int64_t until_ms = clock_ms() + PATIENCE_MS;
+    while (wait_for_round(res) && !fits(res, bytes) && !gently && !residency_is_stuck(res->server) &&
+           clock_ms() < until_ms) { /* others take memory meanwhile */
     }
     atomic_fetch_sub(wanted, bytes);
-    enough = fits(res, bytes);
+    bool enough = fits(res, bytes);
     if (gently && !enough)
         res->gentle_until_ms = clock_ms() + RETRY_MS;
     return enough;

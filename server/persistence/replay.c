@@ -211,9 +211,11 @@ static int read_bits(struct replay *replay, struct target *target)
     struct entry *entry = target->entry;
     struct bloom_filter *filter = entry_shape(entry);
     struct errbuf err = {""};
-    int status = bloom_filter_undrop(filter, &err);
-    if (status == 0)
+    int status = bloom_filter_undrop_begin(filter, &err);
+    if (status == 0) {
         status = store_read_bits(replay->store, entry->id, filter, &err);
+        bloom_filter_undrop_end(filter, status == 0);
+    }
     if (status == 0) {
         entry_come_back(entry);
         return 0;

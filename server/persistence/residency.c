@@ -16,6 +16,9 @@
 
 #define ASKED_MOST 1024 /* filters that wait to be read although no client waits for them */
 
+#define NO_MEMORY   "OOM the filter's bits cannot be read: out of memory"
+#define SERVER_ENDS "ERR the filter's bits cannot be read any more: the server ends"
+
 /* One filter of a wait. */
 struct waited {
     struct waited *next; /* of the same reading */
@@ -98,7 +101,7 @@ struct residency_wait *residency_wait_create(struct server *server, size_t most,
 static void fail_locked(struct residency_wait *wait, const char *why)
 {
     if (!wait->failed)
-        errbuf_set(&wait->why, "OOM %s", why);
+        errbuf_set(&wait->why, "%s", why);
     wait->failed = true;
 }
 
@@ -119,8 +122,7 @@ void residency_wait_add(struct residency_wait *wait, struct slice name)
         waited->next = reading->waiters;
         reading->waiters = waited;
     } else {
-        fail_locked(wait, res->stop ? "the filter's bits cannot be read any more: the server ends"
-                                    : "the filter's bits cannot be read: out of memory");
+        fail_locked(wait, res->stop ? SERVER_ENDS : NO_MEMORY);
     }
     pthread_mutex_unlock(&res->lock);
 }
@@ -135,7 +137,8 @@ bool residency_wait_succeeded(const struct residency_wait *wait, const char **te
     pthread_mutex_lock(&wait->residency->lock);
     bool failed = wait->failed;
     pthread_mutex_unlock(&wait->residency->lock);
-    *text_out = wait->why.text;
+    if (failed)
+        *text_out = wait->why.text;
     return !failed;
 }
 
@@ -167,9 +170,11 @@ static int quarantine(struct residency *res, const struct reading *reading, cons
     return 0;
 }
 
-/* 0, -ENOMEM, -ENOBUFS (maxmemory) with the reason in `err`, or -EAGAIN: `gently` there is no room. */
-static int make_words(struct residency *res, struct bloom_filter *filter, bool gently, struct errbuf *err)
+/* 0; -EALREADY: the bits have not left after all (evict.c); -ENOMEM; -ENOBUFS (maxmemory) with the reason in `err`;
+ * -EAGAIN: `gently` there is no room. */
+static int make_words(struct residency *res, struct entry *entry, bool gently, struct errbuf *err)
 {
+    struct bloom_filter *filter = entry_shape(entry);
     int status = 0;
     pthread_mutex_lock(&res->room);
     bool fits = evict_for(res, bloom_filter_droppable(filter), gently);
@@ -177,55 +182,56 @@ static int make_words(struct residency *res, struct bloom_filter *filter, bool g
         status = -EAGAIN;
     } else {
         pthread_mutex_lock(&res->words);
-        if (bloom_filter_is_dropped(filter))
-            status = bloom_filter_undrop(filter, err);
+        status = bloom_filter_is_dropped(filter) ? bloom_filter_undrop_begin(filter, err) : -EALREADY;
+        if (status == BLOOM_LIMIT)
+            status = -ENOBUFS;
         pthread_mutex_unlock(&res->words);
     }
     pthread_mutex_unlock(&res->room);
-    return status > 0 ? -ENOBUFS : status;
-}
-
-/* Makes words and reads them. 0, or as make_words() or store_read_bits(), and there are none. */
-static int read_words(struct residency *res, struct bloom_filter *filter, uint64_t id, bool gently, struct errbuf *err)
-{
-    int status = make_words(res, filter, gently, err);
-    if (status)
-        return status;
-    status = store_read_bits(res->server->store, id, filter, err);
-    if (status) {
-        pthread_mutex_lock(&res->words);
-        bloom_filter_drop(filter);
-        pthread_mutex_unlock(&res->words);
-    }
     return status;
 }
 
-/* 0: the bits are there, or the filter is quarantined or gone. -ENOMEM, -ENOBUFS (maxmemory) with the reason in `err`;
- * -EAGAIN: `gently` there is no room. */
-static int bring_back(struct residency *res, const struct reading *reading, bool gently, struct errbuf *err)
+/* 0: the entry has its bits. Otherwise as make_words() or store_read_bits(), and it has none. */
+static int read_entry(struct residency *res, struct entry *entry, bool gently, struct errbuf *err)
 {
-    struct entry *entry = reading->entry;
     struct bloom_filter *filter = entry_shape(entry);
-    if (!filter || !entry_is_away(entry))
-        return 0;
-    uint64_t bytes = bloom_filter_droppable(filter);
-    int status = read_words(res, filter, entry->id, gently, err);
+    int status = make_words(res, entry, gently, err);
+    if (status)
+        return status;
+    status = store_read_bits(res->server->store, entry->id, filter, err);
     if (status == 0) {
         entry_note_use(entry, atomic_load_explicit(&res->server->use_stamp, memory_order_relaxed));
         entry_come_back(entry);
         atomic_fetch_add_explicit(&res->reloads, 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&res->reload_bytes, bytes, memory_order_relaxed);
-        return 0;
+        atomic_fetch_add_explicit(&res->reload_bytes, bloom_filter_droppable(filter), memory_order_relaxed);
     }
-    if (status == -ENOBUFS)
-        errbuf_prefix(err, "there is no room for the filter's bits (maxmemory)");
+    pthread_mutex_lock(&res->words);
+    bloom_filter_undrop_end(filter, status == 0); /* at last: residency_some_away() */
+    pthread_mutex_unlock(&res->words);
+    return status;
+}
+
+/* 0: the bits are there, or the filter is quarantined or gone. -errno, with the error reply in `err`; -EAGAIN: `gently`
+ * there is no room. */
+static int bring_back(struct residency *res, const struct reading *reading, bool gently, struct errbuf *err)
+{
+    struct entry *entry = reading->entry;
+    if (!entry_shape(entry) || !entry_is_away(entry))
+        return 0;
+    int status = read_entry(res, entry, gently, err);
     if (status > 0) {
         rcu_reader_online();
         status = quarantine(res, reading, err);
         rcu_reader_offline();
     }
+    if (status == -EALREADY)
+        return 0;
     if (status == -ENOMEM)
-        errbuf_set(err, "the filter's bits cannot be read: out of memory");
+        errbuf_set(err, NO_MEMORY);
+    else if (status == -ENOBUFS)
+        errbuf_prefix(err, "OOM there is no room for the filter's bits (maxmemory)");
+    else if (status)
+        errbuf_prefix(err, "ERR the filter's bits cannot be read now");
     return status;
 }
 
@@ -275,7 +281,7 @@ static void *reader_main(void *arg)
     pthread_mutex_lock(&res->lock);
     for (;;) {
         struct reading *reading = next_reading(res);
-        struct errbuf err = {"the server ends"};
+        struct errbuf err = {SERVER_ENDS};
         int status = -ECANCELED;
         if (!reading && res->stop)
             break;
@@ -323,15 +329,18 @@ static void wait_blocking(struct blocking *blocking)
     rcu_reader_online();
 }
 
-struct entry *residency_pin(struct server *server, struct slice name)
+struct entry *residency_pin(struct server *server, struct slice name, struct errbuf *why)
 {
+    const char *text = RESIDENCY_TRYAGAIN;
     struct entry *entry = registry_pin(server->registry, name);
     if (!entry || !entry_is_away(entry))
         return entry;
     struct blocking blocking = {.done = false};
     struct residency_wait *wait = residency_wait_create(server, 1, end_blocking, &blocking);
-    if (!wait)
+    if (!wait) {
+        errbuf_set(why, NO_MEMORY);
         return entry;
+    }
     registry_unpin(entry);
     pthread_mutex_init(&blocking.lock, NULL);
     pthread_cond_init(&blocking.changed, NULL);
@@ -339,6 +348,8 @@ struct entry *residency_pin(struct server *server, struct slice name)
     if (residency_wait_begin(wait))
         wait_blocking(&blocking);
     entry = registry_pin(server->registry, name); /* the wait's pin keeps its bits; it may be another filter now */
+    (void)residency_wait_succeeded(wait, &text);
+    errbuf_set(why, "%s", text);
     residency_wait_free(wait);
     pthread_cond_destroy(&blocking.changed);
     pthread_mutex_destroy(&blocking.lock);

@@ -53,14 +53,14 @@ void residency_wait_add(struct residency_wait *wait, struct slice name);
 /* True: there is something to wait for, and `done` will be called. */
 bool residency_wait_begin(struct residency_wait *wait);
 
-/* After the end: false, with the text of an error reply, when memory was missing for one of them. */
+/* After the end: false, with the text of an error reply, when the bits of one of them could not be read now. */
 bool residency_wait_succeeded(const struct residency_wait *wait, const char **text_out);
 void residency_wait_free(struct residency_wait *wait); /* NULL is fine; not while `done` is to be called */
 
 /* As registry_pin(), with the bits in memory: waits for these. An entry whose entry_filter() is NULL is returned as it
- * is: it is quarantined, or there was no memory for its bits (entry_is_away()). Thread: pool, an online reader; it is
- * offline meanwhile. */
-struct entry *residency_pin(struct server *server, struct slice name);
+ * is: it is quarantined, or its bits could not be read now, and `why` has the error reply. Thread: pool, an online
+ * reader; it is offline meanwhile. */
+struct entry *residency_pin(struct server *server, struct slice name, struct errbuf *why);
 
 /* Has the filter read in the background, if there is room. Thread: an online reader. */
 void residency_ask(struct server *server, struct slice name);

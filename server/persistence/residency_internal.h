@@ -48,6 +48,7 @@ struct residency {
     uint64_t cursor;
     int64_t save_failed_ms;
     unsigned missed; /* rounds in a row that have not kept the limit */
+    int64_t missed_since_ms;
 
     _Atomic int64_t rest_until_ms; /* residency_tick() asks for no round before: the last one could not do enough */
 

@@ -29,6 +29,10 @@ void registry_database_expiry(struct registry *registry, unsigned database, stru
 int registry_database_clear(struct registry *registry, unsigned database, size_t *removed_out);
 uint64_t registry_database_scan(const struct registry *registry, unsigned database, uint64_t cursor, size_t count,
                                 void (*visit)(void *ctx, struct slice key, struct entry *entry), void *ctx);
+
+/* Where a key is met: by the sweep that begins at this cursor, and by none that begins behind it. */
+uint64_t registry_cursor(const struct registry *registry, struct slice key);
+
 bool registry_database_random(const struct registry *registry, unsigned database, uint64_t *random,
                               struct slice *key_out);
 

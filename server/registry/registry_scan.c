@@ -86,6 +86,11 @@ uint64_t registry_database_scan(const struct registry *r, unsigned database, uin
     return space ? sweep_space(&s, space, count) : 0;
 }
 
+uint64_t registry_cursor(const struct registry *r, struct slice key)
+{
+    return hash_position(registry_hash(r, key));
+}
+
 /* The next database behind this one that has ever had a filter; DATABASES_MAX: there is none. */
 static unsigned next_database(const struct registry *r, unsigned database)
 {

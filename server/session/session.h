@@ -15,6 +15,7 @@
 #include "resp_parse.h"
 
 struct acl_user;
+struct broadcast_client;
 struct pubsub_client;
 struct transaction;
 struct sessions; /* the list of all sessions; one per server. Thread: any */
@@ -27,6 +28,7 @@ enum session_flag {
     SESSION_CLOSING = 1 << 3,         /* c: closes once its replies have left */
     SESSION_TRACKING = 1 << 5,        /* t: CLIENT TRACKING ON */
     SESSION_REDIRECT_BROKEN = 1 << 6, /* R: the session that its tracking is redirected to has gone */
+    SESSION_BCAST = 1 << 7,           /* B: CLIENT TRACKING ON BCAST */
     SESSION_KILLED = 1 << 4,          /* by CLIENT KILL: no longer listed, its worker closes it soon */
 };
 
@@ -37,7 +39,7 @@ enum session_mode {
     MODE_REPLY_SKIP = 1 << 2,      /* CLIENT REPLY SKIP: of the command that runs */
     MODE_REPLY_SKIP_NEXT = 1 << 3, /* of the one after it */
     MODE_SUBSCRIBED = 1 << 4,      /* it has subscriptions: session.subscribed */
-    MODE_TRACKING = 1 << 5,        /* CLIENT TRACKING ON: what it reads is noted */
+    MODE_TRACKING = 1 << 5,        /* CLIENT TRACKING ON, and what it reads or changes has to be noted */
     MODE_RESTRICTED = 1 << 6,      /* its user may not do everything: names of filters are checked */
     MODE_BRINGS = 1 << 7,          /* its command needs bits that were not in memory (bring.h) */
     MODE_NO_REPLY = MODE_REPLY_OFF | MODE_REPLY_SKIP,
@@ -45,7 +47,7 @@ enum session_mode {
 
 /* The options of CLIENT TRACKING ON. */
 struct session_tracking {
-    bool optin, optout, noloop;
+    bool bcast, optin, optout, noloop;
     bool caching;             /* CLIENT CACHING has been called: the next command is an exception */
     bool caching_ends;        /* with the next command: a transaction had it for all of its commands */
     uint64_t redirect;        /* the session that is told instead; 0: this one; likewise session.redirect */
@@ -85,7 +87,8 @@ struct session {
     unsigned modes; /* enum session_mode, ored */
     bool in_exec;   /* the commands that run are those of its transaction */
     struct session_tracking tracking;
-    struct transaction *transaction; /* NULL without WATCH or MULTI (transaction.h) */
+    struct broadcast_client *broadcast; /* its prefixes: CLIENT TRACKING ON BCAST; NULL: none */
+    struct transaction *transaction;    /* NULL without WATCH or MULTI (transaction.h) */
 
     /* changed under the lock of the list */
     char *name; /* NULL or a NUL-terminated name without spaces */

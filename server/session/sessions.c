@@ -178,6 +178,8 @@ static void format_flags(const struct session *session, char text_out[16])
         *at++ = 't';
     if (flags & SESSION_REDIRECT_BROKEN)
         *at++ = 'R';
+    if (flags & SESSION_BCAST)
+        *at++ = 'B';
     if (session->laddr[0] == '/')
         *at++ = 'U';
     if (flags & SESSION_NO_EVICT)

@@ -1,6 +1,7 @@
 #include "memory_use.h"
 
 #include "bloom_filter.h"
+#include "broadcast.h"
 #include "notify.h"
 #include "pubsub.h"
 #include "server.h"
@@ -24,6 +25,9 @@ void memory_use(const struct server *server, struct memory_use *use_out)
         use.pubsub = pubsub_bytes(server->pubsub);
     if (server->notify)
         use.pubsub += notify_bytes(server->notify);
+    use.users = atomic_load_explicit(&server->memory.of_users, memory_order_relaxed);
+    if (server->broadcast)
+        use.pubsub += broadcast_bytes(server->broadcast);
     if (journal)
         use.log = journal_memory(journal);
     *use_out = use;
@@ -36,7 +40,7 @@ uint64_t memory_use_dataset(const struct memory_use *use)
 
 uint64_t memory_use_total(const struct memory_use *use)
 {
-    return memory_use_dataset(use) + use->index + use->expiry + use->clients + use->pubsub + use->log;
+    return memory_use_dataset(use) + use->index + use->expiry + use->clients + use->pubsub + use->users + use->log;
 }
 
 uint64_t memory_used(const struct server *server)

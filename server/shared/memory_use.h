@@ -26,6 +26,7 @@ struct memory_use {
     uint64_t expiry;  /* the heap of times */
     uint64_t clients; /* connections: their buffers, queues, watched names, arguments of deferred commands */
     uint64_t pubsub;  /* channels, patterns, subscriptions; undelivered messages and events */
+    uint64_t users;   /* those in force, with their rules */
     uint64_t log;     /* unsynced records: not limited, see memory_limited() */
 };
 

@@ -111,6 +111,7 @@ struct pause_state {
 struct memory_account {
     _Atomic(void *) reserve;
     struct client_memory *of_clients; /* one for each worker */
+    _Atomic uint64_t of_users;        /* acl.h counts there */
     uint64_t startup_bytes;           /* memory_used() before any filter was loaded */
     uint64_t startup_resident;        /* bytes that the process occupied then */
     _Atomic uint64_t peak_bytes;      /* the highest memory_used() so far */
@@ -161,6 +162,7 @@ struct server {
 
     struct pubsub *pubsub;
     struct notify *notify;       /* events of filters */
+    struct broadcast *broadcast; /* changes for CLIENT TRACKING ON BCAST */
     _Atomic int publishers_wait; /* 1: a worker has publishers that wait for deliveries (push.c) */
 
     struct store *store;               /* the data directory, opened */
@@ -181,7 +183,7 @@ struct server {
     _Atomic int large_jobs;        /* content_large_begin() */
     _Atomic int migrations;        /* MIGRATE commands under way */
     _Atomic uint64_t tracked;      /* names that CLIENT TRACKING has noted, of all clients */
-    _Atomic uint64_t flushes;      /* FLUSHALL and FLUSHDB so far */
+    _Atomic uint64_t flushes;      /* FLUSHALL, FLUSHDB and SWAPDB so far: many names have changed */
 
     struct pause_state pause;
     struct exclusive *exclusive; /* sections in which one worker runs alone */

@@ -42,6 +42,39 @@ int server_tls_load(const struct config *config, struct tls_context **context_ou
     return config->tls_port || wants_page ? tls_context_server(&settings, context_out, err) : 0;
 }
 
+/* A copy of the settings in force, which no reading of files holds up. 0 or -errno with the reason. */
+static int copy_settings(struct server *server, struct config *copy, struct errbuf *err)
+{
+    server_config_lock(server);
+    int status = config_clone(server_config(server), copy);
+    server_config_unlock(server);
+    if (status)
+        errbuf_set(err, "%s", strerror(-status));
+    return status;
+}
+
+int server_tls_outgoing(struct server *server, struct tls_context **context_out, struct errbuf *err)
+{
+    struct config config;
+    int status = copy_settings(server, &config, err);
+    if (status)
+        return status;
+    bool own = config.tls_client_cert_file[0];
+    struct tls_client_settings settings = {
+        .cert_file = own ? config.tls_client_cert_file : config.tls_cert_file,
+        .key_file = own ? config.tls_client_key_file : config.tls_key_file,
+        .key_file_pass = own ? config.tls_client_key_file_pass : config.tls_key_file_pass,
+        .ca_cert_file = config.tls_ca_cert_file,
+        .ca_cert_dir = config.tls_ca_cert_dir,
+        .protocols = config.tls_protocols,
+        .ciphers = config.tls_ciphers,
+        .ciphersuites = config.tls_ciphersuites,
+    };
+    status = tls_context_client(&settings, context_out, err);
+    config_deinit(&config);
+    return status;
+}
+
 static int reclaim(void *context)
 {
     tls_context_destroy(context);
@@ -80,14 +113,10 @@ void server_tls_reload(struct server *server)
     struct config config;
 
     server_tls_lock(server);
-    server_config_lock(server);
-    int status = config_clone(server_config(server), &config);
-    server_config_unlock(server);
+    int status = copy_settings(server, &config, &err);
     if (status == 0) {
         status = server_tls_load(&config, &context, &err);
         config_deinit(&config);
-    } else {
-        errbuf_set(&err, "%s", strerror(-status));
     }
     if (status) {
         log_warning(&server->log, "TLS: the certificates stay what they were: %s", err.text);

@@ -22,6 +22,10 @@ void server_tls_unlock(struct server *server);
 int server_tls_load(const struct config *config, struct tls_context **context_out, struct errbuf *err)
     __attribute__((warn_unused_result));
 
+/* What MIGRATE connects by (tls-cluster): made from the settings in force, by reading the files. Otherwise as above. */
+int server_tls_outgoing(struct server *server, struct tls_context **context_out, struct errbuf *err)
+    __attribute__((warn_unused_result));
+
 /* Takes the context over; new connections are made from it. Thread: any, under server_tls_lock(). */
 void server_tls_replace(struct server *server, struct tls_context *context);
 

@@ -107,7 +107,7 @@ static int start_thread(struct sstables *s)
     return status;
 }
 
-int sstables_create(struct sstables **sstables_out, const char *dirs, struct bloom_pool *pool,
+int sstables_create(struct sstables **sstables_out, const char *dirs, const struct registry *own,
                     struct reclaimer *reclaimer, struct log *log, struct errbuf *err)
 {
     *sstables_out = NULL;
@@ -117,19 +117,20 @@ int sstables_create(struct sstables **sstables_out, const char *dirs, struct blo
     int status = -ENOMEM;
     if (!s)
         goto out;
-    s->pool = pool;
+    s->pool = registry_pool(own);
     s->reclaimer = reclaimer;
     s->log = log;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->read, NULL);
     s->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC); /* without it there are the regular scans */
     s->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (!(s->dirs = strdup(dirs)) || (status = registry_create(&s->registry, pool, reclaimer)) != 0)
+    if (!(s->dirs = strdup(dirs)) || (status = registry_create(&s->registry, s->pool, reclaimer)) != 0)
         goto out;
     status = s->wake < 0 ? -errno : 0;
     if (status)
         goto out;
     registry_set_next_id(s->registry, FIRST_ID);
+    registry_share_hashes(s->registry, own);
     pthread_mutex_lock(&s->lock);
     sstables_scan_all(s);
     pthread_mutex_unlock(&s->lock);

@@ -35,8 +35,8 @@ struct sstables;
 
 /* `dirs`: absolute or relative paths with ':' between them; "": none, and *sstables_out is NULL. Goes through them
  * once, so that all filters are there on return, and starts the thread. A directory that is not there yet is waited
- * for. 0 or -errno with a text. */
-int sstables_create(struct sstables **sstables_out, const char *dirs, struct bloom_pool *pool,
+ * for. Names have the hashes that they have in `own` (all_names.h). 0 or -errno with a text. */
+int sstables_create(struct sstables **sstables_out, const char *dirs, const struct registry *own,
                     struct reclaimer *reclaimer, struct log *log, struct errbuf *err);
 void sstables_destroy(struct sstables *sstables); /* NULL is fine; no reader may be left */
 

@@ -22,6 +22,7 @@ struct watched_dir {
     char *path;
     int watch;     /* inotify's number; negative: not watched */
     bool changed;  /* since it was looked at */
+    int error;     /* why it could not be read at the last look; 0: it could */
     unsigned seen; /* the last round that met it */
     struct sstable *files;
 };
@@ -35,7 +36,7 @@ struct sstable {
     struct sstable_stamp stamp;
     enum bloom_variant variant;
     enum sstable_state state;
-    bool retry;    /* broken for lack of memory: read again after a while */
+    bool retry;    /* broken for a reason that may pass without a change of the file: read again after a while */
     bool reading;  /* by a thread, without the lock */
     uint64_t id;   /* of its entry */
     unsigned seen; /* the last round that met it */
@@ -54,6 +55,7 @@ struct sstables {
     struct watched_dir *first_dir;
     unsigned round;
     bool incomplete; /* a directory could not be read in this round */
+    bool unwatched;  /* it has been logged that the kernel does not watch a directory */
     struct sstables_numbers numbers;
 
     pthread_t thread;

@@ -23,7 +23,7 @@ struct reading {
     struct errbuf err; /* why nothing has */
 };
 
-static bool read_exactly(int fd, void *into, uint64_t len, uint64_t offset, struct errbuf *err)
+static bool read_exactly(struct reading *reading, int fd, void *into, uint64_t len, uint64_t offset)
 {
     char *at = into;
     while (len > 0) {
@@ -31,7 +31,8 @@ static bool read_exactly(int fd, void *into, uint64_t len, uint64_t offset, stru
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0) {
-            errbuf_set(err, "its file %s", n == 0 ? "became shorter while it was read" : strerror(errno));
+            errbuf_set(&reading->err, "its file %s", n == 0 ? "became shorter while it was read" : strerror(errno));
+            reading->retry = n < 0;
             return false;
         }
         at += n;
@@ -125,14 +126,14 @@ static bool prepare(struct sstables *s, struct reading *reading, struct slice na
     return status == 0;
 }
 
-static bool read_words(int fd, struct entry *entry, struct errbuf *err)
+static bool read_words(struct reading *reading, int fd)
 {
-    struct bloom_filter *filter = entry_filter(entry);
+    struct bloom_filter *filter = entry_filter(reading->entry);
     struct bloom_layer_view layer;
     struct bloom_state state;
     bloom_filter_expect_fill(filter);
     bloom_filter_layer(filter, 0, &layer);
-    if (!read_exactly(fd, (void *)layer.words, layer.shape.nwords * 8, FILTERDB_HEADER_BYTES, err))
+    if (!read_exactly(reading, fd, (void *)layer.words, layer.shape.nwords * 8, FILTERDB_HEADER_BYTES))
         return false;
     filterdb_turn_words(layer.shape.variant, layer.words, (size_t)layer.shape.nwords);
     bloom_layer_state(&layer, &state);
@@ -157,9 +158,9 @@ static bool read_open_file(struct sstables *s, struct reading *reading, struct s
         return false;
     }
     uint64_t size = (uint64_t)before.st_size;
-    if (!read_exactly(fd, header, size < sizeof(header) ? size : sizeof(header), 0, &reading->err) ||
+    if (!read_exactly(reading, fd, header, size < sizeof(header) ? size : sizeof(header), 0) ||
         filterdb_decode_header(header, size, reading->variant, &shape, &reading->err) != FILTERDB_OK ||
-        !prepare(s, reading, name, &shape) || !read_words(fd, reading->entry, &reading->err))
+        !prepare(s, reading, name, &shape) || !read_words(reading, fd))
         return false;
     if (fstat(fd, &after) == 0 && same_file(&before, &after))
         return true;
@@ -173,6 +174,7 @@ static void read_file(struct sstables *s, struct reading *reading, struct slice 
     int fd = open(reading->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0) {
         errbuf_set(&reading->err, "%s", strerror(errno));
+        reading->retry = true; /* permissions, or too many open files */
         return;
     }
     if (!read_open_file(s, reading, name, fd) && reading->entry) {

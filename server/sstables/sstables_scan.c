@@ -13,7 +13,7 @@
 #include "sstable_name.h"
 #include "sstables_internal.h"
 
-#define MAX_DEPTH 12 /* of directories below one of sstable-dir: symbolic links may lead in circles */
+#define MAX_DEPTH 12 /* of directories below one of sstable-dir */
 #define COMPONENT "Filter.db"
 
 /* ---- records ---- */
@@ -279,24 +279,70 @@ static void keep_dir(struct sstables *s, struct watched_dir *dir)
         file->seen = s->round;
 }
 
-/* `below`: with the directories in it. */
-static void look_at_dir(struct sstables *s, const char *path, bool below, unsigned depth)
+/* An operator must know why there are no filters. `error`: of the last attempt to read it; 0: it was read. */
+static void note_error(struct sstables *s, struct watched_dir *dir, int error, bool root)
 {
-    struct watched_dir *dir = dir_of(s, path);
+    bool gone = error == ENOENT || error == ENOTDIR;
+    if (error && error != dir->error && (root || !gone))
+        log_write(s->log, LOG_LEVEL_WARNING, "sstable-dir: %s: %s; it is looked at again every %d s", dir->path,
+                  strerror(error), SSTABLES_RESCAN_MS / 1000);
+    dir->error = error;
+}
+
+static void watch_dir(struct sstables *s, struct watched_dir *dir)
+{
+    if (dir->watch >= 0)
+        return;
+    if (s->inotify >= 0)
+        dir->watch = inotify_add_watch(s->inotify, dir->path,
+                                       IN_CREATE | IN_DELETE | IN_MOVE | IN_CLOSE_WRITE | IN_DELETE_SELF |
+                                           IN_MOVE_SELF | IN_ONLYDIR);
+    if (dir->watch >= 0 || s->unwatched || (s->inotify >= 0 && errno != ENOSPC))
+        return;
+    log_write(s->log, LOG_LEVEL_WARNING,
+              "sstable-dir: the kernel watches no more directories (fs.inotify.max_user_watches, "
+              "fs.inotify.max_user_instances): changes are noticed every %d s",
+              SSTABLES_RESCAN_MS / 1000);
+    s->unwatched = true;
+}
+
+/* A directory that is being looked at, and those that it is in. */
+struct place {
+    const struct place *above;
+    struct stat st;
+};
+
+/* Whether a symbolic link has led back to a directory above. */
+static bool is_circle(const struct place *place)
+{
+    for (const struct place *above = place->above; above; above = above->above) {
+        if (above->st.st_dev == place->st.st_dev && above->st.st_ino == place->st.st_ino)
+            return true;
+    }
+    return false;
+}
+
+/* `below`: with the directories in it. `above`: those that it is in, NULL: one of sstable-dir, or it is not known. */
+static void look_at_dir(struct sstables *s, const char *path, bool below, const struct place *above, unsigned depth)
+{
+    struct place here = {.above = above};
     char child[PATH_MAX];
+    if (above && stat(path, &here.st) == 0 && is_circle(&here))
+        return;
+    struct watched_dir *dir = dir_of(s, path);
     if (!dir || (below && dir->seen == s->round))
         return;
     dir->seen = s->round;
     dir->changed = false;
-    if (dir->watch < 0 && s->inotify >= 0) /* before the look: what comes later is an event */
-        dir->watch = inotify_add_watch(s->inotify, path,
-                                       IN_CREATE | IN_DELETE | IN_MOVE | IN_CLOSE_WRITE | IN_DELETE_SELF |
-                                           IN_MOVE_SELF | IN_ONLYDIR);
+    watch_dir(s, dir); /* before the look: what comes later is an event */
     DIR *stream = opendir(path);
-    if (!stream && errno != ENOENT && errno != ENOTDIR) {
+    note_error(s, dir, stream ? 0 : errno, below && depth == 0);
+    if (!stream && dir->error != ENOENT && dir->error != ENOTDIR) {
         keep_dir(s, dir);
         return;
     }
+    if (stream)
+        (void)fstat(dirfd(stream), &here.st);
     for (const struct dirent *item; stream && (item = readdir(stream));) {
         if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0)
             continue;
@@ -306,7 +352,7 @@ static void look_at_dir(struct sstables *s, const char *path, bool below, unsign
         if (ends_with(item->d_name, COMPONENT))
             look_at_file(s, dir, child);
         else if (below && depth < MAX_DEPTH && is_directory(child, item))
-            look_at_dir(s, child, true, depth + 1);
+            look_at_dir(s, child, true, &here, depth + 1);
     }
     if (stream)
         closedir(stream);
@@ -326,14 +372,14 @@ void sstables_scan_all(struct sstables *s)
         if (len > 0 && len < sizeof(path)) {
             memcpy(path, at, len);
             path[len] = '\0';
-            look_at_dir(s, path, true, 0);
+            look_at_dir(s, path, true, NULL, 0);
         }
         at += strcspn(at, ":");
         at += *at == ':';
     }
     for (struct watched_dir *dir = s->first_dir, *next; dir; dir = next) {
         next = dir->next;
-        if (dir->seen != s->round && !s->incomplete)
+        if (dir->seen != s->round && (!s->incomplete || (access(dir->path, F_OK) != 0 && errno == ENOENT)))
             forget_dir(s, dir);
     }
 }
@@ -345,6 +391,6 @@ void sstables_scan_changed(struct sstables *s)
     for (struct watched_dir *dir = s->first_dir, *next; dir; dir = next) {
         next = dir->next;
         if (dir->changed)
-            look_at_dir(s, dir->path, false, 0);
+            look_at_dir(s, dir->path, false, NULL, 0);
     }
 }

@@ -52,6 +52,7 @@ static void clients_and_memory(struct server *server, const struct server_facts 
     json_count(out, "expiry", use->expiry);
     json_count(out, "clients", use->clients);
     json_count(out, "pubsub", use->pubsub);
+    json_count(out, "users", use->users);
     json_count(out, "log", use->log);
     json_count(out, "total", memory_use_total(use));
     json_count(out, "max", server_config(server)->maxmemory);

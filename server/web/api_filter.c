@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "api.h"
-#include "bloom_filter.h"
+#include "bloom_window.h"
 #include "filter_table.h"
 #include "json.h"
 #include "server.h"
@@ -35,8 +35,35 @@ static void real_unless(bool unknown, struct buf *out, const char *name, double 
         json_real(out, name, number);
 }
 
+static void write_window(const struct bloom_params *params, struct buf *out)
+{
+    bool by_items = params->window_flags & BLOOM_WINDOW_ITEMS;
+    if (!bloom_params_is_window(params)) {
+        json_null(out, "window");
+        return;
+    }
+    json_begin(out, "window", '{');
+    json_count(out, by_items ? "items" : "seconds", by_items ? params->window : params->window / 1000000);
+    json_count(out, "parts", params->window_parts);
+    json_bool(out, "refresh", params->window_flags & BLOOM_WINDOW_REFRESH);
+    json_end(out, '}');
+}
+
+/* Of a window's layer: the number of its part, 0 when that is forgotten; its age; the time until it is forgotten, null
+ * in a window by items. */
+static void write_part(const struct bloom_filter *filter, const struct bloom_layer_view *layer, struct buf *out)
+{
+    int64_t now_us = bloom_window_now_us(filter);
+    int64_t expires_us = bloom_window_expires(bloom_filter_params(filter), layer->started_us);
+    bool by_items = bloom_filter_params(filter)->window_flags & BLOOM_WINDOW_ITEMS;
+    json_count(out, "part", layer->forgotten ? 0 : layer->turn);
+    json_real(out, "ageS", now_us > layer->started_us ? (double)(now_us - layer->started_us) / 1e6 : 0);
+    real_unless(by_items, out, "leftS", expires_us > now_us ? (double)(expires_us - now_us) / 1e6 : 0);
+}
+
 /* `away`: its bits are not in memory. */
-static void write_layer(const struct bloom_layer_view *layer, bool away, uint64_t sample, struct buf *out)
+static void write_layer(const struct bloom_filter *filter, const struct bloom_layer_view *layer, bool away,
+                        uint64_t sample, struct buf *out)
 {
     struct bloom_state state = {0};
     if (!away)
@@ -50,6 +77,8 @@ static void write_layer(const struct bloom_layer_view *layer, bool away, uint64_
     real_unless(away, out, "rate", state.rate);
     real_unless(away, out, "bitsSet", state.fill_ratio);
     real_unless(away, out, "estimated", state.estimated_items);
+    if (bloom_filter_forgets(filter))
+        write_part(filter, layer, out);
     json_end(out, '}');
 }
 
@@ -59,7 +88,7 @@ static void write_layers(const struct bloom_filter *filter, unsigned n, bool awa
     for (unsigned i = 0; i < n; i++) {
         struct bloom_layer_view layer;
         bloom_filter_layer(filter, i, &layer);
-        write_layer(&layer, away, filter_facts_sample(n), out);
+        write_layer(filter, &layer, away, filter_facts_sample(n), out);
     }
     json_end(out, ']');
 }
@@ -81,10 +110,12 @@ static void write_filter(struct server *server, struct entry *entry, struct filt
     json_count(out, "misses", facts->usage.misses);
     json_count(out, "wrong", facts->usage.wrong);
     json_count(out, "sinceUnix", (uint64_t)facts->usage.since_s);
-    if (facts->quarantined)
+    if (facts->quarantined) {
         json_str(out, "reason", entry_quarantine_reason(entry));
-    else
-        write_layers(entry_shape(entry), facts->layers, facts->away, out);
+        return;
+    }
+    write_window(bloom_filter_params(entry_shape(entry)), out);
+    write_layers(entry_shape(entry), facts->layers, facts->away, out);
 }
 
 bool api_filter(struct server *server, struct slice key, struct buf *out)

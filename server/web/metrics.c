@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "acl.h"
 #include "bloom_filter.h"
 #include "command.h"
 #include "filter_facts.h"
@@ -157,6 +158,7 @@ static void write_memory(struct metrics *m)
     metrics_count(&m->text, "part=\"expiry\"", m->now.memory.expiry);
     metrics_count(&m->text, "part=\"clients\"", m->now.memory.clients);
     metrics_count(&m->text, "part=\"pubsub\"", m->now.memory.pubsub);
+    metrics_count(&m->text, "part=\"users\"", m->now.memory.users);
     metrics_count(&m->text, "part=\"log\"", m->now.memory.log);
 }
 
@@ -164,6 +166,16 @@ static void write_refused(struct metrics *m)
 {
     metrics_count(&m->text, "reason=\"full\"", stats_get(&m->now.stats.adds_full));
     metrics_count(&m->text, "reason=\"memory\"", stats_get(&m->now.stats.adds_no_room));
+}
+
+static void write_denied(struct metrics *m)
+{
+    static const char *const reasons[] = {[ACL_DENIED_COMMAND] = "reason=\"command\"",
+                                          [ACL_DENIED_KEY] = "reason=\"key\"",
+                                          [ACL_DENIED_AUTH] = "reason=\"auth\"",
+                                          [ACL_DENIED_CHANNEL] = "reason=\"channel\""};
+    for (int reason = ACL_DENIED_COMMAND; reason <= ACL_DENIED_CHANNEL; reason++)
+        metrics_count(&m->text, reasons[reason], acl_log_count(m->server->acl, (enum acl_verdict)reason));
 }
 
 /* ---- single filters ---- */

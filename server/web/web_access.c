@@ -1,10 +1,15 @@
 #include "web_access.h"
 
+#include <netdb.h>
 #include <nettle/base64.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
+#include <netinet/in.h>
 
 #include "acl.h"
+#include "clock.h"
 #include "command.h"
 #include "server.h"
 
@@ -32,9 +37,34 @@ static bool read_credentials(const char *header, uint8_t *text, struct slice *na
     return true;
 }
 
-/* The user whom the header names, the default user where it names nobody, or NULL if the password is wrong. */
-static struct acl_user *user_of(struct acl *acl, const char *header)
+/* As AUTH does it: passwords may be tried here, too. */
+static void note_wrong_password(const struct web_request *request, struct slice name)
 {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    char host[64] = "?", port[8] = "?", client[96];
+    if (info) {
+        socklen_t len =
+            info->client_addr->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+        (void)getnameinfo(info->client_addr, len, host, sizeof(host), port, sizeof(port),
+                          NI_NUMERICHOST | NI_NUMERICSERV);
+    }
+    int len = snprintf(client, sizeof(client), "addr=%s:%s", host, port);
+    struct acl_denied denied = {
+        .reason = ACL_DENIED_AUTH,
+        .object = {"HTTP", strlen("HTTP")},
+        .user = name,
+        .client = {client, (size_t)len},
+        .now_ms = clock_unix_ms(),
+        .max = (size_t)server_config(request->web->server)->acllog_max_len,
+    };
+    acl_log_add(request->web->server->acl, &denied);
+}
+
+/* The user whom the header names, the default user where it names nobody, or NULL if the password is wrong. */
+static struct acl_user *user_of(const struct web_request *request, const char *header)
+{
+    struct acl *acl = request->web->server->acl;
     static const struct slice default_name = {"default", 7};
     uint8_t text[BASE64_DECODE_LENGTH(MAX_CREDENTIALS)];
     struct slice name = default_name, password = {"", 0};
@@ -42,14 +72,17 @@ static struct acl_user *user_of(struct acl *acl, const char *header)
         name = default_name;
     struct acl_user *known = acl_get(acl, name);
     acl_user_unref(known);
-    return acl_authenticate(acl, known ? name : default_name, password);
+    struct acl_user *user = acl_authenticate(acl, known ? name : default_name, password);
+    if (!user && header) /* a browser asks without one first */
+        note_wrong_password(request, name);
+    return user;
 }
 
 /* Whether the request is the default user's, who may do without a password, or that of a user who has given his. */
-static bool may_see(struct acl *acl, const char *header)
+static bool may_see(const struct web_request *request, const char *header)
 {
     static const char info[] = "info";
-    struct acl_user *user = user_of(acl, header);
+    struct acl_user *user = user_of(request, header);
     size_t command = (size_t)command_find((struct slice){info, strlen(info)});
     bool may = user && acl_allows_command(user, command);
     acl_user_unref(user);
@@ -83,5 +116,5 @@ enum web_access web_access(const struct web_request *request)
             return WEB_NOT_LOCAL;
     }
     const char *header = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
-    return may_see(server->acl, header) ? WEB_ALLOWED : WEB_NO_PASSWORD;
+    return may_see(request, header) ? WEB_ALLOWED : WEB_NO_PASSWORD;
 }

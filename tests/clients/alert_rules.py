@@ -25,6 +25,9 @@ CASES = {
     "BloomeryClients": ({"bloomery_clients" + HOST: "90 91x10", "bloomery_clients_max" + HOST: "100x11"}, 6),
     "BloomeryAddsRefused": ({'bloomery_adds_refused_total{instance="host:9379",job="bloomery",reason="full"}': "0 0 5 9"}, 2),
     "BloomerySlowSync": ({"bloomery_log_last_sync_seconds" + HOST: "0.01 1.5x10"}, 6),
+    "BloomeryCertificateEnds": ({"bloomery_tls_certificate_expires_seconds" + HOST: f"0 0 {14 * 86400 + 180}x8"}, 4),
+    "BloomeryLoginsRefused": ({'bloomery_access_denied_total{instance="host:9379",job="bloomery",reason="auth"}':
+                               "0 0 60 150 150"}, 3),
     "BloomeryFilterFillsUp": ({"bloomery_filter_fixed" + FILTER: "1x11", "bloomery_filter_items" + FILTER: "90 91x10",
                                "bloomery_filter_capacity_items" + FILTER: "100x11"}, 6),
     "BloomeryFilterRateAboveRequested": ({"bloomery_filter_error_rate" + FILTER: "0.0109 0.0111x10",

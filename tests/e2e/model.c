@@ -4,12 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-#define MAX_ITEMS   30 /* of one command */
-#define MAX_ARGS    (MAX_ITEMS + 12)
-#define PATIENCE_MS 60000
+#define MAX_ITEMS 30 /* of one command */
+#define MAX_ARGS  (MAX_ITEMS + 12)
 
 enum kind {
     ADD,
@@ -23,9 +20,13 @@ enum kind {
     EXPIRE,
     PERSIST,
     CLEAR,
+    SELECT,
+    MOVE,
+    SWAPDB,
     IN_EXEC, /* the kinds before can be part of a transaction */
     EXPIRE_SOON = IN_EXEC,
     FLUSHALL,
+    FLUSHDB,
     COPY,
     MERGE,
     RESTORE,
@@ -38,14 +39,17 @@ enum kind {
 
 /* How often, relative to each other. */
 static const unsigned weights[NKINDS] = {
-    [ADD] = 200,    [MADD] = 100,  [INSERT] = 60, [EXISTS] = 40, [RESERVE] = 30, [DEL] = 8,      [RENAME] = 8,
-    [RENAMENX] = 4, [COPY] = 8,    [EXPIRE] = 8,  [PERSIST] = 4, [CLEAR] = 5,    [FLUSHALL] = 1, [EXPIRE_SOON] = 2,
-    [MERGE] = 10,   [RESTORE] = 5, [CHUNKS] = 4,  [SAVE] = 4,    [REWRITE] = 3,  [EXEC] = 20,
+    [ADD] = 200,    [MADD] = 100,      [INSERT] = 60, [EXISTS] = 40, [RESERVE] = 30, [DEL] = 8,
+    [RENAME] = 8,   [RENAMENX] = 4,    [COPY] = 8,    [EXPIRE] = 8,  [PERSIST] = 4,  [CLEAR] = 5,
+    [FLUSHALL] = 1, [EXPIRE_SOON] = 2, [MERGE] = 10,  [RESTORE] = 5, [CHUNKS] = 4,   [SAVE] = 4,
+    [REWRITE] = 3,  [EXEC] = 20,       [SELECT] = 20, [MOVE] = 8,    [SWAPDB] = 5,   [FLUSHDB] = 2,
 };
 
 struct op {
     enum kind kind;
-    unsigned a, b; /* names */
+    unsigned a, b;      /* names */
+    unsigned db, other; /* indexes of databases */
+    bool across;        /* COPY: to database `db` */
     unsigned nitems;
     unsigned items[MAX_ITEMS];
     unsigned choice; /* which of the parameter sets */
@@ -89,16 +93,6 @@ static void append(redisContext *client, const struct command *command)
     redisAppendCommandArgv(client, command->argc, (const char **)command->argv, command->len);
 }
 
-static bool is_ok(const redisReply *reply)
-{
-    return reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0;
-}
-
-static bool is_error(const redisReply *reply)
-{
-    return reply->type == REDIS_REPLY_ERROR;
-}
-
 static void note(struct model *model, const struct command *command)
 {
     char *text = model->history[model->changes++ % MODEL_HISTORY];
@@ -132,6 +126,9 @@ static void plan(struct model *model, struct op *op, unsigned nkinds)
     op->kind = plan_kind(model, nkinds);
     op->a = (unsigned)rng_below(rng, MODEL_NAMES);
     op->b = (unsigned)rng_below(rng, MODEL_NAMES);
+    op->db = (unsigned)rng_below(rng, MODEL_DATABASES);
+    op->other = (unsigned)rng_below(rng, MODEL_DATABASES);
+    op->across = rng_below(rng, 2);
     op->choice = (unsigned)rng_below(rng, NCHOICES);
     op->flag = rng_below(rng, 2);
     op->nitems = op->kind == MADD || op->kind == INSERT ? 1 + (unsigned)rng_below(rng, MAX_ITEMS) : 1;
@@ -149,44 +146,48 @@ static void put_parameters(struct command *command, const struct parameters *p)
     }
 }
 
+static bool has_no_name(enum kind kind)
+{
+    return kind == FLUSHALL || kind == FLUSHDB || kind == SELECT || kind == SWAPDB || kind == SAVE || kind == REWRITE ||
+           kind == EXEC;
+}
+
 static void format(struct model *model, const struct op *op, struct command *command)
 {
     static const char *const names[NKINDS] = {
-        [ADD] = "BF.ADD",
-        [MADD] = "BF.MADD",
-        [INSERT] = "BF.INSERT",
-        [EXISTS] = "BF.EXISTS",
-        [RESERVE] = "BF.RESERVE",
-        [DEL] = "DEL",
-        [RENAME] = "RENAME",
-        [RENAMENX] = "RENAMENX",
-        [COPY] = "COPY",
-        [EXPIRE] = "EXPIRE",
-        [PERSIST] = "PERSIST",
-        [CLEAR] = "BF.CLEAR",
-        [FLUSHALL] = "FLUSHALL",
-        [EXPIRE_SOON] = "PEXPIRE",
-        [MERGE] = "BF.MERGE",
-        [SAVE] = "SAVE",
-        [REWRITE] = "BGREWRITEAOF",
-        [RESTORE] = "RESTORE",
-        [CHUNKS] = "BF.LOADCHUNK",
-        [EXEC] = "EXEC",
+        [ADD] = "BF.ADD",        [MADD] = "BF.MADD",        [INSERT] = "BF.INSERT",
+        [EXISTS] = "BF.EXISTS",  [RESERVE] = "BF.RESERVE",  [DEL] = "DEL",
+        [RENAME] = "RENAME",     [RENAMENX] = "RENAMENX",   [COPY] = "COPY",
+        [EXPIRE] = "EXPIRE",     [PERSIST] = "PERSIST",     [CLEAR] = "BF.CLEAR",
+        [FLUSHALL] = "FLUSHALL", [FLUSHDB] = "FLUSHDB",     [SELECT] = "SELECT",
+        [MOVE] = "MOVE",         [SWAPDB] = "SWAPDB",       [EXPIRE_SOON] = "PEXPIRE",
+        [MERGE] = "BF.MERGE",    [SAVE] = "SAVE",           [REWRITE] = "BGREWRITEAOF",
+        [RESTORE] = "RESTORE",   [CHUNKS] = "BF.LOADCHUNK", [EXEC] = "EXEC",
     };
     const struct parameters *p = &choices[op->choice];
 
     command->argc = 0;
     put(command, "%s", names[op->kind]);
-    if (op->kind == FLUSHALL || op->kind == SAVE || op->kind == REWRITE || op->kind == EXEC) {
+    if (op->kind == SELECT || op->kind == SWAPDB)
+        put(command, "%u", model_numbers[op->db]);
+    if (op->kind == SWAPDB)
+        put(command, "%u", model_numbers[op->other]);
+    if (has_no_name(op->kind)) {
         note(model, command);
         return;
     }
     put(command, "f%u", op->a);
+    if (op->kind == MOVE)
+        put(command, "%u", model_numbers[op->db]);
     if (op->kind == RENAME || op->kind == RENAMENX || op->kind == COPY || op->kind == MERGE || op->kind == RESTORE ||
         op->kind == CHUNKS || (op->kind == DEL && op->flag))
         put(command, "f%u", op->b);
     if (op->kind == COPY && op->flag)
         put(command, "REPLACE");
+    if (op->kind == COPY && op->across) {
+        put(command, "DB");
+        put(command, "%u", model_numbers[op->db]);
+    }
     if (op->kind == EXPIRE)
         put(command, "100000");
     if (op->kind == EXPIRE_SOON)
@@ -232,7 +233,7 @@ static void move(struct model_filter *from, struct model_filter *to)
 
 static void check_add(struct model *model, struct model_filter *filter, unsigned item, const redisReply *reply)
 {
-    if (is_error(reply)) {
+    if (reply_is_error(reply)) {
         demand(model, (filter->fixed && filter->count == filter->capacity) || filter->adopted, "an add was refused: %s",
                reply->str);
         demand(model, !filter->in[item], "item:%u is there, and yet it was refused: %s", item, reply->str);
@@ -262,7 +263,7 @@ static void check_add(struct model *model, struct model_filter *filter, unsigned
 static void check_adds(struct model *model, const struct op *op, const redisReply *reply)
 {
     static const struct parameters defaults = {"0.01", "100", ""};
-    struct model_filter *filter = &model->filters[op->a];
+    struct model_filter *filter = model_at(model, op->a);
 
     if (!filter->exists)
         make(filter, op->kind == INSERT ? &choices[op->choice] : &defaults);
@@ -275,16 +276,18 @@ static void check_adds(struct model *model, const struct op *op, const redisRepl
     for (size_t i = 0; i < reply->elements; i++)
         check_add(model, filter, op->items[i], reply->element[i]);
     demand(model,
-           reply->elements == op->nitems || (reply->elements > 0 && is_error(reply->element[reply->elements - 1])),
+           reply->elements == op->nitems ||
+               (reply->elements > 0 && reply_is_error(reply->element[reply->elements - 1])),
            "%zu answers to %u adds", reply->elements, op->nitems);
 }
 
 static void check_copy(struct model *model, const struct op *op, const redisReply *reply)
 {
-    struct model_filter *a = &model->filters[op->a], *b = &model->filters[op->b];
+    unsigned db = op->across ? op->db : model->db;
+    struct model_filter *a = model_at(model, op->a), *b = &model->filters[db][op->b];
 
     if (a == b) {
-        demand(model, is_error(reply), "a copy to itself: %s", reply_shown(reply));
+        demand(model, reply_is_error(reply), "a copy to itself: %s", reply_shown(reply));
         return;
     }
     bool copied = a->exists && (!b->exists || op->flag);
@@ -297,12 +300,12 @@ static void check_copy(struct model *model, const struct op *op, const redisRepl
 
 static void check_rename(struct model *model, const struct op *op, const redisReply *reply)
 {
-    struct model_filter *a = &model->filters[op->a], *b = &model->filters[op->b];
+    struct model_filter *a = model_at(model, op->a), *b = model_at(model, op->b);
 
     if (!a->exists) {
-        demand(model, is_error(reply), "a rename of nothing: %s", reply_shown(reply));
+        demand(model, reply_is_error(reply), "a rename of nothing: %s", reply_shown(reply));
     } else if (op->kind == RENAME) {
-        demand(model, is_ok(reply), "RENAME: %s", reply_shown(reply));
+        demand(model, reply_is_ok(reply), "RENAME: %s", reply_shown(reply));
         move(a, b);
     } else {
         demand(model, reply_is_number(reply, !b->exists), "RENAMENX: %s", reply_shown(reply));
@@ -313,7 +316,7 @@ static void check_rename(struct model *model, const struct op *op, const redisRe
 
 static void check_del(struct model *model, const struct op *op, const redisReply *reply)
 {
-    struct model_filter *a = &model->filters[op->a], *b = &model->filters[op->b];
+    struct model_filter *a = model_at(model, op->a), *b = model_at(model, op->b);
 
     demand(model, reply_is_number(reply, a->exists + (op->flag && a != b && b->exists)), "DEL: %s", reply_shown(reply));
     model_drop(a);
@@ -323,7 +326,7 @@ static void check_del(struct model *model, const struct op *op, const redisReply
 
 static void check_time(struct model *model, const struct op *op, const redisReply *reply)
 {
-    struct model_filter *filter = &model->filters[op->a];
+    struct model_filter *filter = model_at(model, op->a);
     bool did = op->kind == PERSIST ? filter->exists && filter->expires : filter->exists;
 
     demand(model, reply_is_number(reply, did), "the time of f%u: %s", op->a, reply_shown(reply));
@@ -333,9 +336,35 @@ static void check_time(struct model *model, const struct op *op, const redisRepl
     model_change(filter);
 }
 
+static void check_move(struct model *model, const struct op *op, const redisReply *reply)
+{
+    struct model_filter *from = model_at(model, op->a), *to = &model->filters[op->db][op->a];
+
+    if (from == to) {
+        demand(model, reply_is_error(reply), "a move to where it is: %s", reply_shown(reply));
+        return;
+    }
+    bool moved = from->exists && !to->exists;
+    demand(model, reply_is_number(reply, moved), "MOVE: %s", reply_shown(reply));
+    if (moved)
+        move(from, to);
+}
+
+static void check_swap(struct model *model, const struct op *op, const redisReply *reply)
+{
+    demand(model, reply_is_ok(reply), "SWAPDB: %s", reply_shown(reply));
+    for (unsigned i = 0; i < MODEL_NAMES && op->db != op->other; i++) {
+        struct model_filter *one = &model->filters[op->db][i], *other = &model->filters[op->other][i], filter = *one;
+        *one = *other;
+        *other = filter;
+        model_change(one);
+        model_change(other);
+    }
+}
+
 static void check_simple(struct model *model, const struct op *op, const redisReply *reply)
 {
-    struct model_filter *filter = &model->filters[op->a];
+    struct model_filter *filter = model_at(model, op->a);
 
     switch (op->kind) {
     case EXISTS:
@@ -345,12 +374,13 @@ static void check_simple(struct model *model, const struct op *op, const redisRe
         demand(model, filter->exists || reply->integer == 0, "an item of a filter that is not there");
         break;
     case RESERVE:
-        demand(model, filter->exists ? is_error(reply) : is_ok(reply), "BF.RESERVE: %s", reply_shown(reply));
+        demand(model, filter->exists ? reply_is_error(reply) : reply_is_ok(reply), "BF.RESERVE: %s",
+               reply_shown(reply));
         if (!filter->exists)
             make(filter, &choices[op->choice]);
         break;
     case CLEAR:
-        demand(model, filter->exists ? is_ok(reply) : is_error(reply), "BF.CLEAR: %s", reply_shown(reply));
+        demand(model, filter->exists ? reply_is_ok(reply) : reply_is_error(reply), "BF.CLEAR: %s", reply_shown(reply));
         if (!filter->exists)
             break;
         memset(filter->in, 0, sizeof(filter->in));
@@ -359,9 +389,11 @@ static void check_simple(struct model *model, const struct op *op, const redisRe
         model_change(filter);
         break;
     case FLUSHALL:
-        demand(model, is_ok(reply), "FLUSHALL: %s", reply_shown(reply));
-        for (unsigned i = 0; i < MODEL_NAMES; i++)
-            model_drop(&model->filters[i]);
+    case FLUSHDB:
+        demand(model, reply_is_ok(reply), "a flush: %s", reply_shown(reply));
+        for (unsigned db = 0; db < MODEL_DATABASES; db++)
+            for (unsigned i = 0; i < MODEL_NAMES && (op->kind == FLUSHALL || db == model->db); i++)
+                model_drop(&model->filters[db][i]);
         break;
     default:
         demand(model, false, "not a kind that is checked here: %d", (int)op->kind);
@@ -390,122 +422,19 @@ static void check(struct model *model, const struct op *op, const redisReply *re
     case PERSIST:
         check_time(model, op, reply);
         break;
+    case MOVE:
+        check_move(model, op, reply);
+        break;
+    case SWAPDB:
+        check_swap(model, op, reply);
+        break;
+    case SELECT:
+        demand(model, reply_is_ok(reply), "SELECT: %s", reply_shown(reply));
+        model->db = op->db;
+        break;
     default:
         check_simple(model, op, reply);
     }
-}
-
-/* ---- commands that are more than one ---- */
-
-static void run_expire_soon(struct model *model, redisContext *client, const struct op *op)
-{
-    struct model_filter *filter = &model->filters[op->a];
-    int64_t deadline = model_now_ms() + PATIENCE_MS;
-
-    demand(model, model_ask_number(model, client, "PEXPIRE f%u 5", op->a) == filter->exists, "PEXPIRE");
-    while (model_ask_number(model, client, "EXISTS f%u", op->a) == 1)
-        demand(model, model_now_ms() < deadline, "f%u does not expire", op->a);
-    model_drop(filter);
-}
-
-static void run_merge(struct model *model, redisContext *client, const struct op *op)
-{
-    struct model_filter *a = &model->filters[op->a], *b = &model->filters[op->b];
-    redisReply *reply = model_ask(model, client, "BF.MERGE f%u f%u", op->a, op->b);
-    bool ok = is_ok(reply);
-
-    demand(model, ok || is_error(reply), "BF.MERGE: %s", reply_shown(reply));
-    demand(model, !ok || b->exists, "a merge of nothing");
-    freeReplyObject(reply);
-    if (!ok)
-        return;
-    uint64_t card = (uint64_t)model_ask_number(model, client, "BF.CARD f%u", op->a);
-    uint64_t most = a->count > b->count ? a->count : b->count;
-    if (!a->exists) {
-        *a = *b;
-        a->expires = false;
-    }
-    for (unsigned i = 0; i < MODEL_ITEMS; i++)
-        a->in[i] = a->in[i] || b->in[i];
-    demand(model, card >= most && card <= a->count + b->count, "a merge of %llu and %llu items has %llu",
-           (unsigned long long)a->count, (unsigned long long)b->count, (unsigned long long)card);
-    a->count = card;
-    model_change(a);
-}
-
-static void copied(struct model *model, const struct op *op, bool expires)
-{
-    model->filters[op->b] = model->filters[op->a];
-    model->filters[op->b].expires = expires;
-    model_change(&model->filters[op->b]);
-}
-
-static void run_restore(struct model *model, redisContext *client, const struct op *op)
-{
-    redisReply *dump = model_ask(model, client, "DUMP f%u", op->a);
-
-    if (!model->filters[op->a].exists) {
-        demand(model, dump->type == REDIS_REPLY_NIL, "a dump of nothing: %s", reply_shown(dump));
-    } else {
-        demand(model, dump->type == REDIS_REPLY_STRING, "DUMP: %s", reply_shown(dump));
-        redisReply *reply = model_ask(model, client, "RESTORE f%u %s %b REPLACE", op->b, op->flag ? "100000000" : "0",
-                                      dump->str, dump->len);
-        demand(model, is_ok(reply), "RESTORE: %s", reply_shown(reply));
-        freeReplyObject(reply);
-        copied(model, op, op->flag);
-    }
-    freeReplyObject(dump);
-}
-
-static void run_chunks(struct model *model, redisContext *client, const struct op *op)
-{
-    long long iterator = 0;
-
-    if (!model->filters[op->a].exists || op->a == op->b)
-        return;
-    (void)model_ask_number(model, client, "DEL f%u", op->b);
-    model_drop(&model->filters[op->b]);
-    for (;;) {
-        redisReply *chunk = model_ask(model, client, "BF.SCANDUMP f%u %lld", op->a, iterator);
-        demand(model, chunk->type == REDIS_REPLY_ARRAY && chunk->elements == 2, "BF.SCANDUMP: %s", reply_shown(chunk));
-        iterator = chunk->element[0]->integer;
-        if (iterator == 0) {
-            freeReplyObject(chunk);
-            break;
-        }
-        redisReply *reply = model_ask(model, client, "BF.LOADCHUNK f%u %lld %b", op->b, iterator,
-                                      chunk->element[1]->str, chunk->element[1]->len);
-        demand(model, is_ok(reply), "BF.LOADCHUNK: %s", reply_shown(reply));
-        freeReplyObject(reply);
-        freeReplyObject(chunk);
-    }
-    copied(model, op, false);
-}
-
-/* A save may be running for other reasons (the log has grown): then it is asked for again. */
-static void run_save(struct model *model, redisContext *client)
-{
-    int64_t deadline = model_now_ms() + PATIENCE_MS;
-
-    for (;;) {
-        redisReply *reply = model_ask(model, client, "SAVE");
-        bool ok = is_ok(reply);
-        demand(model, ok || (is_error(reply) && strstr(reply->str, "in progress")), "SAVE: %s", reply_shown(reply));
-        freeReplyObject(reply);
-        if (ok)
-            break;
-        demand(model, model_now_ms() < deadline, "the save in progress does not end");
-        usleep(2000);
-    }
-    memcpy(model->saved, model->filters, sizeof(model->saved));
-}
-
-static void run_rewrite(struct model *model, redisContext *client)
-{
-    redisReply *reply = model_ask(model, client, "BGREWRITEAOF");
-
-    demand(model, reply->type == REDIS_REPLY_STATUS || is_error(reply), "BGREWRITEAOF: %s", reply_shown(reply));
-    freeReplyObject(reply);
 }
 
 static void run_exec(struct model *model, redisContext *client)
@@ -543,24 +472,22 @@ void model_step(struct model *model, redisContext *client)
     format(model, &op, &command);
     switch (op.kind) {
     case EXPIRE_SOON:
-        run_expire_soon(model, client, &op);
+        model_expire_soon(model, client, op.a);
         return;
     case MERGE:
-        run_merge(model, client, &op);
+        model_merge(model, client, op.a, op.b);
         return;
     case RESTORE:
-        run_restore(model, client, &op);
+        model_restore(model, client, op.a, op.b, op.flag);
         return;
     case CHUNKS:
-        run_chunks(model, client, &op);
+        model_chunks(model, client, op.a, op.b);
         return;
     case SAVE:
-        run_save(model, client);
+        model_save(model, client);
         return;
     case REWRITE:
-        run_rewrite(model, client);
-        if (model->without_log) /* it is a save in the background: wait for it, to know what it has */
-            run_save(model, client);
+        model_rewrite(model, client);
         return;
     case EXEC:
         run_exec(model, client);

@@ -11,9 +11,10 @@
 
 #include "rng.h"
 
-#define MODEL_NAMES   8
-#define MODEL_ITEMS   1500
-#define MODEL_HISTORY 24
+#define MODEL_DATABASES 3
+#define MODEL_NAMES     4 /* in each */
+#define MODEL_ITEMS     1500
+#define MODEL_HISTORY   24
 
 struct model_filter {
     bool exists;
@@ -34,9 +35,10 @@ struct model {
     uint64_t seed;
     bool without_log;
     const char *when; /* for messages */
-    struct model_filter filters[MODEL_NAMES];
-    struct model_filter saved[MODEL_NAMES]; /* as of the last SAVE */
-    char history[MODEL_HISTORY][64];        /* the last changes that were not mere adds, for messages */
+    unsigned db;      /* the client's: an index of `filters` */
+    struct model_filter filters[MODEL_DATABASES][MODEL_NAMES];
+    struct model_filter saved[MODEL_DATABASES][MODEL_NAMES]; /* as of the last SAVE */
+    char history[MODEL_HISTORY][64]; /* the last changes that were not mere adds, for messages */
     uint64_t changes;
     uint64_t commands;
     uint64_t asked, present; /* queries for what was never added, and how many said "present" */
@@ -44,6 +46,9 @@ struct model {
 };
 
 void model_init(struct model *model, uint64_t seed);
+
+/* A connection to the daemon for the model, as all that follow need it. The caller frees it. */
+redisContext *model_connect(struct model *model, int port);
 
 /* One random command, or a transaction of some, and the comparison of its replies. */
 void model_step(struct model *model, redisContext *client);

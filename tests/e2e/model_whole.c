@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "client.h"
 #include "model_internal.h"
 
 int64_t model_now_ms(void)
@@ -94,6 +95,22 @@ void model_drop(struct model_filter *filter)
 
 /* ---- the whole ---- */
 
+const unsigned model_numbers[MODEL_DATABASES] = {0, 1, 9};
+
+static void select_database(struct model *model, redisContext *client, unsigned db)
+{
+    redisReply *reply = model_ask(model, client, "SELECT %u", model_numbers[db]);
+    demand(model, reply_is_ok(reply), "SELECT: %s", reply_shown(reply));
+    freeReplyObject(reply);
+    model->db = db;
+}
+
+redisContext *model_connect(struct model *model, int port)
+{
+    model->db = 0;
+    return client_open(port);
+}
+
 /* Asks for all items at once. */
 static redisReply *ask_all(struct model *model, redisContext *client, unsigned name)
 {
@@ -121,7 +138,7 @@ static redisReply *ask_all(struct model *model, redisContext *client, unsigned n
 
 static void check_filter(struct model *model, redisContext *client, unsigned name)
 {
-    struct model_filter *filter = &model->filters[name];
+    struct model_filter *filter = model_at(model, name);
 
     demand(model, model_ask_number(model, client, "EXISTS f%u", name) == filter->exists, "f%u is there or not", name);
     if (!filter->exists)
@@ -144,10 +161,21 @@ static void check_filter(struct model *model, redisContext *client, unsigned nam
     freeReplyObject(reply);
 }
 
+/* Every filter, in its database; afterwards the client is where it was. */
+static void for_all(struct model *model, redisContext *client, void (*visit)(struct model *, redisContext *, unsigned))
+{
+    unsigned before = model->db;
+    for (unsigned db = 0; db < MODEL_DATABASES; db++) {
+        select_database(model, client, db);
+        for (unsigned i = 0; i < MODEL_NAMES; i++)
+            visit(model, client, i);
+    }
+    select_database(model, client, before);
+}
+
 void model_check(struct model *model, redisContext *client)
 {
-    for (unsigned i = 0; i < MODEL_NAMES; i++)
-        check_filter(model, client, i);
+    for_all(model, client, check_filter);
 }
 
 void model_revert(struct model *model)
@@ -158,7 +186,7 @@ void model_revert(struct model *model)
 /* What the daemon has of a filter that had changed as a whole within the horizon: any of its versions. */
 static void adopt(struct model *model, redisContext *client, unsigned name)
 {
-    struct model_filter *filter = &model->filters[name];
+    struct model_filter *filter = model_at(model, name);
     bool exists = model_ask_number(model, client, "EXISTS f%u", name) == 1;
 
     model_drop(filter);
@@ -173,9 +201,11 @@ static void adopt(struct model *model, redisContext *client, unsigned name)
     freeReplyObject(reply);
 }
 
-static void reconcile(struct model *model, redisContext *client, unsigned name, int64_t horizon_ms)
+static int64_t the_horizon_ms; /* of the comparison that is under way */
+
+static void reconcile(struct model *model, redisContext *client, unsigned name)
 {
-    struct model_filter *filter = &model->filters[name];
+    struct model_filter *filter = model_at(model, name);
     uint64_t young = 0;
 
     demand(model, model_ask_number(model, client, "EXISTS f%u", name) == filter->exists, "f%u is there or not", name);
@@ -184,9 +214,10 @@ static void reconcile(struct model *model, redisContext *client, unsigned name, 
     redisReply *reply = ask_all(model, client, name);
     for (unsigned i = 0; i < MODEL_ITEMS; i++) {
         bool present = reply_is_number(reply->element[i], 1);
-        demand(model, present || !filter->in[i] || filter->in_ms[i] > horizon_ms, "item:%u of f%u is lost", i, name);
+        demand(model, present || !filter->in[i] || filter->in_ms[i] > the_horizon_ms, "item:%u of f%u is lost", i,
+               name);
         filter->in[i] = filter->in[i] && present;
-        young += filter->count_ms[i] > horizon_ms;
+        young += filter->count_ms[i] > the_horizon_ms;
     }
     freeReplyObject(reply);
     uint64_t card = (uint64_t)model_ask_number(model, client, "BF.CARD f%u", name);
@@ -196,14 +227,18 @@ static void reconcile(struct model *model, redisContext *client, unsigned name, 
     filter->count = card;
 }
 
+static void adopt_or_reconcile(struct model *model, redisContext *client, unsigned name)
+{
+    if (model_at(model, name)->changed_ms > the_horizon_ms)
+        adopt(model, client, name);
+    else
+        reconcile(model, client, name);
+}
+
 void model_reconcile(struct model *model, redisContext *client, int64_t horizon_ms)
 {
-    for (unsigned i = 0; i < MODEL_NAMES; i++) {
-        if (model->filters[i].changed_ms > horizon_ms)
-            adopt(model, client, i);
-        else
-            reconcile(model, client, i, horizon_ms);
-    }
+    the_horizon_ms = horizon_ms;
+    for_all(model, client, adopt_or_reconcile);
     model_check(model, client);
 }
 

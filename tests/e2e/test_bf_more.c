@@ -89,9 +89,33 @@ DAEMON_TEST(the_daemon, bf_more, a_plan_comes_true)
     expect(client, "-ERR bad capacity", "BF.PLAN 0.01 x");
     expect(client, "-ERR bad number of items", "BF.PLAN 0.01 100 ITEMS 0");
     expect(client, "-ERR a filter of fixed size holds 100 items", "BF.PLAN 0.01 100 NONSCALING ITEMS 101");
-    expect(client, "-ERR unknown option 'BIG': BF.PLAN takes EXPANSION n, NONSCALING, LAYOUT name and ITEMS n",
+    expect(client,
+           "-ERR unknown option 'BIG': BF.PLAN takes EXPANSION n, NONSCALING, LAYOUT name, WINDOW seconds or ITEMS n, "
+           "PARTS n, REFRESH and ITEMS n",
            "BF.PLAN 0.01 100 BIG");
+    expect(client, "-ERR PARTS and REFRESH go with WINDOW", "BF.PLAN 0.01 100 PARTS 4");
+    expect(client, "-ERR a part of a window of fixed size holds 10 items",
+           "BF.PLAN 0.01 100 NONSCALING WINDOW 60 PARTS 10 ITEMS 101");
     expect(client, "-Nonscaling filters cannot expand", "BF.PLAN 0.01 100 NONSCALING EXPANSION 2");
+}
+
+/* Of a window: the ring with all of its parts. */
+DAEMON_TEST(the_daemon, bf_more, a_plan_of_a_window_comes_true)
+{
+    redisReply *plan = redisCommand(client, "BF.PLAN 0.001 800 WINDOW ITEMS 800 PARTS 8");
+    expect(client, "+OK", "BF.RESERVE w 0.001 800 WINDOW ITEMS 800 PARTS 8");
+    add_items("w", 2000);
+    redisReply *info = redisCommand(client, "BF.INFO w FULL");
+    static const char *const same[] = {"Capacity", "Size", "Number of filters", "Bits", "Parts"};
+    for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
+        cr_assert_eq(number_of(plan, same[i]), number_of(info, same[i]), "%s", same[i]);
+    cr_assert_eq(number_of(plan, "Parts in memory"), 10);
+    cr_assert_str_eq(value_of(plan, "Window")->str, "800 items");
+    cr_assert_eq(value_of(plan, "Layers")->elements, 1);
+    double part = number_of(plan, "Predicted error rate of a part"), whole = number_of(plan, "Predicted error rate");
+    cr_assert(part > 0 && part <= 0.0001 && whole <= 0.001 && whole > 9 * part, "%g %g", part, whole);
+    freeReplyObject(info);
+    freeReplyObject(plan);
 }
 
 /* BF.INFO FULL is computed from the bits; the default reply is RedisBloom's five fields. A large filter is counted off

@@ -43,6 +43,23 @@ DAEMON_TEST(the_daemon, cluster, the_node_is_where_the_client_has_found_it)
     redisFree(client);
 }
 
+/* Where the machine has IPv6. */
+DAEMON_TEST(the_daemon, cluster, a_node_at_an_ipv6_address_says_so)
+{
+    daemon_stop(&the_daemon);
+    cr_assert(
+        daemon_try(&the_daemon, (const char *const[]){"--cluster-emulation", "yes", "--bind", "127.0.0.1 -::1", NULL}));
+    redisContext *client = redisConnect("::1", the_daemon.port);
+    if (client && !client->err) {
+        learn_id(client);
+        expect_slots(client, "\"::1\"", the_daemon.port, "");
+        char node[64];
+        snprintf(node, sizeof(node), " ::1:%d@%d myself", the_daemon.port, the_daemon.port + 10000);
+        cr_assert_not_null(strstr(client_ask(client, "CLUSTER NODES"), node));
+    }
+    redisFree(client);
+}
+
 DAEMON_TEST(the_daemon, cluster, the_settings_say_where_it_is)
 {
     redisContext *client = client_open(the_daemon.port);

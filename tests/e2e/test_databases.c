@@ -184,6 +184,70 @@ DAEMON_TEST(the_daemon, databases, an_exchange_changes_watched_names)
     redisFree(other);
 }
 
+static void send_all(redisContext *client)
+{
+    int done = 0;
+    while (!done)
+        cr_assert_eq(redisBufferWrite(client, &done), REDIS_OK);
+}
+
+/* Commands that wait for the exchange to be over are of the filters that their numbers stand for by then: none of them
+ * takes away what was added behind the exchange. */
+DAEMON_TEST(the_daemon, databases, an_exchange_comes_before_what_has_waited_for_it)
+{
+    redisContext *copies = client_open(the_daemon.port), *swaps = client_open(the_daemon.port);
+    redisContext *flushes = client_open(the_daemon.port), *across = client_open(the_daemon.port);
+    redisContext *client = client_open(the_daemon.port);
+    expect(client, "+OK", "BF.RESERVE large 0.001 %d", DAEMON_SANITIZED ? 10000000 : 200000000);
+    expect(client, ":1", "BF.ADD f x");
+    redisAppendCommand(copies, "COPY large larger");
+    send_all(copies);
+    while (!strstr(client_ask(client, "CLIENT LIST"), " cmd=copy "))
+        ;
+    redisAppendCommand(swaps, "SELECT 1");
+    redisAppendCommand(swaps, "SWAPDB 0 1"); /* waits for the copy */
+    redisAppendCommand(swaps, "BF.ADD kept x");
+    send_all(swaps);
+    while (!strstr(client_ask(client, "CLIENT LIST"), " cmd=swapdb ") && !strstr(keyspace(client), "1:"))
+        ;
+    redisAppendCommand(flushes, "FLUSHDB");
+    send_all(flushes);
+    redisAppendCommand(across, "COPY f f DB 1 REPLACE");
+    send_all(across);
+    client_skip(copies, 1);
+    client_skip(swaps, 3);
+    client_skip(flushes, 1);
+    const char *reply = client_reply(across);
+    cr_assert(strcmp(reply, ":0") == 0 || strcmp(reply, ":1") == 0 ||
+                  strcmp(reply,
+                         "-TRYAGAIN SWAPDB has exchanged the databases while the command waited; nothing has been "
+                         "changed") == 0,
+              "%s", reply);
+    expect(swaps, ":1", "BF.EXISTS kept x");
+    redisFree(client);
+    redisFree(across);
+    redisFree(flushes);
+    redisFree(swaps);
+    redisFree(copies);
+}
+
+/* Names of a client's number mean other filters afterwards. */
+DAEMON_TEST(the_daemon, databases, an_exchange_is_told_to_clients_that_keep_answers)
+{
+    struct wire wire;
+    redisContext *client = client_open(the_daemon.port);
+    wire_open(&wire, the_daemon.port);
+    cr_assert_not_null(strstr(wire_ask(&wire, "HELLO 3"), "proto"));
+    expect_ask(&wire, "CLIENT TRACKING ON", "+OK");
+    expect_ask(&wire, "BF.EXISTS f x", "#f");
+    expect_in(client, 1, ":1", "BF.ADD f x");
+    expect(client, "+OK", "SWAPDB 0 1");
+    expect_text(&wire, ">[\"invalidate\",nil]");
+    expect_ask(&wire, "BF.EXISTS f x", "#t");
+    wire_close(&wire);
+    redisFree(client);
+}
+
 DAEMON_TEST(the_daemon, databases, transactions_go_through_several)
 {
     redisContext *client = client_open(the_daemon.port);
@@ -289,6 +353,64 @@ DAEMON_TEST(the_daemon, databases, pipelines_wait_for_filters_that_are_read_late
     }
     expect(client, ":1", "BF.EXISTS f0 x");
     expect(client, ":1", "DBSIZE");
+    redisFree(client);
+}
+
+/* SWAPDB reads no bits, MOVE those of its filter. A damaged filter is taken along, and refused. */
+DAEMON_TEST(the_daemon, databases, filters_without_bits_in_memory_go_to_others)
+{
+    redisContext *client = client_open(the_daemon.port);
+    expect_in(client, 0, ":1", "BF.ADD damaged x");
+    expect_in(client, 0, "+OK", "BF.RESERVE large 0.001 100000"); /* has a file of its own */
+    expect_in(client, 0, ":1", "BF.ADD large x");
+    expect_in(client, 0, "+OK", "BF.RESERVE away 0.001 100000 TTL 10000");
+    expect_in(client, 0, ":1", "BF.ADD away x");
+    expect(client, "+OK", "SAVE");
+    redisFree(client);
+    daemon_stop(&the_daemon);
+    daemon_damage_layer(&the_daemon, "large", 1000);
+    cr_assert(daemon_try(&the_daemon, (const char *const[]){"--lazy-load", "yes", NULL}));
+    client = client_open(the_daemon.port);
+    expect(client, "+OK", "SWAPDB 0 3");
+    expect_in(client, 3, "[:0]", "BF.INFO away RESIDENT");
+    expect(client, ":1", "MOVE away 6");
+    expect_in(client, 6, "[:1,:0]", "BF.MEXISTS away x y");
+    cr_assert_geq(client_number(client, "TTL away"), 9000);
+    expect(client, "+OK", "SELECT 3");
+    cr_assert_not_null(strstr(client_ask(client, "BF.EXISTS large x"), "quarantined"));
+    cr_assert_not_null(strstr(client_ask(client, "MOVE large 5"), "quarantined"));
+    expect(client, "+OK", "SWAPDB 3 7");
+    client = client_after_kill(client, &the_daemon, NULL);
+    expect_keyspace(client, "6:1 7:2");
+    expect_in(client, 6, ":1", "BF.EXISTS away x");
+    expect_in(client, 7, ":1", "BF.EXISTS damaged x");
+    cr_assert_not_null(strstr(client_ask(client, "BF.EXISTS large x"), "quarantined"));
+    expect(client, ":1", "DEL large");
+    client = client_after_kill(client, &the_daemon, NULL);
+    expect_keyspace(client, "6:1 7:1");
+    redisFree(client);
+}
+
+/* Times, patterns and the log are of the filters, wherever an exchange has put them. */
+DAEMON_TEST(the_daemon, databases, an_exchange_takes_times_and_patterns_along)
+{
+    redisContext *client = client_open(the_daemon.port);
+    expect_in(client, 1, ":1", "BF.ADD a:1 x");
+    expect_in(client, 1, ":1", "BF.ADD a:2 x");
+    expect_in(client, 1, ":1", "EXPIRE a:1 10000");
+    expect_in(client, 2, ":1", "BF.ADD a:2 y");
+    expect(client, "+OK", "SWAPDB 1 2");
+    expect_in(client, 2, "[\"asked\",:2,\"found\",[[\"a:1\",\"a:2\"]],\"unknown\",[]]", "BF.FIND a:* ITEMS x");
+    expect_in(client, 1, "[\"asked\",:1,\"found\",[[]],\"unknown\",[]]", "BF.FIND a:* ITEMS x");
+    expect_in(client, 2, ":1", "BF.ADD a:2 later");
+    expect_in(client, 2, ":1", "PEXPIRE a:1 1");
+    while (client_number(client, "DBSIZE") != 1)
+        ;
+    expect(client, "+OK", "SWAPDB 2 1");
+    client = client_after_kill(client, &the_daemon, NULL);
+    expect_keyspace(client, "1:1 2:1");
+    expect_in(client, 1, "[:1,:0,:1]", "BF.MEXISTS a:2 x y later");
+    expect_in(client, 2, "[:0,:1,:0]", "BF.MEXISTS a:2 x y later");
     redisFree(client);
 }
 

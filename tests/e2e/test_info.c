@@ -221,7 +221,7 @@ static long long number(const struct info *info, const char *name)
 static long long overhead(const struct info *info)
 {
     static const char *const parts[] = {"mem_overhead_index", "mem_overhead_expires", "mem_overhead_pubsub",
-                                        "mem_clients_normal", "mem_aof_buffer"};
+                                        "mem_overhead_users", "mem_clients_normal",   "mem_aof_buffer"};
     long long sum = 0;
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         sum += number(info, parts[i]);

@@ -87,6 +87,12 @@ DAEMON_TEST(the_daemon, keys, scan)
     scan_all(c, "MATCH a:1?5 COUNT 500", seen, NAMES);
     for (int i = 0; i < NAMES; i++)
         cr_assert_eq(seen[i], i / 100 == 1 && i % 10 == 5, "a:%d", i);
+    cr_expect_eq(scan_all(c, "MATCH a:29*", seen, NAMES), 1, "a beginning that few names have");
+    for (int i = 0; i < NAMES; i++)
+        cr_assert_eq(seen[i], i == 29 || i / 10 == 29 || i / 100 == 29, "a:%d", i);
+    cr_expect_eq(scan_all(c, "MATCH a:29", seen, NAMES), 1);
+    for (int i = 0; i < NAMES; i++)
+        cr_assert_eq(seen[i], i == 29, "a:%d", i);
     scan_all(c, "TYPE string COUNT 500", seen, NAMES);
     for (int i = 0; i < NAMES; i++)
         cr_assert_eq(seen[i], 0);

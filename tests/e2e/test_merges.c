@@ -70,12 +70,17 @@ static int slowest(void)
 
 /* Unions take the place of the filter again and again, some of them inside transactions. Each item has exactly one
  * winner, and what was acknowledged to somebody is there at every moment. */
-static void merge_while_others_add(const char *capacity)
+static void merge_while_others_add(const char *capacity, const char *window)
 {
+    static const char *const names[] = {"f", "g"};
     pthread_t threads[ADDERS];
     int merges = 0;
-    expect(client, "+OK", "BF.RESERVE f 0.0000001 %s", capacity);
-    expect(client, "+OK", "BF.RESERVE g 0.0000001 %s", capacity);
+    for (int i = 0; i < 2; i++) {
+        if (window)
+            expect(client, "+OK", "BF.RESERVE %s 0.0000001 %s WINDOW %s PARTS 50", names[i], capacity, window);
+        else
+            expect(client, "+OK", "BF.RESERVE %s 0.0000001 %s", names[i], capacity);
+    }
     client_for_items(client, "BF.MADD", "g", "g", 100);
     expect(client, "+OK", "BF.MERGE f g"); /* while there is room for all of it in the first layer */
     for (size_t i = 0; i < ADDERS; i++)
@@ -101,12 +106,18 @@ static void merge_while_others_add(const char *capacity)
 
 DAEMON_TEST(the_daemon, merges, merges_lose_no_add_and_no_winner)
 {
-    merge_while_others_add("2000"); /* in the log until it has grown for the second time */
+    merge_while_others_add("2000", NULL); /* in the log until it has grown for the second time */
+}
+
+/* Parts take items for 11 s: the union has those of both at any time. */
+DAEMON_TEST(the_daemon, merges, merges_of_windows_lose_no_add_and_no_winner)
+{
+    merge_while_others_add("20000", "600");
 }
 
 DAEMON_TEST(the_daemon, merges, merges_of_large_filters_lose_no_add_and_no_winner)
 {
-    merge_while_others_add("20000"); /* in files */
+    merge_while_others_add("20000", NULL); /* in files */
 }
 
 static void *destroyer(void *arg)

@@ -1,6 +1,7 @@
 /* MIGRATE between two daemons, and to a target that is slow on purpose. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon_pair.h"
+#include "wire_tls.h"
 
 DAEMON_PAIR(migrate);
 
@@ -179,4 +181,114 @@ PAIR_TEST(migrate, a_large_filter_is_refused)
     const char *reply = client_ask(from, "MIGRATE 127.0.0.1 %d f 0 5000", target.port);
     cr_assert(strstr(reply, "-ERR the filter has"), "%s", reply);
     expect(from, ":1", "EXISTS f");
+}
+
+/* ---- a target with TLS ---- */
+
+/* The target asks for certificates, too. */
+static void tls_start(void)
+{
+    daemon_prepare(&target);
+    tls_make_files(target.dir);
+    target.with_tls = true;
+    daemon_start(&target, NULL);
+    daemon_start(&source, (const char *const[]){"--tls-cluster", "yes", NULL});
+    from = client_open(source.port);
+    to = client_open(target.port);
+    expect(from, ":1", "BF.ADD f a");
+}
+
+TestSuite(migrate_tls, .init = tls_start, .fini = pair_discard, .timeout = 300);
+
+static void set_file(const char *setting, const char *file)
+{
+    expect(from, "+OK", "CONFIG SET %s %s/%s", setting, target.dir, file);
+}
+
+/* MIGRATE fails and the filter stays. */
+static void expect_failure(const char *error, const char *host, int port, int timeout_ms)
+{
+    const char *reply = client_ask(from, "MIGRATE %s %d f 0 %d", host, port, timeout_ms);
+    cr_assert(strstr(reply, error), "%s", reply);
+    expect(from, ":1", "BF.EXISTS f a");
+}
+
+/* By name and by address, with a certificate for clients and with the server's own. */
+PAIR_TEST(migrate_tls, moves_filters)
+{
+    set_file("tls-ca-cert-file", "ca.crt");
+    set_file("tls-client-cert-file", "client.crt");
+    set_file("tls-client-key-file", "client.key");
+    expect(from, "+OK", "BF.RESERVE large 0.001 100000"); /* 180 kB: several records */
+    cr_assert_eq(client_for_items(from, "BF.MADD", "large", "i", 500), 500);
+    expect(from, "+OK", "MIGRATE localhost %d %s 3 10000 COPY KEYS f large", target.tls_port, "");
+    expect(to, "+OK", "SELECT 3");
+    cr_assert_eq(client_for_items(to, "BF.MEXISTS", "large", "i", 500), 500);
+    expect(from, "-ERR Target instance replied with error: BUSYKEY Target key name already exists.",
+           "MIGRATE 127.0.0.1 %d f 3 10000", target.tls_port);
+    expect(to, "+OK", "CONFIG SET requirepass secret");
+    expect(from, "+OK", "CONFIG SET tls-client-cert-file %s tls-client-key-file %s tls-cert-file %s/new.crt", "", "",
+           target.dir);
+    set_file("tls-key-file", "new.key");
+    expect(from, "+OK", "MIGRATE 127.0.0.1 %d f 3 10000 REPLACE AUTH secret", target.tls_port);
+    expect(from, ":0", "EXISTS f");
+    expect(to, ":1", "BF.EXISTS f a");
+
+    /* Without the setting it connects as before. */
+    expect(from, "+OK", "CONFIG SET tls-cluster no");
+    expect(from, "+OK", "MIGRATE 127.0.0.1 %d large 0 10000 AUTH secret", target.port);
+}
+
+PAIR_TEST(migrate_tls, says_what_is_wrong)
+{
+    expect_failure("-IOERR error or timeout connecting to the client: TLS: the certificate is not accepted: ",
+                   "127.0.0.1", target.tls_port, 10000); /* not of the system's list */
+    set_file("tls-ca-cert-file", "missing.crt");
+    expect_failure("-ERR tls-cluster: MIGRATE cannot connect with TLS: CA certificates ", "127.0.0.1", target.tls_port,
+                   10000);
+    set_file("tls-ca-cert-file", "ca.crt");
+    expect_failure("TLS: the other side requires a certificate, and we have shown none", "127.0.0.1", target.tls_port,
+                   10000);
+    set_file("tls-client-cert-file", "stranger.crt");
+    set_file("tls-client-key-file", "client.key");
+    expect_failure("is not the key of the certificate in ", "127.0.0.1", target.tls_port, 10000);
+    set_file("tls-client-key-file", "stranger.key");
+    expect_failure("-IOERR error or timeout ", "127.0.0.1", target.tls_port, 10000);
+    set_file("tls-client-cert-file", "client.crt");
+    set_file("tls-client-key-file", "client.key");
+    expect_failure("TLS: the certificate is not accepted: ", "127.1", target.tls_port, 10000); /* another name */
+    expect_failure("TLS: the other side does not speak TLS", "127.0.0.1", target.port, 10000);
+    expect_failure("connecting to the client: cannot connect to 127.0.0.1 port 1: Connection refused", "127.0.0.1", 1,
+                   10000);
+    expect(to, ":0", "DBSIZE");
+    expect(from, "+OK", "MIGRATE 127.0.0.1 %d f 0 10000", target.tls_port);
+}
+
+/* The limit is one of the whole handshake: the target sends bytes of a long record now and then. Other clients, and the
+ * other threads of the pool, go on meanwhile. */
+PAIR_TEST(migrate_tls, a_handshake_that_does_not_end_is_given_up)
+{
+    int port, listener = listen_on(&port), done = 0;
+    char hello[16384];
+    expect_failure("connecting to the client: TLS: the server has not completed the handshake in time", "127.0.0.1",
+                   port, 100);
+    close(accept(listener, NULL, NULL));
+    redisAppendCommand(from, "MIGRATE 127.0.0.1 %d f 0 400", port);
+    while (!done)
+        cr_assert_eq(redisBufferWrite(from, &done), REDIS_OK);
+    int fd = accept(listener, NULL, NULL);
+    cr_assert_gt(recv(fd, hello, sizeof(hello), 0), 0);
+    cr_assert_eq(send(fd, "\x16\x03\x03\x3f\xff", 5, 0), 5);
+    redisContext *other = client_open(source.port);
+    struct pollfd end = {.fd = from->fd, .events = POLLIN};
+    while (poll(&end, 1, 20) == 0) {
+        (void)!send(fd, "\0", 1, MSG_NOSIGNAL);
+        expect(other, ":1", "BF.EXISTS f a");
+        expect(other, ":1", "DBSIZE");
+    }
+    cr_assert_str_eq(client_reply(from), "-IOERR error or timeout connecting to the client: TLS: the server has not "
+                                         "completed the handshake in time");
+    close(fd);
+    close(listener);
+    redisFree(other);
 }

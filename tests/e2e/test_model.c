@@ -1,5 +1,6 @@
-/* Random commands against the daemon and a model of exact sets, with restarts, kill -9 and power failures between:
- * nothing that was answered is absent afterwards, counts are equal, false positives are within the rate.
+/* Random commands in several databases against the daemon and a model of exact sets, with restarts, kill -9 and power
+ * failures between: nothing that was answered is absent afterwards, counts are equal, false positives are within the
+ * rate.
  *
  * BLOOMERY_MODEL_ROUNDS=<n> plays n rounds instead of the few that a run of all tests has time for,
  * BLOOMERY_MODEL_SEED=<n> plays one again. */
@@ -66,7 +67,7 @@ static void play(const char *const *args, uint64_t ci_rounds, enum loss loss_of_
         power_attach(&power, &daemon_under_test);
     daemon_start(&daemon_under_test, args);
     for (uint64_t round = 0; round < rounds; round++) {
-        client = client_open(daemon_under_test.port);
+        client = model_connect(&model, daemon_under_test.port);
         model.when = "at run time";
         for (uint64_t left = rng_below(&model.rng, MAX_STEPS); left > 0; left--)
             model_step(&model, client);
@@ -79,7 +80,7 @@ static void play(const char *const *args, uint64_t ci_rounds, enum loss loss_of_
         if (!end(power_fails))
             loss = loss_of_stop;
         daemon_restart(&daemon_under_test);
-        client = client_open(daemon_under_test.port);
+        client = model_connect(&model, daemon_under_test.port);
         if (loss == LOSES_ALL_SINCE_SAVE)
             model_revert(&model);
         if (loss == LOSES_THE_LAST)

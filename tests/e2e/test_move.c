@@ -423,3 +423,44 @@ PAIR_TEST(move, a_filter_that_is_too_large_for_the_target_is_skipped)
     expect(to, ":1", "EXISTS small");
     cr_assert_eq(client_number(to, "DBSIZE"), 1);
 }
+
+/* A filter of the same name in several; the target has something else in one of them. */
+PAIR_TEST(move, all_databases)
+{
+    const int databases[] = {0, 3, 15};
+    expect_move(0, "moved    0 filters", "--all-databases");
+    for (int i = 0; i < 3; i++) {
+        expect(from, "+OK", "SELECT %d", databases[i]);
+        expect(from, ":1", "BF.ADD same %d", databases[i]);
+        expect(from, ":1", "BF.ADD only-%d x", i);
+    }
+    expect_move(0, "database 15\nmove\tonly-2\t", "--all-databases --dry-run --match only*");
+    expect_move(0, "database 0\ndatabase 3\ndatabase 15\nmoved    6 filters", "--all-databases --verify --jobs 2");
+    expect_move(0, "there    6 that", "--all-databases");
+    expect(to, ":2", "DBSIZE");
+    for (int i = 0; i < 3; i++) {
+        expect(to, "+OK", "SELECT %d", databases[i]);
+        expect(to, ":2", "DBSIZE");
+        for (int j = 0; j < 3; j++)
+            expect(to, i == j ? ":1" : ":0", "BF.EXISTS same %d", databases[j]);
+    }
+    expect(to, "+OK", "SELECT 3");
+    expect(to, ":1", "BF.ADD same y");
+    expect_move(3, "database 3\nskipped same: the target has another filter of this name", "--all-databases");
+    cr_assert(strstr(output, "there    5 that"), "%s", output);
+
+    /* Into a target that has too few, nothing goes. */
+    expect(to, "+OK", "FLUSHALL");
+    redisFree(to);
+    daemon_stop(&target);
+    cr_assert(daemon_try(&target, (const char *const[]){"--databases", "15", NULL}));
+    to = client_open(target.port);
+    expect_move(1, "/15: the database is refused: ERR DB index is out of range", "--all-databases");
+    expect(to, ":0", "DBSIZE");
+    program_expect(output, sizeof(output), 2, "--all-databases goes with addresses that name no database",
+                   "'%s' move --all-databases --from redis://127.0.0.1 --to redis://127.0.0.1/2 2>&1",
+                   BLOOMERY_TOOL_PATH);
+    expect(from, "+OK", "ACL SETUSER default -info");
+    expect_move(1, "INFO, which names the databases, is refused: NOPERM", "--all-databases");
+    expect(from, "+OK", "ACL SETUSER default +info");
+}

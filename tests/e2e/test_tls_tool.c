@@ -81,6 +81,12 @@ DAEMON_TEST(the_daemon, tls_tool, load_and_move)
          the_daemon.tls_port, the_other.tls_port);
     TOOL(2, "--cacert goes with TLS only: rediss://", "move --from redis://localhost:%d --to redis://x --cacert ca.crt",
          the_daemon.port);
+    expect(client, "+OK", "SWAPDB 0 9");
+    TOOL(0, "database 9\nmoved    22 filters",
+         "move --from rediss://localhost:%d --to rediss://:secret@localhost:%d --insecure --cert client.crt --key "
+         "client.key --all-databases",
+         the_daemon.tls_port, the_other.tls_port);
+    expect(client, "+OK", "SWAPDB 0 9");
     redisContext *other = client_open(the_other.port);
     expect(other, "+OK", "AUTH secret");
     expect(other, ":22", "DBSIZE");

@@ -13,11 +13,26 @@
 
 DAEMON_SUITE(the_daemon, tracking, "--threads", "3");
 
-static void open_tracking(struct wire *wire)
+static struct wire wire;    /* the client that is told */
+static redisContext *other; /* one that changes filters */
+
+static void open_tracking(struct wire *client, const char *how)
 {
-    wire_open(wire, the_daemon.port);
-    cr_assert_not_null(strstr(wire_ask(wire, "HELLO 3"), "proto"));
-    expect_ask(wire, "CLIENT TRACKING ON", "+OK");
+    wire_open(client, the_daemon.port);
+    cr_assert_not_null(strstr(wire_ask(client, "HELLO 3"), "proto"));
+    expect_ask(client, how, "+OK");
+}
+
+static void begin(const char *how)
+{
+    other = client_open(the_daemon.port);
+    open_tracking(&wire, how);
+}
+
+static void end(void)
+{
+    redisFree(other);
+    wire_close(&wire);
 }
 
 static const char *forget(const char *name)
@@ -51,9 +66,7 @@ static const struct change {
 
 DAEMON_TEST(the_daemon, tracking, every_change_of_what_was_read_is_told)
 {
-    struct wire wire;
-    redisContext *other = client_open(the_daemon.port);
-    open_tracking(&wire);
+    begin("CLIENT TRACKING ON");
     for (size_t i = 0; i < CHANGES; i++) {
         client_ask(other, changes[i].before);
         wire_ask(&wire, changes[i].read);
@@ -61,15 +74,13 @@ DAEMON_TEST(the_daemon, tracking, every_change_of_what_was_read_is_told)
         const char *got = wire_text(&wire);
         cr_assert_str_eq(got, forget(changes[i].name), "%s, %s: %s", changes[i].read, changes[i].change, got);
     }
-    redisFree(other);
-    wire_close(&wire);
+    end();
 }
 
 /* In transactions, and for the client's own changes, too. */
 DAEMON_TEST(the_daemon, tracking, own_changes_and_reads_in_transactions_count)
 {
-    struct wire wire;
-    open_tracking(&wire);
+    begin("CLIENT TRACKING ON");
     expect_ask(&wire, "BF.ADD f x", "#t");
     expect_ask(&wire, "MULTI", "+OK");
     expect_ask(&wire, "BF.EXISTS f y", "+QUEUED");
@@ -77,15 +88,13 @@ DAEMON_TEST(the_daemon, tracking, own_changes_and_reads_in_transactions_count)
     expect_ask(&wire, "EXEC", "[#f,:1]");
     expect_ask(&wire, "BF.ADD f y", "#t");
     expect_text(&wire, forget("f"));
-    wire_close(&wire);
+    end();
 }
 
 /* What changes nothing is not told: the next message is about another filter, though that was read later. */
 DAEMON_TEST(the_daemon, tracking, an_add_of_what_is_there_is_not_told)
 {
-    struct wire wire;
-    redisContext *other = client_open(the_daemon.port);
-    open_tracking(&wire);
+    begin("CLIENT TRACKING ON");
     client_ask(other, "BF.ADD f x");
     client_ask(other, "BF.ADD g x");
     expect_ask(&wire, "BF.EXISTS f x", "#t");
@@ -96,18 +105,14 @@ DAEMON_TEST(the_daemon, tracking, an_add_of_what_is_there_is_not_told)
     expect(other, ":1", "BF.ADD g z"); /* forgotten names are not told again */
     expect(other, ":1", "BF.ADD f z");
     expect_text(&wire, forget("f"));
-    redisFree(other);
-    wire_close(&wire);
+    end();
 }
 
 DAEMON_TEST(the_daemon, tracking, it_says_what_it_is)
 {
-    struct wire wire;
-    redisContext *other = client_open(the_daemon.port);
+    begin("CLIENT TRACKING ON");
     expect(other, ":-1", "CLIENT GETREDIR");
-    open_tracking(&wire);
     expect_ask(&wire, "CLIENT TRACKINGINFO", "{\"flags\":~[\"on\"],\"redirect\"::0,\"prefixes\":[]}");
-    cr_assert_not_null(strstr(wire_ask(&wire, "CLIENT TRACKING ON BCAST"), "-ERR BCAST and PREFIX are not supported"));
     cr_assert_not_null(strstr(wire_ask(&wire, "CLIENT INFO"), " flags=t "));
     expect_ask(&wire, "CLIENT TRACKING ON", "+OK");
     wire_ask(&wire, "EXISTS one two one");
@@ -122,17 +127,14 @@ DAEMON_TEST(the_daemon, tracking, it_says_what_it_is)
     expect_ask(&wire, "CLIENT TRACKING ON", "+OK");
     expect_ask(&wire, "RESET", "+RESET");
     cr_assert_not_null(strstr(client_ask(other, "INFO clients"), "tracking_clients:0\\x0d"));
-    redisFree(other);
-    wire_close(&wire);
+    end();
 }
 
 /* ---- options ---- */
 
 DAEMON_TEST(the_daemon, tracking, a_flush_is_one_message_without_names)
 {
-    struct wire wire;
-    redisContext *other = client_open(the_daemon.port);
-    open_tracking(&wire);
+    begin("CLIENT TRACKING ON");
     expect_ask(&wire, "EXISTS a b c", ":0");
     expect(other, "+OK", "FLUSHALL");
     expect_text(&wire, ">[\"invalidate\",nil]");
@@ -141,16 +143,13 @@ DAEMON_TEST(the_daemon, tracking, a_flush_is_one_message_without_names)
     expect(other, ":1", "BF.ADD f x");
     expect(other, "+OK", "FLUSHDB");
     expect_text(&wire, ">[\"invalidate\",nil]");
-    redisFree(other);
-    wire_close(&wire);
+    end();
 }
 
 /* The names of two databases are told apart; the message has the name. */
 DAEMON_TEST(the_daemon, tracking, a_name_of_another_database_is_another)
 {
-    struct wire wire;
-    redisContext *other = client_open(the_daemon.port);
-    open_tracking(&wire);
+    begin("CLIENT TRACKING ON");
     expect_ask(&wire, "SELECT 4", "+OK");
     expect_ask(&wire, "EXISTS f", ":0");
     expect_ask(&wire, "EXISTS g", ":0");
@@ -158,15 +157,12 @@ DAEMON_TEST(the_daemon, tracking, a_name_of_another_database_is_another)
     expect(other, "+OK", "SELECT 4");
     expect(other, ":1", "BF.ADD g x");
     expect_text(&wire, forget("g"));
-    redisFree(other);
-    wire_close(&wire);
+    end();
 }
 
 DAEMON_TEST(the_daemon, tracking, optin_and_optout_take_exceptions)
 {
-    struct wire wire;
-    redisContext *other = client_open(the_daemon.port);
-    open_tracking(&wire);
+    begin("CLIENT TRACKING ON");
     expect_ask(&wire, "CLIENT TRACKING ON OPTIN", "+OK");
     expect_ask(&wire, "EXISTS a", ":0");
     expect_ask(&wire, "CLIENT CACHING YES", "+OK");
@@ -199,15 +195,12 @@ DAEMON_TEST(the_daemon, tracking, optin_and_optout_take_exceptions)
     expect(other, ":1", "DEL a");
     expect(other, ":1", "DEL b");
     expect_text(&wire, forget("b"));
-    redisFree(other);
-    wire_close(&wire);
+    end();
 }
 
 DAEMON_TEST(the_daemon, tracking, with_noloop_own_changes_are_not_told)
 {
-    struct wire wire;
-    redisContext *other = client_open(the_daemon.port);
-    open_tracking(&wire);
+    begin("CLIENT TRACKING ON");
     expect_ask(&wire, "CLIENT TRACKING ON NOLOOP", "+OK");
     expect_ask(&wire, "EXISTS a b", ":0");
     expect_ask(&wire, "BF.ADD a x", "#t");
@@ -226,14 +219,13 @@ DAEMON_TEST(the_daemon, tracking, with_noloop_own_changes_are_not_told)
     expect(other, ":1", "BF.ADD d x");
     expect_text(&wire, forget("d"));
     cr_assert_not_null(strstr(client_ask(other, "INFO stats"), "tracking_total_keys:0\\x0d"));
-    redisFree(other);
-    wire_close(&wire);
+    end();
 }
 
-static long long id_of(struct wire *wire)
+static long long id_of(struct wire *client)
 {
     long long id;
-    cr_assert_eq(sscanf(wire_ask(wire, "CLIENT ID"), ":%lld", &id), 1);
+    cr_assert_eq(sscanf(wire_ask(client, "CLIENT ID"), ":%lld", &id), 1);
     return id;
 }
 
@@ -242,7 +234,7 @@ DAEMON_TEST(the_daemon, tracking, another_connection_can_be_told)
 {
     char command[64], expected[128];
     struct wire data, messages, pushes;
-    redisContext *other = client_open(the_daemon.port);
+    other = client_open(the_daemon.port);
     wire_open(&data, the_daemon.port);
     wire_open(&messages, the_daemon.port);
     snprintf(command, sizeof(command), "CLIENT TRACKING ON REDIRECT %lld", id_of(&messages));
@@ -282,10 +274,10 @@ DAEMON_TEST(the_daemon, tracking, another_connection_can_be_told)
 DAEMON_TEST(the_daemon, tracking, the_table_of_all_clients_is_bounded)
 {
     struct wire one, two;
-    redisContext *other = client_open(the_daemon.port);
+    other = client_open(the_daemon.port);
     expect(other, "+OK", "CONFIG SET tracking-table-max-keys 5");
-    open_tracking(&one);
-    open_tracking(&two);
+    open_tracking(&one, "CLIENT TRACKING ON");
+    open_tracking(&two, "CLIENT TRACKING ON");
     expect_ask(&one, "EXISTS a b c", ":0");
     expect_ask(&two, "EXISTS d e f", ":0");
     expect_text(&two, ">[\"invalidate\",nil]");
@@ -304,8 +296,7 @@ DAEMON_TEST(the_daemon, tracking, with_too_many_names_everything_is_forgotten)
 {
     static char names[BATCH][64];
     static struct word words[BATCH + 1] = {{"EXISTS", 6}};
-    struct wire wire;
-    open_tracking(&wire);
+    begin("CLIENT TRACKING ON");
     for (int batch = 0, told = 0; !told; batch++) {
         cr_assert_lt(batch, 200, "the notes have no bound");
         if (batch > 60) /* the notes are full by then; a connection with a command under way is not looked at */
@@ -319,7 +310,138 @@ DAEMON_TEST(the_daemon, tracking, with_too_many_names_everything_is_forgotten)
         told = strcmp(got, ">[\"invalidate\",nil]") == 0;
         cr_assert(told || strcmp(got, ":0") == 0, "%s", got);
     }
-    wire_close(&wire);
+    end();
+}
+
+/* ---- BCAST ---- */
+
+/* Until a message has this name; a change may be told in more than one. */
+static void expect_told(const char *name)
+{
+    char quoted[32];
+    snprintf(quoted, sizeof(quoted), "\"%s\"", name);
+    for (const char *got = ""; !strstr(got, quoted);) {
+        got = wire_text(&wire);
+        cr_assert_not_null(strstr(got, ">[\"invalidate\",["), "%s", got);
+    }
+}
+
+DAEMON_TEST(the_daemon, tracking, every_change_is_told_to_who_has_read_nothing)
+{
+    char mark[16];
+    begin("CLIENT TRACKING ON BCAST");
+    for (int i = 0; i < (int)CHANGES; i++) {
+        expect(other, "+OK", "SELECT %d", i % 3);
+        client_ask(other, changes[i].before);
+        snprintf(mark, sizeof(mark), "mark:%d", i);
+        expect(other, ":1", "BF.ADD %s x", mark);
+        expect_told(mark); /* what comes behind it is about the change */
+        cr_assert_neq(client_ask(other, changes[i].change)[0], '-', "%s", changes[i].change);
+        expect_told(changes[i].name);
+    }
+    end();
+}
+
+/* By pipelines of several connections, whose adds go through the window. A name may come several times. */
+DAEMON_TEST(the_daemon, tracking, adds_of_many_connections_are_told)
+{
+    enum { ADDERS = 6, ADDS = 200 };
+    redisContext *adders[ADDERS];
+    bool told[ADDERS] = {false};
+    begin("CLIENT TRACKING ON BCAST PREFIX of:");
+    for (int i = 0; i < ADDERS; i++) {
+        adders[i] = client_open(the_daemon.port);
+        for (int j = 0; j < ADDS; j++) {
+            redisAppendCommand(adders[i], "BF.ADD of:%d item:%d", i, j);
+            redisAppendCommand(adders[i], "BF.ADD other:%d item:%d", i, j);
+        }
+    }
+    for (int i = 0; i < ADDERS; i++)
+        for (int j = 0; j < 2 * ADDS; j++) {
+            redisReply *reply;
+            cr_assert_eq(redisGetReply(adders[i], (void **)&reply), REDIS_OK);
+            freeReplyObject(reply);
+        }
+    expect(other, ":1", "BF.ADD of:last x");
+    for (const char *got = ""; !strstr(got, "of:last");) {
+        got = wire_text(&wire);
+        cr_assert_null(strstr(got, "other"), "%s", got);
+        for (int i = 0; i < ADDERS; i++) {
+            char name[16];
+            snprintf(name, sizeof(name), "\"of:%d\"", i);
+            told[i] |= strstr(got, name) != NULL;
+        }
+    }
+    for (int i = 0; i < ADDERS; i++) {
+        cr_assert(told[i], "of:%d", i);
+        for (int j = 0; j < ADDS; j++) /* they are there: no change */
+            redisAppendCommand(adders[i], "BF.ADD of:%d item:%d", i, j);
+        for (int j = 0; j < ADDS; j++) {
+            redisReply *reply;
+            cr_assert_eq(redisGetReply(adders[i], (void **)&reply), REDIS_OK);
+            freeReplyObject(reply);
+        }
+        redisFree(adders[i]);
+    }
+    expect(other, ":1", "BF.ADD of:last y");
+    expect_text(&wire, forget("of:last"));
+    end();
+}
+
+/* A change while a command of the client is under way, even one that reads nothing, is told behind its reply. */
+DAEMON_TEST(the_daemon, tracking, a_message_waits_for_the_reply_of_a_command_under_way)
+{
+    begin("CLIENT TRACKING ON BCAST");
+    cr_assert(wire_send_text(&wire, "WAIT 1 500\r\n"));
+    while (!strstr(client_ask(other, "CLIENT LIST"), "cmd=wait"))
+        usleep(1000);
+    expect(other, ":1", "BF.ADD f x");
+    expect(other, ":1", "BF.ADD g x");
+    expect_text(&wire, ":0");
+    expect_told("f");
+    end();
+}
+
+/* The changes of a transaction come together, each name once. */
+DAEMON_TEST(the_daemon, tracking, a_transaction_is_one_message)
+{
+    begin("CLIENT TRACKING ON BCAST PREFIX f PREFIX g");
+    expect(other, "+OK", "MULTI");
+    for (int i = 0; i < 3; i++)
+        expect(other, "+QUEUED", "BF.ADD f%d x", 2 - i);
+    expect(other, "+QUEUED", "BF.ADD f1 y");
+    expect(other, "+QUEUED", "BF.ADD h y");
+    client_ask(other, "EXEC");
+    expect_text(&wire, ">[\"invalidate\",[\"f2\",\"f1\",\"f0\"]]");
+    expect(other, ":1", "BF.ADD h z");
+    expect(other, ":1", "BF.ADD g z");
+    expect_text(&wire, forget("g"));
+    end();
+}
+
+DAEMON_TEST(the_daemon, tracking, who_goes_takes_prefixes_along_and_who_does_not_read_is_closed)
+{
+    static char name[16 * 1024];
+    struct wire slow;
+    begin("CLIENT TRACKING ON BCAST PREFIX f");
+    open_tracking(&slow, "CLIENT TRACKING ON BCAST PREFIX n PREFIX m");
+    cr_assert_not_null(strstr(client_ask(other, "INFO stats"), "tracking_total_prefixes:3\\x0d"));
+    const struct word words[] = {{"CONFIG", 6}, {"SET", 3}, {"client-output-buffer-limit", 26}, {"normal 1mb 0 0", 14}};
+    struct wire admin;
+    wire_open(&admin, the_daemon.port);
+    cr_assert(wire_send_command(&admin, words, 4));
+    expect_text(&admin, "+OK");
+    memset(name, 'n', sizeof(name));
+    for (int i = 0; !strstr(client_ask(other, "INFO stats"), "tracking_total_prefixes:1\\x0d"); i++) {
+        cr_assert_lt(i, 20000, "a client that does not read is never closed");
+        client_ask(other, "BF.ADD %b item:%d", name, sizeof(name), i);
+    }
+    daemon_wait_output(&the_daemon, "client-output-buffer-limit");
+    expect(other, ":1", "BF.ADD f x");
+    expect_text(&wire, forget("f"));
+    wire_close(&slow);
+    wire_close(&admin);
+    end();
 }
 
 /* ---- adds and reads at the same time ---- */
@@ -340,17 +462,15 @@ static void *add_items(void *arg)
 }
 
 /* A reader and an adder of the same item, at the same moment: if the reader is told "absent", a message follows. */
-DAEMON_TEST(the_daemon, tracking, no_absent_outlives_the_add)
+static void race(const char *how)
 {
-    struct wire wire;
     pthread_t adder;
-    char text[64];
+    char text[96];
     int absent = 0;
-    redisContext *client = client_open(the_daemon.port);
-    open_tracking(&wire);
-    expect(client, "+OK", "BF.RESERVE raced 0.000001 10000");
+    begin(how);
+    expect(other, "+OK", "BF.RESERVE raced 0.000001 10000");
     atomic_store(&round_now, -1);
-    cr_assert_eq(pthread_create(&adder, NULL, add_items, client), 0);
+    cr_assert_eq(pthread_create(&adder, NULL, add_items, other), 0);
     for (int i = 0; i < ROUNDS; i++) {
         snprintf(text, sizeof(text), "BF.EXISTS raced item:%d\r\n", i);
         atomic_store(&round_now, i);
@@ -367,6 +487,16 @@ DAEMON_TEST(the_daemon, tracking, no_absent_outlives_the_add)
     }
     pthread_join(adder, NULL);
     fprintf(stderr, "tracking: %d of %d reads came before the add\n", absent, ROUNDS);
-    redisFree(client);
-    wire_close(&wire);
+    end();
+}
+
+DAEMON_TEST(the_daemon, tracking, no_absent_outlives_the_add)
+{
+    race("CLIENT TRACKING ON");
+}
+
+/* Its reads go through the window. */
+DAEMON_TEST(the_daemon, tracking, with_bcast_no_absent_outlives_the_add)
+{
+    race("CLIENT TRACKING ON BCAST");
 }

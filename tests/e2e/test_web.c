@@ -102,6 +102,17 @@ DAEMON_TEST(the_daemon, web, the_password_of_requirepass_is_asked_for)
     strcpy(header + 7000, "\r\n");
     expect_status(401, "/metrics", header);
     free(header);
+    /* Each counts as a wrong password of AUTH does; requests without any do not. */
+    http_get(the_daemon.web_port, "/metrics", BASIC "YW55OnM6Y3JldA==\r\n", &reply);
+    cr_expect(strstr(reply.body, "\nbloomery_access_denied_total{reason=\"auth\"} 10\n"));
+    http_free(&reply);
+    redisReply *log = redisCommand(client, "ACL LOG");
+    cr_assert(log && log->type == REDIS_REPLY_ARRAY && log->elements > 0);
+    cr_expect_str_eq(log->element[0]->element[7]->str, "HTTP");
+    cr_expect_str_eq(log->element[log->elements - 1]->element[9]->str, "any");
+    cr_expect_eq(strncmp(log->element[0]->element[13]->str, "addr=127.0.0.1:", 15), 0, "%s",
+                 log->element[0]->element[13]->str);
+    freeReplyObject(log);
     redisFree(client);
 }
 

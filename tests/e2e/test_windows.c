@@ -176,6 +176,54 @@ DAEMON_TEST(daemon_under_test, windows, copies_and_dumps_keep_the_ages)
     redisFree(client);
 }
 
+/* A union has the items of each window for as long as that would: from the log alone, from a save, from a dump. */
+DAEMON_TEST(daemon_under_test, windows, merged_they_keep_what_each_has_promised)
+{
+    redisContext *client = client_open(daemon_under_test.port);
+
+    expect(client, "+OK", "BF.RESERVE first 0.001 500 WINDOW 1 PARTS 4");
+    expect(client, "+OK", "BF.RESERVE second 0.001 500 WINDOW 1 PARTS 4");
+    cr_assert_eq(client_for_items(client, "BF.MADD", "first", "first:", 100), 100);
+    usleep(300000);
+    double added = add(client, "second");
+    expect(client, "+OK", "BF.MERGE free first second");
+    expect(client, "+OK", "BF.MERGE second first second");
+    cr_assert_eq(client_number(client, "BF.CARD second"), client_number(client, "BF.CARD free"));
+    client = client_after_kill(client, &daemon_under_test, NULL);
+    cr_assert(present(client, "free") == ITEMS || now_s() - added >= WINDOW);
+    expect(client, "+OK", "SAVE");
+    client = client_after_kill(client, &daemon_under_test, NULL);
+    cr_assert(present(client, "free") == ITEMS || now_s() - added >= WINDOW);
+    expect_kept(client, "second", added);
+    while (now_s() - added < WINDOW * 1.5) /* a part longer than in its own window */
+        usleep(20000);
+    expect_forgotten(client, "second", added);
+    expect_forgotten(client, "free", added);
+    redisFree(client);
+}
+
+/* Two full windows are too much for one; what is merged is then as it was. */
+DAEMON_TEST(daemon_under_test, windows, a_union_that_is_too_full_is_refused)
+{
+    redisContext *client = client_open(daemon_under_test.port);
+    char state[1024];
+
+    for (int i = 0; i < 2; i++) {
+        expect(client, "+OK", "BF.RESERVE w%d 0.001 50 NONSCALING WINDOW 3600 PARTS 1", i);
+        for (int j = 0; j < 50; j++)
+            client_ask(client, "BF.ADD w%d w%d:%d", i, i, j);
+    }
+    snprintf(state, sizeof(state), "%s", client_ask(client, "BF.DEBUG w0"));
+    cr_assert(strstr(client_ask(client, "BF.MERGE w0 w1"), "too full (bf-merge-overfull)"));
+    expect(client, state, "BF.DEBUG w0");
+    expect(client, "+OK", "CONFIG SET bf-merge-overfull yes");
+    expect(client, "+OK", "BF.MERGE w0 w1");
+    cr_assert_eq(client_for_items(client, "BF.MEXISTS", "w0", "w0:", 45), 45);
+    cr_assert_eq(client_for_items(client, "BF.MEXISTS", "w0", "w1:", 45), 45);
+    cr_assert(client_ask(client, "BF.ADD w0 more")[0] == '-');
+    redisFree(client);
+}
+
 DAEMON_TEST(daemon_under_test, windows, cleared_they_are_empty_windows)
 {
     redisContext *client = client_open(daemon_under_test.port);
@@ -211,7 +259,16 @@ DAEMON_TEST(daemon_under_test, windows, what_is_not_possible_is_said)
     expect(client, "-Unknown argument received", "BF.INSERT w WINDOWS 60 ITEMS a");
     expect(client, ":0", "EXISTS w");
     expect(client, "+OK", "BF.RESERVE w 0.01 9 WINDOW 60");
-    expect(client, "+OK", "BF.RESERVE v 0.01 9 WINDOW 60");
-    cr_assert(strstr(client_ask(client, "BF.MERGE w v"), "cannot be merged"));
+    expect(client, "+OK", "BF.RESERVE v 0.01 9 WINDOW 61");
+    expect(client, "+OK", "BF.RESERVE plain 0.01 9");
+    expect(client, "+OK", "BF.RESERVE last 0.01 9 WINDOW ITEMS 9");
+    expect(client, "-ERR 'w' and 'v' cannot be merged: the windows differ: 60 and 61 seconds", "BF.MERGE w v");
+    expect(
+        client,
+        "-ERR 'plain' and 'w' cannot be merged: one has a WINDOW and the other has not: it does not know how old its "
+        "items are",
+        "BF.MERGE plain w");
+    cr_assert(strstr(client_ask(client, "BF.MERGE free last last"), "no common order"));
+    expect(client, ":0", "EXISTS free");
     redisFree(client);
 }

@@ -75,13 +75,22 @@ def test_watch_fails_only_when_something_changed():
                            (("BF.FALSEPOSITIVE", "f"), False), (("BF.SCANDUMP", "f", "0"), False),
                            (("BF.ADD", "f", "new"), True), (("BF.MADD", "f", "a", "new2"), True),
                            (("BF.MERGE", "f", "g"), False), (("BF.MERGE", "f", "f"), False), (("BF.CLEAR", "f"), True),
-                           (("BF.MERGE", "f", "h"), True), (("DEL", "f"), True),
+                           (("BF.CLEAR", "f"), False), (("BF.MERGE", "f", "h"), True), (("DEL", "f"), True),
                            (("BF.ADD", "f", "again"), True)):
         engine("WATCH", "f")
         other.try_call(*words)
         engine("MULTI")
         engine("PING")
         assert (engine("EXEC") is None) == changes, words
+
+
+def test_clear_of_an_empty_filter_begins_its_counts_anew():
+    engine = Engine()
+    engine("BF.RESERVE", "f", "0.01", "100")
+    engine("BF.EXISTS", "f", "x")
+    assert engine("BF.INFO", "f", "MISSES") == [1]
+    assert engine("BF.CLEAR", "f") == "OK"
+    assert engine("BF.INFO", "f", "MISSES") == [0]
 
 
 def test_events_of_filters():

@@ -48,7 +48,8 @@ def test_reshard_under_adds_loses_nothing():
     client = cluster.client()
     keys = keys_of(60)
     for i, key in enumerate(keys):
-        client.call(key, ("BF.RESERVE", key, "0.0001", 100 + 5000 * (i % 3)))
+        window = ("WINDOW", "1000", "PARTS", "4") if i % 5 == 0 else ()
+        client.call(key, ("BF.RESERVE", key, "0.0001", 100 + 5000 * (i % 3), *window))
     adders = Adders(cluster, keys)
     adders.wait_more(2000)
     for source, target in ((0, 1), (1, 2)):
@@ -72,7 +73,7 @@ def test_atomic_migration_of_slots_under_adds_loses_nothing():
             return
         client, keys = cluster.client(), keys_of(60)
         for i, key in enumerate(keys):
-            layout = ("LAYOUT", "REDISBLOOM") if i % 2 else ("LAYOUT", "NA")
+            layout = ("LAYOUT", "REDISBLOOM") if i % 2 else ("LAYOUT", "NA") if i % 4 else ("WINDOW", "1000", "PARTS", "4")
             client.call(key, ("BF.RESERVE", key, "0.0001", 100 + 5000 * (i % 3), *layout))
         halves = {}
         for key in keys[:6]:

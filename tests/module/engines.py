@@ -4,6 +4,7 @@ and connections to them. All end with the test.
   BLOOMERY_MODULE     the module
   BLOOMERY_ENGINE     the engine's program; redis-server
   BLOOMERY_DAEMON     bloomeryd
+  BLOOMERY_CLOCK_AHEAD_LIBRARY  clock_ahead.c
 """
 import ctypes
 import itertools
@@ -19,6 +20,7 @@ import time
 MODULE = os.environ.get("BLOOMERY_MODULE", os.path.abspath("build/dev/module/bloomery.so"))
 ENGINE = os.environ.get("BLOOMERY_ENGINE", "redis-server")
 DAEMON = os.environ.get("BLOOMERY_DAEMON", os.path.abspath("build/dev/server/bloomeryd"))
+CLOCK_AHEAD = os.environ.get("BLOOMERY_CLOCK_AHEAD_LIBRARY", os.path.abspath("build/dev/tests/module/libclock_ahead.so"))
 PATIENCE_S = 60  # for anything that certainly happens, on a busy machine, too
 SIGNS = ("AddressSanitizer", "runtime error:", ": bug: !(", "REDIS BUG REPORT", "VALKEY BUG REPORT", "Guru Meditation",
          "ASSERTION FAILED", "crashed by signal", "== CRITICAL ==")
@@ -116,9 +118,10 @@ class Connection:
 
 
 class Engine:
-    def __init__(self, *arguments, module=(), sentinel=None, before=None):
+    def __init__(self, *arguments, module=(), sentinel=None, before=None, clock_ahead_s=0):
         self.directory = tempfile.mkdtemp(prefix="bloomery-module-")
         self.log = os.path.join(self.directory, "log")
+        self.clock_ahead_s = clock_ahead_s  # of the time of day
         self.arguments, self.module, self.sentinel = list(map(str, arguments)), list(map(str, module)), sentinel
         self.port, self.process, self.connection = free_port(), None, None
         running.append(self)
@@ -141,8 +144,11 @@ class Engine:
             return log.read()
 
     def start(self, wait=True):
+        environment = dict(os.environ)
+        if self.clock_ahead_s:
+            environment.update(LD_PRELOAD=CLOCK_AHEAD, BLOOMERY_CLOCK_AHEAD=str(self.clock_ahead_s))
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
                                             preexec_fn=die_with_parent)
         if wait:
             self.wait_ready()
@@ -224,9 +230,9 @@ def wait_until(condition, what, patience_s=PATIENCE_S):
         time.sleep(0.02)
 
 
-def replica_of(primary, *arguments, module=()):
+def replica_of(primary, *arguments, module=(), clock_ahead_s=0):
     replica = Engine("--replicaof", f"127.0.0.1 {primary.port}", "--propagation-error-behavior", "panic", *arguments,
-                     module=module)
+                     module=module, clock_ahead_s=clock_ahead_s)
     wait_until(lambda: replica.info("replication", "master_link_status") == "up", "the replica is in sync")
     return replica
 

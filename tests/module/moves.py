@@ -1,9 +1,14 @@
 #!/usr/bin/env python3
 """Filters between the daemon and an engine with the module: DUMP and RESTORE, MIGRATE, and the chunks of BF.SCANDUMP, in
 both directions; and dual writes compared by BF.INFO FULL, as docs/CLUSTER.md has it."""
+import os
+import subprocess
 import sys
+import tempfile
 
-from engines import Daemon, Engine, Error, items, run
+from engines import Daemon, Engine, Error, free_port, items, run
+
+CERTIFICATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support", "certificates")
 
 FILTERS = {
     "small": (("BF.RESERVE", "small", "0.01", "100"), 80),
@@ -69,6 +74,26 @@ def test_an_engine_migrates_to_the_daemon():
     assert daemon("DBSIZE") == len(FILTERS) and 0 < daemon("PTTL", "fixed") <= 500000
     for name in FILTERS:
         same(reference, name, daemon)
+
+
+def test_migrate_with_tls_in_both_directions():
+    """Each shows its certificate to the other, and checks the other's."""
+    reference = Engine()
+    fill(reference)
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([CERTIFICATES, folder], check=True)
+        tls = ["--tls-cert-file", f"{folder}/server.crt", "--tls-key-file", f"{folder}/server.key",
+               "--tls-ca-cert-file", f"{folder}/ca.crt", "--tls-cluster", "yes", "--tls-port"]
+        ports = free_port(), free_port()
+        engine, daemon = Engine(*tls, ports[0]), Daemon(*tls, ports[1])
+        fill(engine)
+        assert engine("MIGRATE", "localhost", ports[1], "", "2", "10000", "KEYS", *FILTERS) == "OK"
+        daemon("SELECT", "2")
+        assert engine("DBSIZE") == 0 and daemon("DBSIZE") == len(FILTERS)
+        assert daemon("MIGRATE", "localhost", ports[0], "", "0", "10000", "KEYS", *FILTERS) == "OK"
+        assert daemon("DBSIZE") == 0
+        for name in FILTERS:
+            same(reference, name, engine)
 
 
 def test_chunks_in_both_directions():

@@ -119,6 +119,10 @@ const char *stand_in_run(const char *line, const void *data, size_t len)
     for (size_t i = 0; i < host.ncommands; i++)
         if (strcasecmp(host.commands[i].name, words[0]->ptr) == 0)
             host.commands[i].run(&host.ctx, words, n);
+    for (engine_timer_fn run; (run = host.timer) != NULL;) {
+        host.timer = NULL;
+        run(&host.ctx, host.timer_data);
+    }
     while (n > 0)
         free_string(words[--n]);
     free(copy);
@@ -218,8 +222,35 @@ size_t stand_in_held(void)
     return host.held;
 }
 
+static void *free_unlinked(void *entry)
+{
+    const struct entry *unlinked = entry;
+    unlinked->type->methods.free(unlinked->value);
+    return NULL;
+}
+
+static void wait_for_unlinked(void)
+{
+    if (host.unlinked.value)
+        pthread_join(host.freeing, NULL);
+    host.unlinked.value = NULL;
+}
+
+void stand_in_unlink(const char *name)
+{
+    struct entry *entry = find_entry(name);
+    if (!entry || entry->type->methods.free_effort2(NULL, entry->value) != 0)
+        abort();
+    wait_for_unlinked();
+    host.unlinked = *entry;
+    entry->value = NULL;
+    if (pthread_create(&host.freeing, NULL, free_unlinked, &host.unlinked) != 0)
+        abort();
+}
+
 void stand_in_end(void)
 {
+    wait_for_unlinked();
     for (size_t i = 0; i < KEYS_MAX; i++) {
         if (host.entries[i].value)
             host.entries[i].type->methods.free(host.entries[i].value);

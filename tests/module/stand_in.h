@@ -1,7 +1,7 @@
 /* stand_in: an engine of one page for tests of the module under sanitizers: keys in a list, replies as text, values
  * saved to memory. Any of its functions can be missing, any allocation can fail, any read can come short.
  *
- * Thread: one. One module at a time; a test of a fresh one forks. */
+ * Thread: one; a second one only frees. One module at a time; a test of a fresh one forks. */
 #ifndef BLOOMERY_TEST_STAND_IN_H
 #define BLOOMERY_TEST_STAND_IN_H
 
@@ -20,7 +20,7 @@ bool stand_in_load(const char *path, const char *missing, int argc, const char *
 const char *stand_in_log(void); /* what it has logged */
 
 /* Runs a command, words separated by spaces; `data` (may be NULL) is one more word. The reply, as text: "1", "[1 0 1]",
- * "-ERR ...". Valid until the next call. */
+ * "-ERR ...". Valid until the next call. The timers that it has begun are run before that. */
 const char *stand_in_run(const char *line, const void *data, size_t len);
 
 /* The bytes of the reply's last string. */
@@ -42,6 +42,9 @@ void stand_in_rewrite(const char *name, const char *to);
 void stand_in_fail_allocation(size_t n); /* the nth from now on fails, once; 0: none */
 size_t stand_in_allocations(void);       /* since stand_in_fail_allocation() */
 size_t stand_in_held(void);              /* allocations that have not been freed */
+
+/* Takes a key away, and has its value freed by another thread, as UNLINK does where the type says that it pays. */
+void stand_in_unlink(const char *name);
 
 void stand_in_end(void); /* frees all keys */
 

@@ -194,6 +194,14 @@ static void fake_FreeServerInfo(struct engine_ctx *ctx, struct engine_server_inf
 
 /* ---- strings and keys ---- */
 
+static uint64_t fake_CreateTimer(struct engine_ctx *ctx, long long after_ms, engine_timer_fn run, void *data)
+{
+    (void)ctx, (void)after_ms;
+    host.timer = run;
+    host.timer_data = data;
+    return 1;
+}
+
 static const char *fake_StringPtrLen(const struct engine_string *string, size_t *len_out)
 {
     *len_out = string->len;

@@ -2,6 +2,7 @@
 #ifndef BLOOMERY_TEST_STAND_IN_INTERNAL_H
 #define BLOOMERY_TEST_STAND_IN_INTERNAL_H
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,8 +66,13 @@ struct host {
     size_t nfields;
     char *bytes;
     size_t bytes_len;
+    engine_timer_fn timer; /* NULL: there is none */
+    void *timer_data;
     bool obey;
-    size_t allocations, fail_at, held;
+    size_t allocations, fail_at;
+    _Atomic size_t held;
+    struct entry unlinked; /* its value is being freed by this thread; NULL: none is */
+    pthread_t freeing;
 };
 
 extern struct host host;

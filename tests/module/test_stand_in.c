@@ -138,6 +138,28 @@ static void redisbloom_scenario(void)
     EXPECT(strstr(stand_in_run("bf.card half3", NULL, 0), "being loaded"), "half of it, rewritten");
 }
 
+/* A window by items: parts of two, of which three are alive. */
+static void window_scenario(void)
+{
+    expect("bf.reserve w 0.01 4 WINDOW ITEMS 4 PARTS 2", "OK ");
+    expect("bf.madd w a b c d e", "*5 1 1 1 1 1 ");
+    expect("bf.add w a", "0 ");
+    expect("bf.madd w f g", "*2 1 1 ");
+    expect("bf.mexists w a b c f g", "*5 0 0 1 1 1 ");
+    expect("bf.card w", "5 ");
+    EXPECT(strcmp(by_chunks("w", "copied"), "*2 0 \"\" ") == 0, "chunks");
+    EXPECT(stand_in_save("w") && stand_in_restore("saved", SIZE_MAX), "a save");
+    stand_in_rewrite("w", "rewritten");
+    expect("bf.mexists copied a b c f g", "*5 0 0 1 1 1 ");
+    expect("bf.mexists saved a b c f g", "*5 0 0 1 1 1 ");
+    expect("bf.mexists rewritten a b c f g", "*5 0 0 1 1 1 ");
+    expect("bf.insert t CAPACITY 2000000 ERROR 0.01 WINDOW 100 PARTS 4 REFRESH ITEMS a b", "*2 1 1 ");
+    expect("bf.add t a", "0 ");
+    expect("bf.clear t", "OK ");
+    expect("bf.card t", "0 ");
+    EXPECT(strstr(stand_in_run("bf.merge t w", NULL, 0), "-ERR"), "a union");
+}
+
 static void without_required(const void *data)
 {
     const char *missing = data;
@@ -152,6 +174,8 @@ static void without_optional(const void *data)
     scenario();
     stand_in_end();
     redisbloom_scenario();
+    stand_in_end();
+    window_scenario();
     stand_in_end();
     EXPECT(stand_in_held() == before, "%zu allocations are left", stand_in_held() - before);
 }
@@ -210,6 +234,97 @@ static void replication(const void *data)
     stand_in_end();
 }
 
+static void expect_told(const char *line, const char *const *told)
+{
+    stand_in_run(line, NULL, 0);
+    const char *all = stand_in_replicated(), *at = all;
+    for (; *told; told++) {
+        at = strstr(at, *told);
+        EXPECT(at, "'%s' is not told in its place by '%s': %s", *told, line, all);
+        at += strlen(*told);
+    }
+    EXPECT(strcmp(at, "\n") == 0 || (at == all && *at == '\0'), "'%s' tells more: %s", line, all);
+}
+
+/* The windows' own: the numbers between have the time. */
+static void windows_told(const void *data)
+{
+    (void)data;
+    EXPECT(stand_in_load(MODULE_PATH, NULL, 2, prefix), "it has not loaded");
+    expect_told("bf.reserve w 0.01 4 WINDOW ITEMS 4 PARTS 2 REFRESH",
+                (const char *const[]){"bf.apply w MAKE <144 bytes>", NULL});
+    expect_told("bf.madd w a b c", (const char *const[]){"bf.apply w TURN 0 1 ", " <144 bytes>\nbf.madd w a b\n",
+                                                         "bf.apply w TURN 1 2 ", " <144 bytes>\nbf.add w c", NULL});
+    expect_told("bf.madd w c c", (const char *const[]){NULL}); /* the newest part has it */
+    expect_told("bf.add w a", (const char *const[]){"verbatim", NULL});
+    expect_told("bf.madd w a c d", (const char *const[]){"bf.apply w TURN 2 3 ", " <144 bytes>\nbf.add w d", NULL});
+    expect_told("bf.clear w", (const char *const[]){"verbatim", NULL});
+    /* Parts of 3 MB, two of which are alive: what is over is dropped by an add, and emptied by a timer. */
+    expect_told("bf.insert large CAPACITY 2000000 ERROR 0.001 WINDOW ITEMS 1 PARTS 1 ITEMS a b c",
+                (const char *const[]){"bf.apply large MAKE <144 bytes>\nbf.apply large TURN 0 1 ", "TURN 1 2 ",
+                                      "TURN 2 3 ", "bf.add large c\nbf.apply large DROP 2", NULL});
+    expect_told("bf.add large d", (const char *const[]){"bf.apply large TURN 0 4 ",
+                                                        " <144 bytes>\nbf.add large d\nbf.apply large DROP 3", NULL});
+    expect("bf.mexists large a b c d", "*4 0 0 1 1 ");
+    expect_told("bf.clear w", (const char *const[]){NULL});
+    /* Unions: the places begin with layer 0, a byte 0. */
+    expect("bf.insert a CAPACITY 10 WINDOW 60 PARTS 2 ITEMS x", "*1 1 ");
+    expect("bf.insert b CAPACITY 10 WINDOW 60 PARTS 2 ITEMS x y", "*2 1 1 ");
+    expect_told("bf.merge u a b",
+                (const char *const[]){"bf.apply u UNION <144 bytes> a  b \nbf.apply u ITEMS 2", NULL});
+    expect_told("bf.merge u a u", (const char *const[]){NULL});
+    expect("bf.mexists u x y z", "*3 1 1 0 ");
+    stand_in_end();
+}
+
+static void obeyed(const char *line, const void *header, size_t len, const char *reply)
+{
+    const char *got = stand_in_run(line, header, len);
+    EXPECT(strncmp(got, reply, strlen(reply)) == 0, "'%s' was answered '%s', not '%s'", line, got, reply);
+}
+
+/* What a primary says is carried out as it is, whatever the own clock and the own filter say. */
+static void windows_obeyed(const void *data)
+{
+    (void)data;
+    size_t len;
+    EXPECT(stand_in_load(MODULE_PATH, NULL, 2, prefix), "it has not loaded");
+    expect("bf.reserve w 0.01 4 WINDOW ITEMS 4 PARTS 2", "OK ");
+    stand_in_run("bf.scandump w 0", NULL, 0);
+    const void *bytes = stand_in_bytes(&len);
+    char *header = malloc(len);
+    memcpy(header, bytes, len);
+    stand_in_obey(true);
+    obeyed("bf.apply v MAKE", header, len, "OK ");
+    obeyed("bf.apply v TURN 0 7 1", header, len, "OK ");
+    obeyed("bf.madd v a a a", NULL, 0, "*3 1 1 1 "); /* the part has two places */
+    expect("bf.card v", "2 ");
+    obeyed("bf.apply v TURN 1 8 1", header, len, "OK ");
+    obeyed("bf.add v a", NULL, 0, "1 ");
+    expect("bf.card v", "3 ");
+    obeyed("bf.apply v TURN 3 9 1", header, len, "-ERR layer 3 of a window that has 2");
+    obeyed("bf.apply v TURN 1 x 1", header, len, "-ERR it takes");
+    obeyed("bf.apply v TURN 1 9", header, len, "-ERR it takes");
+    obeyed("bf.apply v TURN 1 9 1", "x", 1, "-ERR ");
+    obeyed("bf.apply v DROP", NULL, 0, "");
+    obeyed("bf.apply v DROP x", NULL, 0, "-ERR it takes");
+    obeyed("bf.apply v DROP 8", NULL, 0, "OK ");
+    expect("bf.card v", "1 ");
+    obeyed("bf.apply v TURN 0 9 1", header, len, "OK ");
+    obeyed("bf.add v b", NULL, 0, "1 ");
+    expect("bf.mexists v a b", "*2 1 1 ");
+    obeyed("bf.apply u UNION", "x", 1, "-ERR ");
+    obeyed("bf.apply u UNION", header, len, "OK ");
+    expect("bf.card u", "0 ");
+    obeyed("bf.reserve plain 0.1 10", NULL, 0, "OK ");
+    obeyed("bf.apply plain TURN 1 9 1", header, len, "-ERR the filter is not a window");
+    obeyed("bf.apply plain DROP 8", NULL, 0, "-ERR the filter is not a window");
+    stand_in_obey(false);
+    obeyed("bf.apply v DROP 9", NULL, 0, "-ERR this command is for replication only");
+    free(header);
+    stand_in_end();
+}
+
 /* ---- without memory ---- */
 
 static const char *const changes[] = {
@@ -217,8 +332,10 @@ static const char *const changes[] = {
     "bf.reserve new 0.01 3000000",
     "bf.add new x",
     "bf.insert g CAPACITY 2 ITEMS c d e f g",
+    "bf.insert w CAPACITY 300000 WINDOW ITEMS 2 PARTS 1 ITEMS a b c d e f g h",
     "bf.merge union g g2",
     "bf.merge g g2",
+    "bf.merge union v v2",
     "bf.clear g",
 };
 
@@ -233,6 +350,8 @@ static void fail_each(const void *data)
         stand_in_fail_allocation(0);
         stand_in_run("bf.insert g CAPACITY 2 ITEMS a b", NULL, 0);
         stand_in_run("bf.insert g2 CAPACITY 2 ITEMS y z w", NULL, 0);
+        stand_in_run("bf.insert v CAPACITY 2 WINDOW 60 PARTS 1 ITEMS a b", NULL, 0);
+        stand_in_run("bf.insert v2 CAPACITY 2 WINDOW 60 PARTS 1 ITEMS b c", NULL, 0);
         stand_in_fail_allocation(n);
         const char *reply = stand_in_run(line, NULL, 0);
         failed = stand_in_allocations() >= n;
@@ -297,6 +416,31 @@ static void values(const void *data)
     stand_in_end();
 }
 
+/* While another thread frees a filter with several layers, this one makes filters, adds, grows, asks and copies. The
+ * name that is freed is used again at once: an item is looked for where its filter was before. */
+static void freed_in_the_background(const void *data)
+{
+    (void)data;
+    EXPECT(stand_in_load(MODULE_PATH, NULL, 2, prefix), "it has not loaded");
+    size_t before = stand_in_held();
+    for (int i = 0; i < 50; i++) {
+        expect("bf.reserve f 0.01 100000", "OK ");
+        for (int j = 0; j < 20; j++)
+            expect("bf.add f x", j == 0 ? "1 " : "0 ");
+        stand_in_run("bf.insert small CAPACITY 2 ITEMS a b c d e f g h i j k", NULL, 0);
+        stand_in_unlink("f");
+        expect("bf.exists f x", "0 ");
+        expect("bf.reserve f 0.01 100000", "OK ");
+        expect("bf.exists f x", "0 ");
+        expect("bf.madd f x y z", "*3 1 1 1 ");
+        expect("bf.exists small k", "1 ");
+        stand_in_run("bf.merge merged f", NULL, 0);
+        stand_in_unlink("f");
+    }
+    stand_in_end();
+    EXPECT(stand_in_held() == before, "%zu allocations are left", stand_in_held() - before);
+}
+
 static void arguments(const void *data)
 {
     const char *const words[] = {"bf-error-rate", data, "prefix", "other"};
@@ -316,8 +460,11 @@ int main(void)
         in_a_process(stand_in_function(i), stand_in_is_required(i) ? without_required : without_optional,
                      stand_in_function(i));
     in_a_process("replication", replication, NULL);
+    in_a_process("windows are told", windows_told, NULL);
+    in_a_process("windows obey", windows_obeyed, NULL);
     for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
         in_a_process("no memory", fail_each, changes[i]);
+    in_a_process("freed in the background", freed_in_the_background, NULL);
     in_a_process("taken over", taken_over, NULL);
     in_a_process("values", values, NULL);
     in_a_process("values of RedisBloom", redisbloom_values, NULL);

@@ -2,6 +2,8 @@
  * filter is in place. Exactly one of them gets BLOOM_ADDED for each item that no source has; an item that was
  * acknowledged is in every filter published afterwards; the sources' items are in every union.
  *
+ * The same of windows, whose clock goes on with the adds: parts begin during the merges, and none is over at the end.
+ *
  * The error rate is so low that no item seems to be present before somebody has added it. */
 #include <pthread.h>
 #include <sched.h>
@@ -10,7 +12,7 @@
 #include <stdlib.h>
 
 #include "bloom_batch.h"
-#include "bloom_merge.h"
+#include "bloom_window_merge.h"
 #include "rng.h"
 #include "stress.h"
 
@@ -34,6 +36,13 @@ static atomic_uint winners[ITEMS];
 static atomic_uint acknowledged[ITEMS];
 static struct worker workers[THREADS];
 static atomic_uint passed_on;
+static bool windows;
+static _Atomic int64_t now_us;
+
+static int64_t driven_clock(void)
+{
+    return now_us;
+}
 
 static void count_passed_on(void *ctx)
 {
@@ -43,7 +52,11 @@ static void count_passed_on(void *ctx)
 
 static struct bloom_filter *filter_new(uint64_t capacity, uint32_t expansion)
 {
-    struct bloom_params params = {capacity, 1e-7, expansion};
+    struct bloom_params params = {.capacity = capacity,
+                                  .error_rate = 1e-7,
+                                  .expansion = expansion,
+                                  .window = windows ? BLOOM_WINDOW_MIN_US : 0,
+                                  .window_parts = windows ? 8 : 0};
     struct bloom_class *class;
     struct errbuf err = {""};
 
@@ -115,6 +128,7 @@ static void *add_all(void *arg)
     for (size_t i = 0; i < ITEMS; i++) {
         struct bloom_filter *filter = atomic_load(&current);
 
+        now_us += BLOOM_WINDOW_MIN_US / (THREADS * ITEMS) - 1;
         /* An item acknowledged to anybody before this filter was looked up is in it. */
         size_t earlier = i / 2;
         if (atomic_load(&acknowledged[earlier]))
@@ -139,6 +153,42 @@ static bool all_ended(void)
     return true;
 }
 
+/* The layers of the union are those of the older one, or the ring of both. Returns the source's turn. */
+static uint64_t lay_out(struct bloom_filter *younger, struct bloom_filter *older, struct bloom_filter *source)
+{
+    struct bloom_ring ring = {0};
+    struct errbuf err = {""};
+    uint64_t turn = 0;
+
+    if (windows) {
+        turn = bloom_ring_take(&ring, source);
+        bloom_ring_take(&ring, older);
+        EXPECT(bloom_ring_make(&ring, younger, &err) == 0, "%s", err.text);
+    } else {
+        EXPECT(bloom_filter_append_like(younger, older, bloom_filter_nlayers(older), &err) == 0, "%s", err.text);
+    }
+    return turn;
+}
+
+static void unite(struct bloom_filter *younger, struct bloom_filter *older, struct bloom_filter *source, uint64_t turn,
+                  struct bloom_union *counts)
+{
+    unsigned nlayers = bloom_filter_nlayers(older);
+    struct errbuf err = {""};
+
+    if (windows) {
+        EXPECT(bloom_window_or(younger, older, UINT64_MAX, NULL, NULL, &err) == 0, "%s", err.text);
+        bloom_twins_level(pool, older);
+        EXPECT(bloom_window_or(younger, source, turn, counts, NULL, &err) == 0, "%s", err.text);
+        return;
+    }
+    EXPECT(bloom_filter_append_like(younger, older, nlayers, &err) == 0, "%s", err.text);
+    EXPECT(bloom_filter_same_layout(younger, older, &err) == 0, "%s", err.text);
+    bloom_twins_level(pool, older);
+    bloom_filter_or(younger, older, nlayers, NULL);
+    bloom_filter_or(younger, source, bloom_filter_nlayers(source), counts);
+}
+
 /* Every third exchange is given up half-way: the older filter stays in place. */
 static void merge_once(struct bloom_filter *source, uint64_t capacity, uint32_t expansion, bool give_up)
 {
@@ -147,17 +197,12 @@ static void merge_once(struct bloom_filter *source, uint64_t capacity, uint32_t 
     struct bloom_union counts = {{0}, {0}};
     struct errbuf err = {""};
 
-    EXPECT(bloom_filter_append_like(younger, older, bloom_filter_nlayers(older), &err) == 0, "%s", err.text);
+    uint64_t turn = lay_out(younger, older, source);
     EXPECT(bloom_twins_begin(pool, &(struct bloom_twins){older, younger, count_passed_on, NULL, 0}), "no room");
     EXPECT(!bloom_twins_begin(pool, &(struct bloom_twins){older, source, NULL, NULL, 0}), "twice");
     wait_for_workers();
-    unsigned nlayers = bloom_filter_nlayers(older);
-    EXPECT(bloom_filter_append_like(younger, older, nlayers, &err) == 0, "%s", err.text);
-    EXPECT(bloom_filter_same_layout(younger, older, &err) == 0, "%s", err.text);
-    bloom_twins_level(pool, older);
-    bloom_filter_or(younger, older, nlayers, NULL);
-    bloom_filter_or(younger, source, bloom_filter_nlayers(source), &counts);
-    EXPECT(bloom_filter_count_union(younger, &counts, older, true, &err) == 0, "%s", err.text);
+    unite(younger, older, source, turn, &counts);
+    EXPECT(bloom_filter_count_union(younger, &counts, windows ? NULL : older, true, &err) == 0, "%s", err.text);
     if (!give_up) {
         atomic_store(&current, younger);
         wait_for_workers();
@@ -227,6 +272,9 @@ int main(void)
     rng_init(&rng, 20240229);
     EXPECT(bloom_pool_create(&pool) == 0, "no pool");
     run(&rng, 100000, 0);
+    run(&rng, 10000, 2);
+    windows = true;
+    bloom_pool_set_clock(pool, driven_clock);
     run(&rng, 10000, 2);
     bloom_pool_destroy(pool);
     return 0;

@@ -20,6 +20,7 @@ enum option {
     OPT_TO,
     OPT_FROM_PASSWORD_FILE,
     OPT_TO_PASSWORD_FILE,
+    OPT_ALL_DATABASES,
     OPT_MATCH,
     OPT_JOBS,
     OPT_TIMEOUT,
@@ -130,11 +131,11 @@ static int exit_status(int status, const struct move_summary *s)
     return incomplete ? MOVE_INCOMPLETE : TOOL_OK;
 }
 
-static int move_filters(const struct move_options *options)
+static int move_filters(const struct move_options *options, bool all_databases)
 {
     struct move_summary summary;
     struct errbuf err = {""};
-    int status = move_run(options, &summary, &err);
+    int status = (all_databases ? move_all_databases : move_run)(options, &summary, &err);
     uint64_t seen = 0;
     for (int i = 0; i < MOVE_OUTCOMES; i++)
         seen += summary.filters[i];
@@ -155,6 +156,7 @@ static int run(const struct tool_args *args)
         "--to",
         "--from-password-file",
         "--to-password-file",
+        "--all-databases",
         "--match",
         "--jobs",
         "--timeout",
@@ -174,6 +176,9 @@ static int run(const struct tool_args *args)
     int status = get_server(&options[OPT_FROM], &options[OPT_FROM_PASSWORD_FILE], "BLOOMERY_FROM_PASSWORD", &from);
     if (status == TOOL_OK)
         status = get_server(&options[OPT_TO], &options[OPT_TO_PASSWORD_FILE], "BLOOMERY_TO_PASSWORD", &to);
+    bool all_databases = options[OPT_ALL_DATABASES].value != NULL;
+    if (status == TOOL_OK && all_databases && (from.has_database || to.has_database))
+        status = tool_misused(COMMAND, "--all-databases goes with addresses that name no database");
     if (status == TOOL_OK && options[OPT_JOBS].value &&
         !tool_parse_u64(options[OPT_JOBS].value, 1, MOVE_MAX_JOBS, &jobs))
         status = tool_misused(COMMAND, "--jobs '%s': a number from 1 to %d is needed", options[OPT_JOBS].value,
@@ -195,7 +200,7 @@ static int run(const struct tool_args *args)
     move.verify = options[OPT_VERIFY].value != NULL;
     move.progress = options[OPT_PROGRESS].value || isatty(STDERR_FILENO);
     hide_passwords(options);
-    status = move_filters(&move);
+    status = move_filters(&move, all_databases);
     tls_context_destroy(tls);
     return status;
 }
@@ -215,7 +220,12 @@ static const struct tool_option options[] = {
          "The source's password is the first line of FILE (- is stdin). Passwords are better kept out of the command "
          "line, where they can be seen for a moment."},
     {.name = "--to-password-file", .value = "FILE", .doc = "The target's."},
-    {.name = "--match", .value = "GLOB", .doc = "Filters whose names match, as in SCAN.", .group = "What"},
+    {.name = "--all-databases",
+     .doc =
+         "Those of each database of the source, into the database of the same number; without it, of the one that the "
+         "address names, or 0.",
+     .group = "What"},
+    {.name = "--match", .value = "GLOB", .doc = "Filters whose names match, as in SCAN."},
     {.name = "--replace",
      .doc = "Replaces a filter of the target that differs from the source's; not for a target to which clients add "
             "already."},

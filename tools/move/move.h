@@ -31,6 +31,7 @@ struct move_options {
     bool replace;     /* a filter of the target with another content is replaced */
     bool verify;
     bool progress; /* a line on stderr */
+    bool met;      /* both servers have answered a moment ago: one that is away is waited for from the first moment */
 };
 
 #define MOVE_MAX_JOBS 64
@@ -59,5 +60,8 @@ struct move_summary {
 /* Moves all filters. 0, or -errno with the reason when it ended before it had been through all of them; `summary_out`
  * is filled in any case. What becomes of single filters is told on stderr, with `dry_run` on stdout. */
 int move_run(const struct move_options *options, struct move_summary *summary_out, struct errbuf *err);
+
+/* The same for each database of the source that has keys, into that of the same number. The addresses name none. */
+int move_all_databases(const struct move_options *options, struct move_summary *summary_out, struct errbuf *err);
 
 #endif

@@ -81,7 +81,7 @@ int move_run(const struct move_options *options, struct move_summary *summary_ou
     }
     pthread_mutex_init(&move.totals.lock, NULL);
     move_queue_init(&move.queue);
-    int status = meet_servers(&move, err);
+    int status = options->met ? 0 : meet_servers(&move, err);
     if (status == 0) {
         run_threads(&move);
         move_clear_progress(&move);

@@ -89,6 +89,7 @@ static int read_database(struct server_url *url, struct part text, struct errbuf
     if (!tool_parse_u64(digits, 0, MAX_DATABASE, &database))
         return wrong(err, "the database is no number");
     url->address.database = (int64_t)database;
+    url->has_database = true;
     return 0;
 }
 

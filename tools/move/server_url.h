@@ -15,6 +15,7 @@
 struct server_url {
     struct peer_address address; /* points into `storage`; `tls` is the caller's to set, if: */
     bool with_tls;
+    bool has_database;                /* the text names one */
     char shown[SERVER_URL_MAX];       /* for messages: without the user's name and password */
     char storage[2 * SERVER_URL_MAX]; /* internal */
     size_t used;

@@ -41,18 +41,15 @@ size_t acl_place(const struct acl_list *list, struct slice name, bool *found_out
 
 struct acl_user *acl_first_default(const char *requirepass)
 {
-    static const char *const rules[] = {"on", "~*", "&*", "+@all", "nopass"};
+    char password[CONFIG_MAX_SECRET + 1] = ">";
+    struct slice rules[] = {{"on", 2}, {"~*", 2}, {"&*", 2}, {"+@all", 5}, {"nopass", 6}}, fault;
+    const size_t n = sizeof(rules) / sizeof(rules[0]), len = strlen(requirepass);
     struct acl_user *user = acl_user_create(slice_of(default_name), true);
-    enum acl_fault fault = user ? ACL_GOOD : ACL_FAULT_MEMORY;
-    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]) && fault == ACL_GOOD; i++)
-        fault = acl_user_apply(user, slice_of(rules[i]), true);
-    if (fault == ACL_GOOD && requirepass[0]) {
-        char rule[CONFIG_MAX_SECRET + 1] = ">";
-        size_t len = strlen(requirepass);
-        memcpy(rule + 1, requirepass, len); /* at most CONFIG_MAX_SECRET bytes */
-        fault = acl_user_apply(user, (struct slice){rule, len + 1}, true);
+    if (len > 0) {
+        memcpy(password + 1, requirepass, len); /* at most CONFIG_MAX_SECRET bytes */
+        rules[n - 1] = (struct slice){password, len + 1};
     }
-    if (fault == ACL_GOOD)
+    if (user && acl_user_apply_words(user, rules, n, true, NULL, &fault) == ACL_GOOD)
         return user;
     acl_user_unref(user);
     return NULL;
@@ -81,7 +78,23 @@ static int read_users(struct acl *acl, const struct config *config, struct errbu
     return status;
 }
 
-int acl_create(struct acl **acl_out, const struct config *config, struct errbuf *err)
+/* Under the lock: a user in force has gone (NULL: none), another has come. */
+static void account(struct acl *acl, const struct acl_user *old, const struct acl_user *user)
+{
+    uint64_t bytes = atomic_load_explicit(acl->bytes, memory_order_relaxed);
+    bytes += (user ? user->bytes + sizeof(user) : 0) - (old ? old->bytes + sizeof(old) : 0);
+    atomic_store_explicit(acl->bytes, bytes, memory_order_relaxed);
+}
+
+static uint64_t bytes_of(const struct acl_list *list)
+{
+    uint64_t bytes = list->n * sizeof(*list->users);
+    for (size_t i = 0; i < list->n; i++)
+        bytes += list->users[i]->bytes;
+    return bytes;
+}
+
+int acl_create(struct acl **acl_out, const struct config *config, _Atomic uint64_t *bytes, struct errbuf *err)
 {
     struct acl *acl = calloc(1, sizeof(*acl));
     if (!acl) {
@@ -92,6 +105,8 @@ int acl_create(struct acl **acl_out, const struct config *config, struct errbuf 
     acl_log_init(&acl->log);
     int status = read_users(acl, config, err);
     acl->size = acl->users.n;
+    acl->bytes = bytes;
+    atomic_store_explicit(bytes, bytes_of(&acl->users), memory_order_relaxed);
     if (status)
         acl_destroy(acl);
     else
@@ -202,6 +217,8 @@ static bool put(struct acl *acl, struct acl_user *old, struct acl_user *user, bo
             done = true;
         }
     }
+    if (done)
+        account(acl, old, user);
     pthread_mutex_unlock(&acl->lock);
     if (done)
         acl_user_unref(old);
@@ -242,6 +259,7 @@ bool acl_delete(struct acl *acl, struct slice name)
         acl->users.n--;
         memmove(place, place + 1, (acl->users.n - at) * sizeof(*place));
         mark_replaced(user);
+        account(acl, user, NULL);
     }
     pthread_mutex_unlock(&acl->lock);
     acl_user_unref(user);
@@ -290,20 +308,56 @@ static bool keep_same(const struct acl_list *now, struct acl_list *list)
     return good;
 }
 
+static bool is_replaced(const struct acl_user *user)
+{
+    return atomic_load_explicit(&user->replaced, memory_order_acquire);
+}
+
+/* Puts copies in the place of users that have been replaced meanwhile: as what they are they would never be in force.
+ */
+static bool renew(struct acl_list *list)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        if (!is_replaced(list->users[i]))
+            continue;
+        struct acl_user *copy = acl_user_copy(list->users[i]);
+        if (!copy)
+            return false;
+        acl_user_unref(list->users[i]);
+        list->users[i] = copy;
+    }
+    return true;
+}
+
+/* Under the lock. */
+static bool exchange(struct acl *acl, const struct acl_list *list, struct acl_list *old_out)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        if (is_replaced(list->users[i]))
+            return false;
+    }
+    *old_out = acl->users;
+    acl->users = *list;
+    acl->size = list->n;
+    atomic_store_explicit(acl->bytes, bytes_of(list), memory_order_relaxed);
+    return true;
+}
+
 bool acl_replace_all(struct acl *acl, struct acl_list *list)
 {
     struct acl_list old;
     if (!acl_list(acl, &old))
         return false;
-    bool good = keep_same(&old, list);
+    bool good = keep_same(&old, list), done = false;
     acl_list_free(&old);
+    while (good && !done) {
+        good = renew(list);
+        pthread_mutex_lock(&acl->lock);
+        done = good && exchange(acl, list, &old);
+        pthread_mutex_unlock(&acl->lock);
+    }
     if (!good)
         return false;
-    pthread_mutex_lock(&acl->lock);
-    old = acl->users;
-    acl->users = *list;
-    acl->size = list->n;
-    pthread_mutex_unlock(&acl->lock);
     for (size_t i = 0; i < old.n; i++) {
         struct acl_user *now = acl_get(acl, slice_of(old.users[i]->name));
         if (now != old.users[i])

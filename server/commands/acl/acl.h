@@ -16,8 +16,9 @@ struct config;
 struct errbuf;
 
 /* Creates it with the users that the settings name: the lines `user`, or the file `aclfile`; `requirepass` is the
- * default user's password. CONFIG_OK; or CONFIG_REFUSED or a negative errno with the reason in `err`. */
-int acl_create(struct acl **acl_out, const struct config *config, struct errbuf *err);
+ * default user's password. *bytes has the memory of the users in force, and must outlive it. CONFIG_OK; or
+ * CONFIG_REFUSED or a negative errno with the reason in `err`. */
+int acl_create(struct acl **acl_out, const struct config *config, _Atomic uint64_t *bytes, struct errbuf *err);
 void acl_destroy(struct acl *acl); /* NULL is fine; no session has a user any more */
 
 /* The user of that name with a reference for the caller, or NULL. */

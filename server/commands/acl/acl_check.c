@@ -102,16 +102,16 @@ static bool check_range(const struct acl_selector *selector, const struct call *
     return true;
 }
 
-/* MIGRATE has one key, or an empty one and others behind the word KEYS. */
+/* MIGRATE has one key, which may be the empty name; or an empty word in its place, and keys behind the option KEYS. A
+ * password may be "KEYS", too. */
 static bool check_migrate(const struct acl_selector *selector, const struct call *call, size_t *at_out)
 {
-    if (word(call, 3).len > 0)
-        return check_range(selector, call, 3, 3, 1, at_out);
-    for (size_t i = 6; i < call->argc; i++) {
+    for (size_t i = 6; i < call->argc && word(call, 3).len == 0; i++) {
         if (slice_is(word(call, i), "KEYS"))
             return check_range(selector, call, i + 1, call->argc - 1, 1, at_out);
+        i += slice_is(word(call, i), "AUTH") ? 1 : slice_is(word(call, i), "AUTH2") ? 2 : 0;
     }
-    return true;
+    return check_range(selector, call, 3, 3, 1, at_out);
 }
 
 static bool check_keys(const struct acl_selector *selector, const struct call *call, size_t *at_out)
@@ -177,16 +177,6 @@ static enum acl_verdict check(const struct acl_selector *selector, const struct 
     return check_channels(selector, call, at_out) ? ACL_ALLOWED : ACL_DENIED_CHANNEL;
 }
 
-bool acl_allows_key(const struct acl_user *user, size_t command, uint8_t need, struct slice key)
-{
-    for (size_t i = 0; i < user->nselectors; i++) {
-        const struct acl_selector *selector = &user->selectors[i];
-        if (has_bit(selector, command) && allows_key(selector, key, need))
-            return true;
-    }
-    return false;
-}
-
 enum acl_verdict acl_check(const struct acl_user *user, const struct command *row, const struct resp_command *words,
                            size_t first, size_t *at_out)
 {
@@ -194,9 +184,6 @@ enum acl_verdict acl_check(const struct acl_user *user, const struct command *ro
     enum acl_verdict worst = ACL_DENIED_COMMAND;
     size_t at = 0, worst_at = 0;
     call.command = acl_command(call.index);
-    size_t key = call.command->only_key;
-    if (key && acl_allows_key_soon(user, call.index, call.command->need_first, word(&call, key)))
-        return ACL_ALLOWED; /* the usual case */
     for (size_t i = 0; i < user->nselectors; i++) {
         enum acl_verdict verdict = check(&user->selectors[i], &call, &at);
         if (verdict == ACL_ALLOWED)

@@ -8,7 +8,7 @@
 #ifndef BLOOMERY_ACL_CHECK_H
 #define BLOOMERY_ACL_CHECK_H
 
-#include "acl_user.h"
+#include "acl_grants.h"
 
 /* In the order of Redis: of the denials by several selectors the last one in this order is reported. */
 enum acl_verdict {
@@ -26,21 +26,6 @@ enum acl_verdict acl_check(const struct acl_user *user, const struct command *ro
 
 /* Whether some selector of the user allows the command, given by its number, whatever its arguments. */
 bool acl_allows_command(const struct acl_user *user, size_t command);
-
-/* Whether the user may run a command with one key, given by its number and what the key needs (acl_catalog.h). */
-bool acl_allows_key(const struct acl_user *user, size_t command, uint8_t need, struct slice key);
-
-/* The same, in less time for a user whose own first pattern decides, as that of most users does. */
-static inline bool acl_allows_key_soon(const struct acl_user *user, size_t command, uint8_t need, struct slice key)
-{
-    const struct acl_selector *own = user->selectors;
-    const struct acl_pattern *pattern = own->keys;
-    if (pattern && own->allowed[command / 64] >> command % 64 & 1 && (pattern->perms & need) == need &&
-        pattern->simple && key.len >= pattern->prefix && (pattern->open || key.len == pattern->prefix) &&
-        memcmp(key.ptr, pattern->text, pattern->prefix) == 0)
-        return true;
-    return acl_allows_key(user, command, need, key);
-}
 
 /* Whether the user may subscribe to the channel, or to the pattern, which must then be one of its patterns by text. */
 bool acl_allows_channel(const struct acl_user *user, struct slice channel, bool is_pattern);

@@ -19,6 +19,7 @@ struct acl {
     pthread_mutex_t lock;
     struct acl_list users; /* sorted by name */
     size_t size;           /* of that array */
+    _Atomic uint64_t *bytes;
     struct acl_log log;
 };
 

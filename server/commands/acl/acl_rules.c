@@ -198,8 +198,8 @@ static void simplify(struct acl_pattern *pattern)
     while (len > 0 && pattern->text[len - 1] == '*')
         len--;
     pattern->open = len < pattern->len;
-    pattern->prefix = len;
     pattern->simple = glob_is_literal((struct slice){pattern->text, len});
+    pattern->prefix = pattern->simple ? len : strcspn(pattern->text, "*?[\\");
 }
 
 static enum acl_fault add_pattern(struct acl_pattern **patterns, size_t *n, struct slice text, uint8_t perms)
@@ -230,8 +230,11 @@ static enum acl_fault add_pattern(struct acl_pattern **patterns, size_t *n, stru
     return ACL_GOOD;
 }
 
-bool acl_pattern_matches_glob(const struct acl_pattern *pattern, struct slice text)
+bool acl_pattern_matches(const struct acl_pattern *pattern, struct slice text)
 {
+    if (pattern->simple)
+        return (pattern->open ? text.len >= pattern->prefix : text.len == pattern->prefix) &&
+               (pattern->prefix == 0 || memcmp(text.ptr, pattern->text, pattern->prefix) == 0);
     return glob_match((struct slice){pattern->text, pattern->len}, text, false);
 }
 

@@ -28,6 +28,13 @@ static inline bool acl_is_current(const struct session *session)
 /* Takes the user in force. False: he was deleted, and the client must be disconnected. */
 bool acl_refresh(struct server *server, struct session *session);
 
+/* Whether the session's user may call the command, given by its number, whose only key is `key` if it has one. False:
+ * acl_check() knows more. */
+static inline bool acl_may_call(const struct session *session, size_t command, struct slice key)
+{
+    return !(session->modes & MODE_RESTRICTED) || acl_is_granted(session->user, command, key);
+}
+
 /* Whether all subscriptions of the session are to channels that its user may use. */
 bool acl_allows_subscriptions(const struct session *session);
 

@@ -8,6 +8,7 @@
 #include <nettle/sha2.h>
 #include <nettle/version.h>
 
+#include "acl_grants.h"
 #include "acl_rules.h"
 #include "glob.h"
 
@@ -25,6 +26,7 @@ static void free_selector(struct acl_selector *selector)
 
 static void destroy(struct acl_user *user)
 {
+    acl_grants_clear(user);
     for (size_t i = 0; i < user->nselectors; i++)
         free_selector(&user->selectors[i]);
     free(user->selectors);
@@ -57,6 +59,42 @@ struct acl_user *acl_user_create(struct slice name, bool all_channels)
     if (user)
         user->selectors[0].flags = all_channels ? ACL_ALL_CHANNELS : 0;
     return user;
+}
+
+static size_t bytes_of_patterns(const struct acl_pattern *patterns, size_t n)
+{
+    size_t bytes = n * sizeof(*patterns);
+    for (size_t i = 0; i < n; i++)
+        bytes += patterns[i].len + 1;
+    return bytes;
+}
+
+static size_t bytes_of_selector(const struct acl_selector *selector)
+{
+    size_t bytes = sizeof(*selector) + selector->nrules * sizeof(*selector->rules);
+    for (size_t i = 0; i < selector->nrules; i++)
+        bytes += strlen(selector->rules[i].text) + 1;
+    return bytes + bytes_of_patterns(selector->keys, selector->nkeys) +
+           bytes_of_patterns(selector->channels, selector->nchannels);
+}
+
+static size_t bytes_of(const struct acl_user *user)
+{
+    size_t bytes = sizeof(*user) + strlen(user->name) + 1 + user->npasswords * sizeof(*user->passwords) +
+                   user->ngrants * sizeof(*user->grants);
+    for (size_t i = 0; i < user->nselectors; i++)
+        bytes += bytes_of_selector(&user->selectors[i]);
+    return bytes;
+}
+
+/* Derives the tables for look-ups from the rules. False without memory. */
+static bool make_quick(struct acl_user *user)
+{
+    const unsigned all = ACL_ALL_KEYS | ACL_ALL_CHANNELS | ACL_ALL_COMMANDS;
+    user->unrestricted = (user->selectors[0].flags & all) == all;
+    bool good = acl_grants_make(user);
+    user->bytes = bytes_of(user);
+    return good;
 }
 
 static bool copy_patterns(const struct acl_pattern *from, size_t n, struct acl_pattern **to, size_t *n_out)
@@ -108,7 +146,6 @@ struct acl_user *acl_user_copy(const struct acl_user *user)
     if (!copy)
         return NULL;
     copy->flags = user->flags;
-    copy->unrestricted = user->unrestricted;
     bool good = true;
     for (size_t i = 0; i < user->nselectors && good; i++)
         good = copy_selector(&user->selectors[i], &copy->selectors[i]);
@@ -120,7 +157,7 @@ struct acl_user *acl_user_copy(const struct acl_user *user)
             copy->npasswords = user->npasswords;
         }
     }
-    if (good)
+    if (good && make_quick(copy))
         return copy;
     destroy(copy);
     return NULL;
@@ -235,7 +272,7 @@ static enum acl_fault add_selector(struct acl_user *user, struct slice rule, boo
     *selector = (struct acl_selector){.flags = all_channels ? ACL_ALL_CHANNELS : 0};
     struct slice rest = {rule.ptr + 1, rule.len - 2};
     enum acl_fault fault = ACL_GOOD;
-    while (fault == ACL_GOOD && rest.len > 0) {
+    for (size_t nwords = 0; fault == ACL_GOOD && rest.len > 0; nwords++) {
         size_t len = 0;
         while (len < rest.len && !isspace((unsigned char)rest.ptr[len]))
             len++;
@@ -243,6 +280,8 @@ static enum acl_fault add_selector(struct acl_user *user, struct slice rule, boo
         /* The text of a selector ends with the first word that ends so: one within it would not be read back. */
         if (len > 0 && word.ptr[len - 1] == ')')
             fault = ACL_FAULT_SYNTAX;
+        else if (nwords >= ACL_MAX_RULES)
+            fault = ACL_FAULT_MANY;
         else if (len > 0)
             fault = acl_selector_apply(selector, word);
         len += len < rest.len;
@@ -280,8 +319,9 @@ static void reset(struct acl_user *user, bool all_channels)
 
 static enum acl_fault apply(struct acl_user *user, struct slice rule, bool all_channels)
 {
-    char first = rule.ptr[0];
-    if (slice_is(rule, "on")) {
+    char first = rule.len > 0 ? rule.ptr[0] : '\0';
+    if (rule.len == 0) { /* nothing, as in Redis */
+    } else if (slice_is(rule, "on")) {
         set_flag(user, ACL_ON, 0);
     } else if (slice_is(rule, "off")) {
         set_flag(user, 0, ACL_ON);
@@ -309,16 +349,6 @@ static enum acl_fault apply(struct acl_user *user, struct slice rule, bool all_c
     return ACL_GOOD;
 }
 
-enum acl_fault acl_user_apply(struct acl_user *user, struct slice rule, bool all_channels)
-{
-    const unsigned all = ACL_ALL_KEYS | ACL_ALL_CHANNELS | ACL_ALL_COMMANDS;
-    if (rule.len == 0)
-        return ACL_GOOD;
-    enum acl_fault fault = apply(user, rule, all_channels);
-    user->unrestricted = (user->selectors[0].flags & all) == all;
-    return fault;
-}
-
 /* Where the selector that begins with word `first` ends; n if nowhere. */
 static size_t selector_end(const struct slice *words, size_t n, size_t first)
 {
@@ -327,10 +357,9 @@ static size_t selector_end(const struct slice *words, size_t n, size_t first)
     return first;
 }
 
-int acl_user_apply_words(struct acl_user *user, const struct slice *words, size_t n, bool all_channels,
-                         struct buf *scratch, struct slice *fault_out)
+/* An open '(' anywhere refuses the whole, before anything else does. */
+static bool is_closed(const struct slice *words, size_t n, struct slice *fault_out)
 {
-    /* An open '(' anywhere refuses the whole, before anything else does. */
     for (size_t i = 0; i < n; i++) {
         if (words[i].len == 0 || words[i].ptr[0] != '(')
             continue;
@@ -341,31 +370,64 @@ int acl_user_apply_words(struct acl_user *user, const struct slice *words, size_
                 *fault_out = words[i];
         }
         if (end == n)
-            return -1;
+            return false;
         i = end;
     }
+    return true;
+}
+
+/* The words of a selector as one, in `scratch`. False without memory. */
+static bool join(const struct slice *words, size_t n, struct buf *scratch, struct slice *joined_out)
+{
+    buf_truncate(scratch, 0);
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0)
+            buf_append(scratch, " ", 1);
+        buf_append(scratch, words[i].ptr, words[i].len);
+    }
+    *joined_out = (struct slice){buf_head(scratch), buf_len(scratch)};
+    return !buf_failed(scratch);
+}
+
+static size_t count_rules(const struct acl_user *user)
+{
+    size_t n = user->npasswords + user->nselectors - 1;
+    for (size_t i = 0; i < user->nselectors; i++)
+        n += user->selectors[i].nkeys + user->selectors[i].nchannels + user->selectors[i].nrules;
+    return n;
+}
+
+static enum acl_fault apply_all(struct acl_user *user, const struct slice *words, size_t n, bool all_channels,
+                                struct buf *scratch, struct slice *fault_out)
+{
     for (size_t i = 0; i < n; i++) {
         struct slice rule = words[i];
+        *fault_out = rule;
         if (rule.len > 0 && rule.ptr[0] == '(') {
             size_t end = selector_end(words, n, i);
-            buf_truncate(scratch, 0);
-            for (; i < end; i++) {
-                buf_append(scratch, words[i].ptr, words[i].len);
-                buf_append(scratch, " ", 1);
-            }
-            buf_append(scratch, words[end].ptr, words[end].len);
-            if (buf_failed(scratch)) {
-                *fault_out = words[end];
+            if (!join(words + i, end - i + 1, scratch, &rule))
                 return ACL_FAULT_MEMORY;
-            }
-            rule = (struct slice){buf_head(scratch), buf_len(scratch)};
+            i = end;
         }
-        enum acl_fault fault = acl_user_apply(user, rule, all_channels);
+        enum acl_fault fault = apply(user, rule, all_channels);
+        if (fault == ACL_GOOD && count_rules(user) > ACL_MAX_RULES)
+            fault = ACL_FAULT_MANY;
         *fault_out = rule;
         if (fault != ACL_GOOD)
-            return (int)fault;
+            return fault;
     }
     return ACL_GOOD;
+}
+
+int acl_user_apply_words(struct acl_user *user, const struct slice *words, size_t n, bool all_channels,
+                         struct buf *scratch, struct slice *fault_out)
+{
+    if (!is_closed(words, n, fault_out))
+        return -1;
+    acl_grants_clear(user); /* they point into the selectors */
+    enum acl_fault fault = apply_all(user, words, n, all_channels, scratch, fault_out);
+    bool good = make_quick(user);
+    return (int)(fault == ACL_GOOD && !good ? ACL_FAULT_MEMORY : fault);
 }
 
 const char *acl_fault_text(enum acl_fault fault)
@@ -389,6 +451,8 @@ const char *acl_fault_text(enum acl_fault fault)
         return "Allowing first-arg of a subcommand is not supported";
     case ACL_FAULT_LONG:
         return "A pattern has at most 4096 bytes";
+    case ACL_FAULT_MANY:
+        return "A user has at most 1024 rules: passwords, patterns, commands, categories and selectors together";
     case ACL_FAULT_MEMORY:
         return "out of memory";
     case ACL_GOOD:

@@ -19,13 +19,16 @@
 #include "slice.h"
 
 #define ACL_DIGEST 32 /* bytes of a password's SHA-256 */
+#define ACL_MAX_RULES                                                                                  \
+    1024 /* of a user: passwords, patterns, rules on commands, selectors. Each command may be compared \
+          * with all of them: some 10 us; and a change compares each with the others */
 
 /* A pattern of keys or of channels. */
 struct acl_pattern {
     char *text;
     size_t len;
-    size_t prefix; /* with `simple`: bytes that a key begins with */
-    bool simple;   /* only that, or that and a '*' behind it */
+    size_t prefix; /* bytes at the beginning that stand for themselves */
+    bool simple;   /* only these, or these and a '*' behind them */
     bool open;     /* with `simple`: there is the '*' */
     uint8_t perms; /* ACL_READ, ACL_WRITE, ored */
 };
@@ -62,11 +65,25 @@ enum {
     ACL_SKIP_SANITIZE = 1 << 3,
 };
 
+/* A key pattern, and the commands that may use its matches: rights that one look-up decides (acl_grants.h). */
+struct acl_grant {
+    uint64_t commands[ACL_WORDS]; /* with one key, that may use what the pattern matches */
+    uint64_t head, mask;          /* the first bytes of such a key, as they lie in memory; those of them that count */
+    size_t prefix;                /* bytes that the key begins with */
+    size_t more;                  /* it has at most so many behind them */
+    bool tail;                    /* `head` does not say all */
+    const struct acl_pattern *pattern; /* in a selector */
+};
+
 struct acl_user {
     atomic_uint refs;
     atomic_bool replaced; /* there is another one in its place, or it was deleted */
     bool unrestricted;    /* may call everything: nothing needs to be checked */
     unsigned flags;
+    size_t bytes;              /* memory of the user */
+    uint64_t plain[ACL_WORDS]; /* commands that may be called with any arguments */
+    struct acl_grant *grants;
+    size_t ngrants;
     uint8_t (*passwords)[ACL_DIGEST];
     size_t npasswords;
     struct acl_selector *selectors; /* the first one is the user's own */
@@ -98,18 +115,16 @@ enum acl_fault {
     ACL_FAULT_HASH,
     ACL_FAULT_FIRST_ARG,
     ACL_FAULT_LONG,
+    ACL_FAULT_MANY,
     ACL_FAULT_MEMORY,
 };
 const char *acl_fault_text(enum acl_fault fault);
 
-/* Applies one rule to a user that nobody else sees. A selector is one rule, with its parentheses. After a fault the
- * user may have changed in part. `all_channels`: what the setting acl-pubsub-default says, for "reset" and selectors.
- */
-enum acl_fault acl_user_apply(struct acl_user *user, struct slice rule, bool all_channels);
-
-/* Applies the words of a command or line, in which a selector may be spread over several words. Returns ACL_GOOD; or a
- * fault with the rule at fault in *fault_out, which points into the words or into `scratch`; or -1 when a '(' is not
- * closed, with the word that has it. `scratch` holds joined selectors and is the caller's to free. */
+/* Applies rules, the words of a command or line, to a user that nobody else sees; a selector may be spread over several
+ * words. Returns ACL_GOOD; or a fault with the rule at fault in *fault_out, which points into the words or into
+ * `scratch`, and the user may have changed in part; or -1 when a '(' is not closed, with the word that has it.
+ * `all_channels`: the meaning of the setting acl-pubsub-default for "reset" and selectors. `scratch` holds joined
+ * selectors and is the caller's to free. */
 int acl_user_apply_words(struct acl_user *user, const struct slice *words, size_t n, bool all_channels,
                          struct buf *scratch, struct slice *fault_out);
 
@@ -121,16 +136,8 @@ void acl_describe_commands(const struct acl_selector *selector, struct buf *out)
 void acl_describe_keys(const struct acl_selector *selector, struct buf *out);
 void acl_describe_channels(const struct acl_selector *selector, struct buf *out);
 
-bool acl_pattern_matches_glob(const struct acl_pattern *pattern, struct slice text); /* internal */
-
 /* Whether the pattern matches. */
-static inline bool acl_pattern_matches(const struct acl_pattern *pattern, struct slice text)
-{
-    if (!pattern->simple)
-        return acl_pattern_matches_glob(pattern, text);
-    return (pattern->open ? text.len >= pattern->prefix : text.len == pattern->prefix) &&
-           (pattern->prefix == 0 || memcmp(text.ptr, pattern->text, pattern->prefix) == 0);
-}
+bool acl_pattern_matches(const struct acl_pattern *pattern, struct slice text);
 
 void acl_password_digest(struct slice password, uint8_t digest_out[ACL_DIGEST]);
 

@@ -217,11 +217,13 @@ static void reply_args(struct reply *reply, const struct command_arg *args, size
             reply_pair(reply, "since", arg->since);
         if (arg->optional || arg->multiple) {
             reply_bulk_str(reply, "flags");
-            reply_set(reply, (size_t)(arg->optional + arg->multiple));
+            reply_set(reply, (size_t)(arg->optional + arg->multiple + arg->multiple_token));
             if (arg->optional)
                 reply_status(reply, "optional");
             if (arg->multiple)
                 reply_status(reply, "multiple");
+            if (arg->multiple_token)
+                reply_status(reply, "multiple_token");
         }
         if (group) {
             reply_bulk_str(reply, "arguments");

@@ -106,7 +106,7 @@ static void run_stats(struct command_job *job)
     struct memory memory;
 
     measure(job->server, &memory);
-    reply_map(reply, 30);
+    reply_map(reply, 31);
     pair(reply, "peak.allocated", memory.peak);
     pair(reply, "total.allocated", memory.used);
     pair(reply, "startup.allocated", job->server->memory.startup_bytes);
@@ -118,6 +118,7 @@ static void run_stats(struct command_job *job)
     pair(reply, "lua.caches", 0);
     pair(reply, "functions.caches", 0);
     pair(reply, "pubsub", memory.use.pubsub);
+    pair(reply, "users", memory.use.users);
     reply_bulk_str(reply, "db.0");
     reply_map(reply, 2);
     pair(reply, "overhead.hashtable.main", memory.use.index);

@@ -216,6 +216,7 @@ void info_memory(struct info *info)
     info_line(info, "mem_overhead_index:%" PRIu64, use->index);
     info_line(info, "mem_overhead_expires:%" PRIu64, use->expiry);
     info_line(info, "mem_overhead_pubsub:%" PRIu64, use->pubsub);
+    info_line(info, "mem_overhead_users:%" PRIu64, use->users);
     info_line(info, "mem_allocator:glibc-%s", gnu_get_libc_version());
     info_line(info, "active_defrag_running:0");
     reclaimer_counts(info->server->reclaimer, &pending, &freed);

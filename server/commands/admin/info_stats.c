@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "acl.h"
+#include "all_names.h"
+#include "broadcast.h"
 #include "command.h"
 #include "histogram.h"
 #include "info.h"
@@ -47,7 +49,6 @@ void info_stats(struct info *info)
         "active_defrag_key_hits",   "active_defrag_key_misses",
         "total_active_defrag_time", "current_active_defrag_time",
     };
-    static const char *const after_tracked[] = {"tracking_total_prefixes", "unexpected_error_replies"};
     const struct stats *stats = &info->stats;
 
     traffic(info);
@@ -64,7 +65,8 @@ void info_stats(struct info *info)
     info_zeros(info, after_hits, LEN(after_hits));
     info_line(info, "tracking_total_keys:%" PRIu64, info->clients.tracked); /* of each client by itself */
     info_line(info, "tracking_total_items:%" PRIu64, info->clients.tracked);
-    info_zeros(info, after_tracked, LEN(after_tracked));
+    info_line(info, "tracking_total_prefixes:%zu", broadcast_prefixes(info->server->broadcast));
+    info_line(info, "unexpected_error_replies:0");
     info_line(info, "total_error_replies:%" PRIu64, stats_get(&stats->error_replies));
     info_line(info, "total_reads_processed:%" PRIu64, stats_get(&stats->reads_processed));
     info_line(info, "total_writes_processed:%" PRIu64, stats_get(&stats->writes_processed));
@@ -134,7 +136,7 @@ void info_keyspace(struct info *info)
     struct registry *registry = info->server->registry;
     for (unsigned number = 0; number < (unsigned)info->cfg->databases; number++) {
         unsigned database = registry_database(registry, number);
-        size_t n = registry_database_count(registry, database);
+        size_t n = all_names_count(registry, info->server->sstables, database); /* as DBSIZE */
         struct registry_expiry expiry;
         if (n == 0)
             continue;

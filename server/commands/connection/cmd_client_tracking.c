@@ -1,4 +1,7 @@
 /* CLIENT TRACKING and its kin: what client-side caches ask for. Replies and errors are those of Redis 7.0. */
+#include <string.h>
+
+#include "broadcast.h"
 #include "command.h"
 #include "handlers.h"
 #include "host.h"
@@ -50,25 +53,32 @@ static bool read_redirect(struct command_ctx *ctx, struct slice arg, struct sess
     return true;
 }
 
-static bool read_options(struct command_ctx *ctx, struct session_tracking *options)
+/* The options behind ON or OFF. */
+struct request {
+    struct session_tracking options;
+    size_t n;
+    struct slice prefixes[COMMAND_MAX_WORDS / 2];
+};
+
+static bool read_request(struct command_ctx *ctx, struct request *request)
 {
+    struct session_tracking *options = &request->options;
     for (size_t i = 3; i < command_argc(ctx); i++) {
         struct slice word = command_arg(ctx, i);
         bool more = i + 1 < command_argc(ctx);
         if (slice_is(word, "REDIRECT") && more) {
             if (!read_redirect(ctx, command_arg(ctx, ++i), options))
                 return false;
+        } else if (slice_is(word, "BCAST")) {
+            options->bcast = true;
         } else if (slice_is(word, "OPTIN")) {
             options->optin = true;
         } else if (slice_is(word, "OPTOUT")) {
             options->optout = true;
         } else if (slice_is(word, "NOLOOP")) {
             options->noloop = true;
-        } else if (slice_is(word, "BCAST") || (slice_is(word, "PREFIX") && more)) {
-            reply_error(ctx->reply,
-                        "ERR BCAST and PREFIX are not supported: CLIENT TRACKING is of the filters that the "
-                        "client has read");
-            return false;
+        } else if (slice_is(word, "PREFIX") && more) {
+            request->prefixes[request->n++] = command_arg(ctx, ++i);
         } else {
             reply_error(ctx->reply, "ERR syntax error");
             return false;
@@ -77,8 +87,16 @@ static bool read_options(struct command_ctx *ctx, struct session_tracking *optio
     return true;
 }
 
-static const char *conflict_of(const struct session *session, const struct session_tracking *options)
+static const char *conflict_of(const struct session *session, const struct request *request)
 {
+    const struct session_tracking *options = &request->options;
+    if (!options->bcast && request->n)
+        return "ERR PREFIX option requires BCAST mode to be enabled";
+    if (session_tracks(session) && options->bcast != session->tracking.bcast)
+        return "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling "
+               "it with a different mode.";
+    if (options->bcast && (options->optin || options->optout))
+        return "ERR OPTIN and OPTOUT are not compatible with BCAST";
     if (options->optin && options->optout)
         return "ERR You can't specify both OPTIN mode and OPTOUT mode";
     if (session_tracks(session) &&
@@ -88,24 +106,84 @@ static const char *conflict_of(const struct session *session, const struct sessi
     return NULL;
 }
 
+static bool begins_alike(struct slice a, struct slice b)
+{
+    size_t common = a.len < b.len ? a.len : b.len;
+    return common == 0 || memcmp(a.ptr, b.ptr, common) == 0;
+}
+
+/* The text has no room for long prefixes. */
+static int shown(struct slice prefix)
+{
+    return (int)(prefix.len < 200 ? prefix.len : 200);
+}
+
+static void reply_overlap(struct command_ctx *ctx, struct slice prefix, const char *with, struct slice other)
+{
+    reply_errorf(ctx->reply,
+                 "ERR Prefix '%.*s' overlaps with %s prefix '%.*s'. Prefixes for a single client must not overlap.",
+                 shown(prefix), prefix.ptr, with, shown(other), other.ptr);
+}
+
+/* False after an error reply. */
+static bool do_not_overlap(struct command_ctx *ctx, const struct request *request)
+{
+    const struct broadcast_client *has = ctx->session->broadcast;
+    struct slice other;
+    for (size_t i = 0; i < request->n; i++) {
+        struct slice prefix = request->prefixes[i];
+        if (has && broadcast_overlaps(has, prefix, &other)) {
+            reply_overlap(ctx, prefix, "an existing", other);
+            return false;
+        }
+        for (size_t j = i + 1; j < request->n; j++) {
+            if (begins_alike(prefix, request->prefixes[j])) {
+                reply_overlap(ctx, prefix, "another provided", request->prefixes[j]);
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static void switch_on(struct command_ctx *ctx, struct request *request)
+{
+    const char *conflict = conflict_of(ctx->session, request);
+    if (conflict) {
+        reply_error(ctx->reply, conflict);
+        return;
+    }
+    if (!do_not_overlap(ctx, request))
+        return;
+    if (request->options.bcast && request->n == 0)
+        request->prefixes[request->n++] = (struct slice){"", 0}; /* all names */
+    switch (command_start_tracking(ctx, &request->options, request->prefixes, request->n)) {
+    case 0:
+        reply_ok(ctx);
+        break;
+    case BROADCAST_LIMIT:
+        reply_errorf(ctx->reply, "ERR the clients have %zu different prefixes already, and no more are possible",
+                     BROADCAST_MAX_PREFIXES);
+        break;
+    default:
+        reply_error(ctx->reply, "ERR out of memory");
+    }
+}
+
 void cmd_client_tracking(struct command_ctx *ctx)
 {
-    struct session_tracking options = {.redirect = 0};
-    if (!read_options(ctx, &options))
+    struct request request;
+    request.options = (struct session_tracking){.redirect = 0};
+    request.n = 0;
+    if (!read_request(ctx, &request))
         return;
-    if (slice_is(command_arg(ctx, 2), "OFF")) {
+    if (slice_is(command_arg(ctx, 2), "ON")) {
+        switch_on(ctx, &request);
+    } else if (slice_is(command_arg(ctx, 2), "OFF")) {
         command_stop_tracking(ctx);
         reply_ok(ctx);
-    } else if (!slice_is(command_arg(ctx, 2), "ON")) {
-        reply_error(ctx->reply, "ERR syntax error");
     } else {
-        const char *conflict = conflict_of(ctx->session, &options);
-        if (conflict)
-            reply_error(ctx->reply, conflict);
-        else if (command_start_tracking(ctx, &options) != 0)
-            reply_error(ctx->reply, "ERR out of memory");
-        else
-            reply_ok(ctx);
+        reply_error(ctx->reply, "ERR syntax error");
     }
 }
 
@@ -144,13 +222,15 @@ void cmd_client_getredir(struct command_ctx *ctx)
     reply_integer(ctx->reply, redirection(ctx->session));
 }
 
-void cmd_client_trackinginfo(struct command_ctx *ctx)
+/* The flags of CLIENT TRACKINGINFO. Returns their number, at most 7. */
+static size_t name_flags(const struct session *session, const char *flags[7])
 {
-    const struct session_tracking *tracking = &ctx->session->tracking;
-    const char *flags[6];
+    const struct session_tracking *tracking = &session->tracking;
     size_t n = 0;
-    bool on = session_tracks(ctx->session);
+    bool on = session_tracks(session);
     flags[n++] = on ? "on" : "off";
+    if (on && tracking->bcast)
+        flags[n++] = "bcast";
     if (on && tracking->optin)
         flags[n++] = "optin";
     if (on && tracking->optin && tracking->caching)
@@ -161,8 +241,16 @@ void cmd_client_trackinginfo(struct command_ctx *ctx)
         flags[n++] = "caching-no";
     if (on && tracking->noloop)
         flags[n++] = "noloop";
-    if (atomic_load_explicit(&ctx->session->flags, memory_order_relaxed) & SESSION_REDIRECT_BROKEN && n < 6)
+    if (atomic_load_explicit(&session->flags, memory_order_relaxed) & SESSION_REDIRECT_BROKEN)
         flags[n++] = "broken_redirect";
+    return n;
+}
+
+void cmd_client_trackinginfo(struct command_ctx *ctx)
+{
+    const struct broadcast_client *broadcast = ctx->session->broadcast;
+    const char *flags[7]; /* bcast excludes optin and optout, and one of these the other */
+    size_t n = name_flags(ctx->session, flags), prefixes = broadcast ? broadcast_client_count(broadcast) : 0;
     reply_map(ctx->reply, 3);
     reply_bulk_str(ctx->reply, "flags");
     reply_set(ctx->reply, n);
@@ -171,5 +259,9 @@ void cmd_client_trackinginfo(struct command_ctx *ctx)
     reply_bulk_str(ctx->reply, "redirect");
     reply_integer(ctx->reply, redirection(ctx->session));
     reply_bulk_str(ctx->reply, "prefixes");
-    reply_array(ctx->reply, 0);
+    reply_array(ctx->reply, prefixes);
+    for (size_t i = 0; i < prefixes; i++) {
+        struct slice prefix = broadcast_client_prefix(broadcast, i);
+        reply_bulk(ctx->reply, prefix.ptr, prefix.len);
+    }
 }

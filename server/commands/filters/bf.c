@@ -5,9 +5,11 @@
 #include "bf_host.h"
 #include "bf_texts.h"
 #include "bloom_window.h"
+#include "broadcast.h"
 #include "forget.h"
 #include "journal.h"
 #include "notify.h"
+#include "registry_key.h"
 #include "residency.h"
 #include "saver.h"
 #include "sstables.h"
@@ -337,6 +339,8 @@ static void reply_adds(struct bf_call *call, uint32_t added, size_t n)
         entry_mark_dirty(call->entry);
         stats_add(&call->stats->items_added, ones);
         stats_add(&call->stats->changes, ones);
+        if (broadcast_has_clients(call->server->broadcast))
+            broadcast_change(call->server->broadcast, key_name(call->name), broadcast_author());
     }
     stats_add(&call->stats->items_present, n - ones);
     reply_bools(call->reply, added, n);
@@ -472,9 +476,13 @@ void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const vo
 static struct bloom_filter *bf_same_filter(struct bf_call *call, uint64_t id)
 {
     bf_look(call);
+    struct bloom_filter *filter = call->entry && call->entry->id == id ? entry_filter(call->entry) : NULL;
+    if (filter)
+        return filter;
     if (call->entry && call->entry->id == id)
-        return entry_filter(call->entry);
-    reply_error(call->reply, "ERR the filter was deleted or replaced before all items were added");
+        reply_unreadable(call);
+    else
+        reply_error(call->reply, "ERR the filter was deleted or replaced before all items were added");
     return NULL;
 }
 

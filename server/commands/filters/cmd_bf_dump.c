@@ -14,6 +14,7 @@
 #include "half_loads.h"
 #include "handlers.h"
 #include "redisbloom_dump.h"
+#include "residency.h"
 
 /* ---- BF.SCANDUMP ---- */
 
@@ -279,8 +280,9 @@ static bool take_header(struct command_job *job, struct half_load *load, struct 
 /* A chunk that comes once more, after the last one has made the filter, is what the filter has already. */
 static bool is_repeated(struct command_job *job, struct slice name, int64_t iterator, struct slice data)
 {
-    struct entry *entry = registry_pin(job->server->registry, name);
-    bool repeated = entry && entry_filter(entry) && iterator > 0 &&
+    struct errbuf why;
+    struct entry *entry = iterator > 0 ? residency_pin(job->server, name, &why) : NULL;
+    bool repeated = entry && entry_filter(entry) &&
                     redisbloom_has_chunk(entry_filter(entry), (uint64_t)iterator, data.ptr, data.len);
     if (entry)
         registry_unpin(entry);

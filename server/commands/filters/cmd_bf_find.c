@@ -79,10 +79,11 @@ static void run(struct command_job *job)
         rcu_reader_online();
         more = more || find_has_unread(data->find);
     } while (more && clock_ms() < end);
+    job->again = more;
     if (more)
-        job->again = true;
-    else
-        find_reply(data->find, &job->reply);
+        return;
+    job->maybe_answers = find_maybe_answers(data->find);
+    find_reply(data->find, &job->reply);
 }
 
 /* ---- on the loop ---- */
@@ -119,6 +120,7 @@ static bool find_now(struct command_ctx *ctx, const struct bf_args *args, const 
     bool small = !find_choose(find, &n) && n * request->items <= INLINE_QUESTIONS && !find_has_unread(find);
     if (small) {
         find_ask(find);
+        stats_add(&ctx->stats->maybe_answers, find_maybe_answers(find));
         find_reply(find, ctx->reply);
     }
     find_destroy(find);

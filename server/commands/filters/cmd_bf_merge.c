@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "bf_texts.h"
-#include "bloom_merge.h"
+#include "bloom_window_merge.h"
 #include "content.h"
 #include "handlers.h"
 #include "registry_key.h"
@@ -15,6 +15,7 @@
 struct source {
     struct entry *entry; /* pinned */
     unsigned nlayers;    /* at the beginning of the merge: later layers hold later adds only */
+    uint64_t turn;       /* of a window: the same of its parts */
 };
 
 struct merge {
@@ -68,7 +69,8 @@ static bool pin_all(struct merge *merge, const struct job_args *args)
                 reply_not_found(merge->job, key_name(args->argv[i]));
             return false;
         }
-        merge->sources[merge->nsources++] = (struct source){entry, bloom_filter_nlayers(entry_filter(entry))};
+        merge->sources[merge->nsources++] =
+            (struct source){.entry = entry, .nlayers = bloom_filter_nlayers(entry_filter(entry))};
         merge->bytes += bloom_filter_memory(entry_filter(entry));
     }
     if (merge->dst)
@@ -76,32 +78,72 @@ static bool pin_all(struct merge *merge, const struct job_args *args)
     return true;
 }
 
-/* Prepares the filter of the union, as large as the largest source, and pins it. False after an error reply. */
-static bool make(struct merge *merge, const struct job_args *args)
+/* The layers of the union of `made` and a source. 0; BLOOM_REFUSED: they cannot be united; or another status. */
+static int add_layers(struct bloom_filter *made, const struct bloom_filter *model, const struct source *from,
+                      struct errbuf *err)
 {
-    const struct bloom_filter *model = entry_filter(merge->dst ? merge->dst : merge->sources[0].entry);
-    struct errbuf err = {""};
-    if (!content_prepare_like(merge->job, merge->name, model, 1, &merge->made))
-        return false;
+    const struct bloom_filter *source = entry_filter(from->entry);
+    int status = bloom_filter_same_layout(model, source, err);
+    if (status == 0)
+        status = bloom_filter_append_like(made, source, from->nlayers, err);
+    return status == 0 ? bloom_filter_same_layout(made, source, err) : status;
+}
+
+static int to_registry(int status)
+{
+    return status == BLOOM_LIMIT ? REGISTRY_LIMIT : status < 0 ? status : REGISTRY_REFUSED;
+}
+
+/* Prepares the layers of the union, which are as many as the largest source has. False after an error reply. */
+static bool make_layers(struct merge *merge, const struct job_args *args, const struct bloom_filter *model)
+{
     struct bloom_filter *made = entry_filter(merge->made);
-    registry_pin_prepared(merge->made);
+    struct errbuf err = {""};
     int status = merge->dst ? bloom_filter_append_like(made, model, bloom_filter_nlayers(model), &err) : 0;
     if (status != 0)
-        reply_not_made(&merge->job->reply, status == BLOOM_LIMIT ? REGISTRY_LIMIT : status, &err);
-    bloom_filter_expect_fill(made);
+        reply_not_made(&merge->job->reply, to_registry(status), &err);
     for (size_t i = 0; i < merge->nsources && status == 0; i++) {
-        const struct bloom_filter *source = entry_filter(merge->sources[i].entry);
-        status = bloom_filter_same_layout(model, source, &err);
-        if (status == 0)
-            status = bloom_filter_append_like(made, source, merge->sources[i].nlayers, &err);
-        if (status == 0)
-            status = bloom_filter_same_layout(made, source, &err);
+        status = add_layers(made, model, &merge->sources[i], &err);
         if (status == BLOOM_REFUSED)
             reply_different(merge->job, key_name(merge->name), key_name(args->argv[i + 2]), &err);
         else if (status != 0)
-            reply_not_made(&merge->job->reply, status == BLOOM_LIMIT ? REGISTRY_LIMIT : status, &err);
+            reply_not_made(&merge->job->reply, to_registry(status), &err);
     }
     return status == 0;
+}
+
+/* Prepares the ring of a union of windows. False after an error reply. */
+static bool make_ring(struct merge *merge, const struct job_args *args, const struct bloom_filter *model)
+{
+    struct bloom_ring ring = {0};
+    struct errbuf err = {""};
+    for (size_t i = 0; i < merge->nsources; i++) {
+        struct bloom_filter *source = entry_filter(merge->sources[i].entry);
+        if (bloom_window_same(model, source, &err) != BLOOM_OK) {
+            reply_different(merge->job, key_name(merge->name), key_name(args->argv[i + 2]), &err);
+            return false;
+        }
+        merge->sources[i].turn = bloom_ring_take(&ring, source);
+    }
+    if (merge->dst)
+        bloom_ring_take(&ring, entry_filter(merge->dst));
+    int status = bloom_ring_make(&ring, entry_filter(merge->made), &err);
+    if (status != 0)
+        reply_not_made(&merge->job->reply, to_registry(status), &err);
+    return status == 0;
+}
+
+/* Prepares the filter of the union and pins it. False after an error reply. */
+static bool make(struct merge *merge, const struct job_args *args)
+{
+    const struct bloom_filter *model = entry_filter(merge->dst ? merge->dst : merge->sources[0].entry);
+    if (!content_prepare_like(merge->job, merge->name, model, 1, &merge->made))
+        return false;
+    registry_pin_prepared(merge->made);
+    bool made = bloom_filter_forgets(model) ? make_ring(merge, args, model) : make_layers(merge, args, model);
+    if (made)
+        bloom_filter_expect_fill(entry_filter(merge->made));
+    return made;
 }
 
 static void mark_dirty(void *entry)
@@ -139,28 +181,44 @@ static bool begin_twins(struct merge *merge)
     return false;
 }
 
-/* ORs all filters into the new one. The destination may have grown meanwhile. 0, or a status of reply_not_made().
- * Offline. */
+/* ORs the destination into the new filter. It may have grown meanwhile. Offline. */
+static int take_over(struct merge *merge, struct errbuf *err)
+{
+    struct bloom_filter *made = entry_filter(merge->made), *dst = entry_filter(merge->dst);
+    unsigned nlayers = bloom_filter_nlayers(dst);
+    bool window = bloom_filter_forgets(dst);
+    int status = window ? bloom_window_or(made, dst, UINT64_MAX, NULL, NULL, err)
+                        : bloom_filter_append_like(made, dst, nlayers, err);
+    if (status == 0 && !window)
+        status = bloom_filter_same_layout(made, dst, err);
+    if (status != 0)
+        return status;
+    bloom_twins_level(merge->job->server->pool, dst);
+    if (!window)
+        bloom_filter_or(made, dst, nlayers, NULL);
+    return 0;
+}
+
+/* ORs all filters into the new one. 0, or a status of reply_not_made(). Offline. */
 static int unite(struct merge *merge, bool overfull, struct errbuf *err)
 {
     struct bloom_filter *made = entry_filter(merge->made);
-    struct bloom_union counts = {{0}, {0}};
-    if (merge->dst) {
-        const struct bloom_filter *dst = entry_filter(merge->dst);
-        unsigned nlayers = bloom_filter_nlayers(dst);
-        int status = bloom_filter_append_like(made, dst, nlayers, err);
-        if (status == 0)
-            status = bloom_filter_same_layout(made, dst, err);
-        if (status != 0)
-            return status == BLOOM_LIMIT ? REGISTRY_LIMIT : status < 0 ? status : REGISTRY_REFUSED;
-        bloom_twins_level(merge->job->server->pool, dst);
-        bloom_filter_or(made, dst, nlayers, NULL);
-    }
-    for (size_t i = 0; i < merge->nsources; i++)
-        if (merge->sources[i].entry != merge->dst)
-            bloom_filter_or(made, entry_filter(merge->sources[i].entry), merge->sources[i].nlayers, &counts);
     const struct bloom_filter *before = merge->dst ? entry_filter(merge->dst) : NULL;
-    if (bloom_filter_count_union(made, &counts, before, overfull, err) == BLOOM_OK)
+    struct bloom_union counts = {{0}, {0}};
+    bool window = bloom_filter_forgets(made);
+    int status = merge->dst ? take_over(merge, err) : 0;
+    for (size_t i = 0; i < merge->nsources && status == 0; i++) {
+        struct source *source = &merge->sources[i];
+        if (source->entry == merge->dst)
+            continue;
+        if (window)
+            status = bloom_window_or(made, entry_filter(source->entry), source->turn, &counts, NULL, err);
+        else
+            bloom_filter_or(made, entry_filter(source->entry), source->nlayers, &counts);
+    }
+    if (status != 0)
+        return to_registry(status);
+    if (bloom_filter_count_union(made, &counts, window ? NULL : before, overfull, err) == BLOOM_OK)
         return 0;
     errbuf_prefix(err, "the union would be too full (bf-merge-overfull)");
     return REGISTRY_REFUSED;

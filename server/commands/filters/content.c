@@ -250,7 +250,7 @@ void content_finish(struct command_job *job, struct entry *entry, const struct c
 /* ---- finding ---- */
 
 static struct entry *unless_missing(struct command_job *job, struct entry *entry, const struct bloom_filter *filter,
-                                    bool *replied_out)
+                                    const char *why, bool *replied_out)
 {
     *replied_out = entry && !filter;
     if (!*replied_out)
@@ -259,21 +259,22 @@ static struct entry *unless_missing(struct command_job *job, struct entry *entry
     if (reason)
         reply_errorf(&job->reply, "ERR the filter could not be loaded and is quarantined: %s", reason);
     else
-        reply_error(&job->reply, "OOM there is no room for the filter's bits, which are not in memory (maxmemory)");
+        reply_error(&job->reply, why);
     registry_unpin(entry);
     return NULL;
 }
 
 struct entry *content_pin(struct command_job *job, struct slice name, bool *replied_out)
 {
-    struct entry *entry = residency_pin(job->server, name);
-    return unless_missing(job, entry, entry ? entry_filter(entry) : NULL, replied_out);
+    struct errbuf why = {RESIDENCY_TRYAGAIN};
+    struct entry *entry = residency_pin(job->server, name, &why);
+    return unless_missing(job, entry, entry ? entry_filter(entry) : NULL, why.text, replied_out);
 }
 
 struct entry *content_pin_shape(struct command_job *job, struct slice name, bool *replied_out)
 {
     struct entry *entry = registry_pin(job->server->registry, name);
-    return unless_missing(job, entry, entry ? entry_shape(entry) : NULL, replied_out);
+    return unless_missing(job, entry, entry ? entry_shape(entry) : NULL, "", replied_out);
 }
 
 /* ---- large work ---- */

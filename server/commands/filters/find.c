@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "all_names.h"
 #include "bloom_find.h"
 #include "cql_key.h"
 #include "glob.h"
@@ -36,7 +37,7 @@ struct pattern {
     bool compiled; /* into find->glob; otherwise all names with the prefix match */
     char prefix[GLOB_COMPILED_MAX];
     size_t prefix_len;
-    struct slice last; /* in this step: the name looked at last */
+    struct slice last; /* in this step: the key looked at last */
     struct buf after;  /* between two steps: the same */
 };
 
@@ -48,7 +49,8 @@ struct find {
     size_t cap;
     size_t step; /* names looked at in a step */
     uint16_t stamp;
-    bool maybe; /* quarantined filters answer "maybe" */
+    bool maybe;      /* quarantined filters answer "maybe" */
+    bool away_maybe; /* filters whose bits are not in memory do (maxmemory-policy) */
     bool failed;
     size_t at; /* the word of the next filter */
     struct pattern pattern;
@@ -62,9 +64,11 @@ struct find {
     struct buf reading;   /* the part of them that find_read() works on */
     size_t taken;         /* bytes of `reading` whose filters were chosen last */
     bool was_read;        /* find_read() chooses */
+    struct errbuf why;    /* its bits could not be read */
     struct entry *pinned; /* the data directory's filter that find_read() has brought into memory; NULL: none */
-    bool in_sstables;     /* the pattern goes on among the SSTables */
     size_t bytes;         /* of the names found */
+    uint64_t maybes;      /* answers of filters whose bits are not in memory */
+    size_t nmaybe;        /* filters that the last step has answered "maybe" for */
     size_t nchosen;
     const struct bloom_filter *filters[FIND_STEP];
     struct slice names[FIND_STEP];
@@ -133,6 +137,7 @@ struct find *find_create(struct server *server, unsigned database, const struct 
         find->step = FIND_STEP;
     find->stamp = atomic_load_explicit(&server->use_stamp, memory_order_relaxed);
     find->maybe = server_config(server)->quarantined_filters == QUARANTINE_MAYBE;
+    find->away_maybe = server_config(server)->maxmemory_policy == MEMORY_MAYBE;
     find->at = request->first_name;
     buf_init(&find->unknown, cap);
     buf_init(&find->keys, SIZE_MAX);
@@ -219,15 +224,20 @@ static void add_name(struct find *find, struct found *found, struct slice name)
     find->failed |= buf_failed(&found->names);
 }
 
+static void answer_maybe(struct find *find, struct slice name)
+{
+    find->asked++;
+    find->nmaybe++;
+    for (size_t i = 0; i < find->request.items && !find_failed(find); i++)
+        add_name(find, &find->found[i], name);
+}
+
 /* The filter cannot be asked. */
 static void note_quarantined(struct find *find, struct slice name, struct entry *entry)
 {
     unknown(find, name, entry_quarantine_reason(entry));
-    if (!find->maybe)
-        return;
-    find->asked++;
-    for (size_t i = 0; i < find->request.items && !find_failed(find); i++)
-        add_name(find, &find->found[i], name);
+    if (find->maybe)
+        answer_maybe(find, name);
 }
 
 static void append_name(struct buf *names, struct slice name)
@@ -243,31 +253,6 @@ static struct slice name_at(const struct buf *names, size_t at)
     return name;
 }
 
-static void choose(struct find *find, struct slice name, struct entry *entry)
-{
-    struct bloom_filter *filter = entry_filter(entry);
-    bool away = !filter && entry_is_away(entry), unread = away || (!filter && sstables_is_unread(entry));
-    if (unread && find->was_read) { /* it has changed at this moment; or there is no room for it */
-        unknown(find, name, away ? RESIDENCY_TRYAGAIN : SSTABLES_UNREAD);
-        return;
-    }
-    if (find->request.names > 1 && !find->was_read &&
-        !id_set_add(&find->seen, entry->id, find->request.names, &find->failed))
-        return;
-    if (unread) {
-        append_name(&find->unread, name);
-        find->failed |= buf_failed(&find->unread);
-        return;
-    }
-    if (!filter) {
-        note_quarantined(find, name, entry);
-        return;
-    }
-    entry_note_use(entry, find->stamp);
-    find->filters[find->nchosen] = filter;
-    find->names[find->nchosen++] = name;
-}
-
 /* The key of a name in the registry; valid until the next call. No filter has a longer name than its limit. */
 static struct slice key_of(struct find *find, struct slice name)
 {
@@ -280,6 +265,57 @@ static struct slice key_of(struct find *find, struct slice name)
     buf_append(&find->key, name.ptr, name.len);
     find->failed |= buf_failed(&find->key);
     return (struct slice){buf_head(&find->key), buf_len(&find->key)};
+}
+
+/* As BF.EXISTS does it: the bits are read in the background. */
+static void note_away(struct find *find, struct slice name, struct entry *entry)
+{
+    entry_note_use(entry, find->stamp);
+    residency_ask(find->server, key_of(find, name));
+    answer_maybe(find, name);
+    find->maybes += find->request.items;
+}
+
+/* Whether another word has named this filter. */
+static bool is_known(struct find *find, const struct entry *entry)
+{
+    return find->request.names > 1 && !find->was_read &&
+           !id_set_add(&find->seen, entry->id, find->request.names, &find->failed);
+}
+
+/* A filter that cannot be asked now. */
+static __attribute__((noinline)) void choose_without_bits(struct find *find, struct slice name, struct entry *entry)
+{
+    bool away = entry_shape(entry); /* or was: they may be back by now */
+    bool maybe = away && find->away_maybe, unread = away || sstables_is_unread(entry);
+    if (unread && !maybe && find->was_read) { /* it has changed at this moment; or there is no room for it */
+        unknown(find, name, away ? find->why.text : SSTABLES_UNREAD);
+        return;
+    }
+    if (is_known(find, entry))
+        return;
+    if (maybe) {
+        note_away(find, name, entry);
+    } else if (unread) {
+        append_name(&find->unread, name);
+        find->failed |= buf_failed(&find->unread);
+    } else {
+        note_quarantined(find, name, entry);
+    }
+}
+
+static void choose(struct find *find, struct slice name, struct entry *entry)
+{
+    struct bloom_filter *filter = entry_filter(entry);
+    if (!filter) {
+        choose_without_bits(find, name, entry);
+        return;
+    }
+    if (is_known(find, entry))
+        return;
+    entry_note_use(entry, find->stamp);
+    find->filters[find->nchosen] = filter;
+    find->names[find->nchosen++] = name;
 }
 
 static void choose_hashed(struct find *find, struct slice name, uint64_t hash)
@@ -327,8 +363,6 @@ static void choose_matching(void *ctx, struct slice key, struct entry *entry)
     pattern->last = key;
     if (!entry || (pattern->compiled && !glob_test(&find->glob, name)))
         return;
-    if (find->in_sstables && registry_lookup(find->server->registry, key))
-        return; /* the data directory's filter of that name has been chosen */
     pattern->matched = true;
     choose(find, name, entry);
 }
@@ -352,15 +386,9 @@ static size_t choose_next(struct find *find, bool first, size_t most)
     char space[GLOB_COMPILED_MAX + DATABASE_PREFIX];
     struct slice prefix = key_write(space, find->database, (struct slice){pattern->prefix, pattern->prefix_len});
     struct slice after = {buf_head(&pattern->after), buf_len(&pattern->after)};
-    const struct registry *registry =
-        find->in_sstables ? sstables_registry(find->server->sstables) : find->server->registry;
-    size_t n = registry_scan_prefix(registry, prefix, first ? NULL : &after, most, choose_matching, find);
-    if (n < most && find->server->sstables && find->database == 0 && !find->in_sstables) {
-        find->in_sstables = true;
-        return n + choose_next(find, true, most - n);
-    }
+    size_t n = all_names_walk(find->server->registry, find->server->sstables, prefix, first ? NULL : &after, most,
+                              choose_matching, find);
     if (n < most) {
-        find->in_sstables = false;
         if (!pattern->matched)
             unknown(find, bf_arg(&find->words, find->at), "no filter matches");
         pattern->begun = false;
@@ -376,7 +404,7 @@ static size_t choose_next(struct find *find, bool first, size_t most)
 bool find_choose(struct find *find, size_t *n_out)
 {
     size_t looked = 0, end = find->request.first_name + find->request.names;
-    find->nchosen = 0;
+    find->nchosen = find->nmaybe = 0;
     while (find->at < end && looked < find->step && !find_failed(find)) {
         size_t names = choose_names(find, find->step - looked);
         looked += names;
@@ -387,7 +415,7 @@ bool find_choose(struct find *find, size_t *n_out)
             begin_pattern(find, bf_arg(&find->words, find->at));
         looked += choose_next(find, first, find->step - looked);
     }
-    *n_out = find->nchosen;
+    *n_out = find->nchosen + find->nmaybe;
     return find->at < end && !find_failed(find);
 }
 
@@ -417,8 +445,9 @@ void find_read(struct find *find)
     struct slice name = name_at(&find->reading, 0);
     find->taken = sizeof(name.len) + name.len;
     find->nchosen = 0;
-    find->pinned = residency_pin(find->server, key_of(find, name)); /* until it has been asked */
-    if (!find->pinned && find->server->sstables)                    /* or it was deleted meanwhile */
+    find->why = (struct errbuf){RESIDENCY_TRYAGAIN};
+    find->pinned = residency_pin(find->server, key_of(find, name), &find->why); /* until it has been asked */
+    if (!find->pinned && find->server->sstables)                                /* or it was deleted meanwhile */
         sstables_read(find->server->sstables, name);
     find->was_read = true;
     choose_named(find, name);
@@ -442,6 +471,11 @@ void find_ask(struct find *find)
     for (size_t i = 0; i < find->request.items && !find_failed(find); i++)
         ask_for(find, item_of(find, i), &find->found[i]);
     find->asked += find->nchosen;
+}
+
+uint64_t find_maybe_answers(const struct find *find)
+{
+    return find->maybes;
 }
 
 void find_reply(const struct find *find, struct reply *reply)

@@ -29,11 +29,12 @@ void find_destroy(struct find *find); /* NULL is fine */
 /* Reads the keys of the request, if it has any. False: `error` says which of them is none. Once, before find_ask(). */
 bool find_read_keys(struct find *find, struct errbuf *error);
 
-/* Chooses the next filters; *n_out is their number. False: these are the last, or there is no memory. */
+/* Chooses the next filters; *n_out is their number, with those that are answered "maybe" without being asked. False:
+ * these are the last, or there is no memory. */
 bool find_choose(struct find *find, size_t *n_out);
 
 /* Among the words are SSTables' filters that have not been read (sstables.h), or filters whose bits are not in memory
- * (residency.h); they are chosen by find_read(). */
+ * (residency.h); they are chosen by find_read(). Under the policy `maybe` the latter are answered at once. */
 bool find_has_unread(const struct find *find);
 
 /* Reads one of these, offline, and chooses it, as find_choose() does. One at a time, because the next one may take its
@@ -42,6 +43,9 @@ void find_read(struct find *find);
 
 /* Asks the filters that were chosen last, in the same read section. */
 void find_ask(struct find *find);
+
+/* Answers so far that were "maybe" because a filter's bits were not in memory. */
+uint64_t find_maybe_answers(const struct find *find);
 
 /* Writes the reply; the buffer fails if memory or the cap did not suffice. */
 void find_reply(const struct find *find, struct reply *reply);

@@ -16,6 +16,8 @@
 #include "rcu.h"
 #include "registry_key.h"
 #include "registry_version.h"
+#include "server_tls.h"
+#include "tls_context.h"
 
 #define TIMEOUT_PRESET_MS 1000
 #define TIMEOUT_MAX_MS    10000 /* so long may an end of the daemon wait for a silent target */
@@ -31,6 +33,7 @@ struct key {
 struct migration {
     struct command_job *job;
     struct peer_address address;
+    struct tls_context *tls; /* NULL: without TLS */
     char port[8];
     int64_t database, timeout_ms;
     bool copy, replace;
@@ -140,9 +143,13 @@ static bool read_arguments(struct migration *m, const struct job_args *args)
 
 /* ---- the target ---- */
 
-static int fail_io(struct migration *m, const char *doing)
+/* Redis's words; with TLS the reason, too, since there are many. */
+static int fail_io(struct migration *m, const char *doing, const struct errbuf *why)
 {
-    reply_errorf(&m->job->reply, "IOERR error or timeout %s", doing);
+    if (m->tls)
+        reply_errorf(&m->job->reply, "IOERR error or timeout %s: %s", doing, why->text);
+    else
+        reply_errorf(&m->job->reply, "IOERR error or timeout %s", doing);
     return -EIO;
 }
 
@@ -155,7 +162,7 @@ static int ask(struct migration *m)
     int status = peer_reply(&m->peer, &reply, &err);
     rcu_reader_online();
     if (status != 0)
-        return fail_io(m, "reading to target instance");
+        return fail_io(m, "reading to target instance", &err);
     if (reply.nodes[0].kind != RESP_REPLY_ERROR)
         return 0;
     struct slice text = resp_reply_text(&reply, 0);
@@ -164,17 +171,32 @@ static int ask(struct migration *m)
     return -EREMOTEIO;
 }
 
+/* With tls-cluster: reads the certificates anew, as other servers may have new ones. 0, or negative after an error
+ * reply. */
+static int prepare_tls(struct migration *m)
+{
+    struct errbuf err = {""};
+    if (!server_config(m->job->server)->tls_cluster)
+        return 0;
+    rcu_reader_offline();
+    int status = server_tls_outgoing(m->job->server, &m->tls, &err);
+    rcu_reader_online();
+    if (status != 0)
+        reply_errorf(&m->job->reply, "ERR tls-cluster: MIGRATE cannot connect with TLS: %s", err.text);
+    m->address.tls = m->tls;
+    return status;
+}
+
 static int meet_target(struct migration *m)
 {
     struct errbuf err = {""};
     char number[PEER_NUMBER_SIZE];
     int status;
-    peer_init(&m->peer, m->timeout_ms, NULL);
     rcu_reader_offline();
     status = peer_connect(&m->peer, &m->address, &err);
     rcu_reader_online();
     if (status != 0)
-        return fail_io(m, "connecting to the client");
+        return fail_io(m, "connecting to the client", &err);
     if (m->address.password) {
         struct slice words[] = {PEER_WORD("AUTH"), {NULL, 0}, {NULL, 0}};
         size_t n = 1;
@@ -281,13 +303,17 @@ static void migrate(struct migration *m, const struct job_args *args)
         reply_status(&m->job->reply, "NOKEY");
         return;
     }
-    int status = meet_target(m);
+    peer_init(&m->peer, m->timeout_ms, NULL);
+    int status = prepare_tls(m);
+    if (status == 0)
+        status = meet_target(m);
     bool some = false;
     for (size_t i = 0; i < m->nkeys && status == 0; i++) {
         status = send_key(m, &m->keys[i]);
         some |= m->keys[i].sent;
     }
     peer_close(&m->peer);
+    tls_context_destroy(m->tls);
     if (status == 0 || some)
         finish(m, status != 0);
 }

@@ -10,24 +10,19 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "all_names.h"
 #include "clock.h"
 #include "command.h"
 #include "glob.h"
 #include "handlers.h"
-#include "registry_databases.h"
 #include "server.h"
-#include "sstables.h"
 
 #define SCAN_INLINE_COUNT 100  /* up to so many names are collected on the loop */
 #define SCAN_MAX_COUNT    4096 /* names looked at by one SCAN at most, however large its COUNT */
 #define STEP_NAMES        64   /* looked at between two looks at the clock */
+#define PREFIX_NAMES      1000 /* if no more names have the pattern's beginning, one SCAN looks at all of them */
 #define TURN_MS           5
 #define SWEEP_COUNT       4096 /* RANDOMKEY goes through all names on the loop if they are no more */
-
-static struct registry *registry_of(struct command_ctx *ctx)
-{
-    return ctx->server->registry;
-}
 
 /* Compiled, a pattern takes 10 kB and a name a time that grows with its length: longer ones than anybody needs are
  * refused. */
@@ -39,17 +34,47 @@ static bool pattern_fits(struct command_ctx *ctx, struct slice pattern)
     return false;
 }
 
+/* The literal beginning of a pattern, which all of its matches have. */
+struct beginning {
+    char text[GLOB_COMPILED_MAX];
+    size_t len;
+    bool whole; /* it is the only match */
+};
+
+static void beginning_of(struct beginning *beginning, struct slice pattern)
+{
+    beginning->whole = glob_prefix(pattern, beginning->text, &beginning->len).len == 0;
+}
+
+/* Visits at most `max` names with this beginning, those behind `after`. Returns how many there were; fewer than `max`:
+ * there are no more. */
+static size_t walk_names(const struct server *server, unsigned database, const struct beginning *beginning,
+                         const struct slice *after, size_t max,
+                         void (*visit)(void *ctx, struct slice key, struct entry *entry), void *ctx)
+{
+    char space[GLOB_COMPILED_MAX + DATABASE_PREFIX];
+    struct slice prefix = key_write(space, database, (struct slice){beginning->text, beginning->len});
+    if (beginning->whole) { /* of all names with this beginning, it is the first */
+        all_names_walk(server->registry, server->sstables, prefix, NULL, 1, visit, ctx);
+        return 0;
+    }
+    return all_names_walk(server->registry, server->sstables, prefix, after, max, visit, ctx);
+}
+
 struct name_list {
     struct reply *reply;
     const struct glob *glob; /* NULL: all match */
     size_t found;
+    struct slice last; /* the key that was looked at last */
 };
 
 static void list_name(void *ctx, struct slice key, struct entry *entry)
 {
     struct name_list *list = ctx;
     struct slice name = key_name(key);
-    (void)entry;
+    list->last = key;
+    if (!entry) /* it has expired */
+        return;
     if (list->glob && !glob_test(list->glob, name))
         return;
     reply_bulk(list->reply, name.ptr, name.len);
@@ -67,6 +92,7 @@ struct scan_options {
     uint64_t cursor;
     struct slice pattern; /* {"*", 1} unless MATCH was given */
     int64_t count;
+    struct beginning beginning;
     bool no_match; /* a TYPE that is not ours */
 };
 
@@ -109,24 +135,6 @@ static bool scan_options(struct command_ctx *ctx, struct scan_options *options)
     return true;
 }
 
-/* SSTables' filters come behind the others: their cursors begin here. */
-#define SSTABLES_CURSOR (UINT64_C(1) << 48)
-
-/* registry_database_scan() over both registries. */
-static uint64_t scan_both(const struct server *server, unsigned database, uint64_t cursor, size_t count,
-                          void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx)
-{
-    bool has_sstables = server->sstables && database == 0;
-    if (cursor < SSTABLES_CURSOR) {
-        uint64_t next = registry_database_scan(server->registry, database, cursor, count, visit, ctx);
-        return next == 0 && has_sstables ? SSTABLES_CURSOR : next;
-    }
-    if (!has_sstables || cursor >= 2 * SSTABLES_CURSOR)
-        return 0;
-    uint64_t next = registry_scan(sstables_registry(server->sstables), cursor - SSTABLES_CURSOR, count, visit, ctx);
-    return next ? SSTABLES_CURSOR + next : 0;
-}
-
 /* Collects names until `count` have been looked at or the turn is over. */
 static uint64_t scan_names(struct server *server, unsigned database, const struct scan_options *options,
                            struct name_list *list)
@@ -136,11 +144,30 @@ static uint64_t scan_names(struct server *server, unsigned database, const struc
     size_t left = options->count < SCAN_MAX_COUNT ? (size_t)options->count : SCAN_MAX_COUNT;
     for (;;) {
         size_t step = left < STEP_NAMES ? left : STEP_NAMES;
-        cursor = scan_both(server, database, cursor, step, options->no_match ? skip_name : list_name, list);
+        cursor = all_names_scan(server->registry, server->sstables, database, cursor, step,
+                                options->no_match ? skip_name : list_name, list);
         left -= step;
-        if (cursor == 0 || left == 0 || clock_ms() >= end)
+        if (cursor == 0 || cursor == UINT64_MAX || left == 0 || clock_ms() >= end)
             return cursor;
     }
+}
+
+/* A first SCAN whose pattern has a beginning that few names share. False: there are more of them than it may look at,
+ * and none is in the list. */
+static bool scan_beginning(struct server *server, unsigned database, const struct scan_options *options,
+                           struct name_list *list)
+{
+    if (options->cursor != 0 || options->beginning.len == 0)
+        return false;
+    size_t most = options->count > PREFIX_NAMES ? (size_t)options->count : PREFIX_NAMES;
+    if (most > SCAN_MAX_COUNT)
+        most = SCAN_MAX_COUNT;
+    if (walk_names(server, database, &options->beginning, NULL, most, options->no_match ? skip_name : list_name, list) <
+        most)
+        return true;
+    buf_truncate(list->reply->buf, 0);
+    list->found = 0;
+    return false;
 }
 
 /* The names come before the cursor is known, and a reply is written front to back: so they go to a buffer of their own.
@@ -152,7 +179,14 @@ static void scan(struct server *server, unsigned database, struct reply *reply, 
     buf_init(&names, reply->buf->cap);
     struct reply list_reply = {.buf = &names, .version = reply->version};
     struct name_list list = {.reply = &list_reply, .glob = glob};
-    uint64_t next = scan_names(server, database, options, &list);
+    uint64_t next = 0;
+    if (!scan_beginning(server, database, options, &list))
+        next = scan_names(server, database, options, &list);
+    if (next == UINT64_MAX) {
+        buf_deinit(&names);
+        reply_error(reply, "ERR out of memory");
+        return;
+    }
     char text[24];
     int len = snprintf(text, sizeof(text), "%" PRIu64, next);
     reply_array(reply, 2);
@@ -185,6 +219,7 @@ static void defer_scan(struct command_ctx *ctx, const struct scan_options *optio
         return;
     }
     data->options = *options;
+    beginning_of(&data->options.beginning, options->pattern);
     glob_compile(&data->glob, options->pattern, false);
     command_defer(ctx, scan_job, data);
 }
@@ -225,25 +260,54 @@ struct keys_job {
     bool begun;
     size_t token; /* of the array in the reply */
     size_t found;
-    uint64_t cursor;
+    struct beginning beginning;
+    struct buf after; /* between two turns: the key that was looked at last */
     struct glob glob;
 };
+
+static void discard_keys(void *data)
+{
+    struct keys_job *keys = data;
+    buf_deinit(&keys->after);
+    free(keys);
+}
+
+/* In the order of the names. Returns whether there may be more. */
+static bool list_turn(struct command_job *job, struct keys_job *keys, struct name_list *list)
+{
+    int64_t end = clock_ms() + TURN_MS;
+    struct slice after = {buf_head(&keys->after), buf_len(&keys->after)};
+    bool first = !keys->begun, more;
+    keys->begun = true;
+    do {
+        more = walk_names(job->server, job->database, &keys->beginning, first ? NULL : &after, STEP_NAMES, list_name,
+                          list) == STEP_NAMES;
+        first = false;
+        after = list->last;
+    } while (more && !buf_failed(job->reply.buf) && clock_ms() < end);
+    return more && !buf_failed(job->reply.buf);
+}
 
 static void keys_job(struct command_job *job)
 {
     struct keys_job *keys = job->data;
-    int64_t end = clock_ms() + TURN_MS;
-    if (!keys->begun)
+    if (!keys->begun) {
+        job->discard = discard_keys;
         keys->token = reply_array_begin(&job->reply);
-    keys->begun = true;
+    }
     struct name_list list = {.reply = &job->reply, .glob = &keys->glob, .found = keys->found};
-    do
-        keys->cursor = scan_both(job->server, job->database, keys->cursor, STEP_NAMES, list_name, &list);
-    while (keys->cursor && !buf_failed(job->reply.buf) && clock_ms() < end);
+    job->again = list_turn(job, keys, &list);
     keys->found = list.found;
-    job->again = keys->cursor && !buf_failed(job->reply.buf);
-    if (!job->again)
+    if (!job->again) {
         reply_array_end(&job->reply, keys->token, keys->found);
+        return;
+    }
+    buf_truncate(&keys->after, 0); /* the name may be gone in the next turn */
+    buf_append(&keys->after, list.last.ptr, list.last.len);
+    if (buf_failed(&keys->after)) {
+        job->again = false;
+        job->reply.buf->failed = true;
+    }
 }
 
 void cmd_keys(struct command_ctx *ctx)
@@ -256,6 +320,8 @@ void cmd_keys(struct command_ctx *ctx)
         reply_error(ctx->reply, "ERR out of memory");
         return;
     }
+    buf_init(&keys->after, SIZE_MAX);
+    beginning_of(&keys->beginning, pattern);
     glob_compile(&keys->glob, pattern, false);
     command_defer(ctx, keys_job, keys);
 }
@@ -290,9 +356,11 @@ static void random_by_sweep(struct server *server, unsigned database, struct rep
     struct lottery lottery = {.random = random};
     uint64_t cursor = 0;
     do
-        cursor = registry_database_scan(server->registry, database, cursor, SWEEP_COUNT, draw, &lottery);
-    while (cursor);
-    if (lottery.met)
+        cursor = all_names_scan(server->registry, server->sstables, database, cursor, SWEEP_COUNT, draw, &lottery);
+    while (cursor && cursor != UINT64_MAX);
+    if (cursor)
+        reply_error(reply, "ERR out of memory");
+    else if (lottery.met)
         reply_name(reply, lottery.kept);
     else
         reply_null(reply);
@@ -309,11 +377,13 @@ void cmd_randomkey(struct command_ctx *ctx)
     struct slice key;
     if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random))
         random = (uint64_t)clock_ms();
-    if (registry_database_random(registry_of(ctx), ctx->database, &random, &key)) {
+    const struct registry *registry = ctx->server->registry;
+    const struct sstables *sstables = ctx->server->sstables;
+    if (all_names_random(registry, sstables, ctx->database, &random, &key)) {
         reply_name(ctx->reply, key);
         return;
     }
-    if (registry_database_count(registry_of(ctx), ctx->database) <= SWEEP_COUNT) {
+    if (all_names_most(registry, sstables, ctx->database) <= SWEEP_COUNT) {
         random_by_sweep(ctx->server, ctx->database, ctx->reply, random);
         return;
     }

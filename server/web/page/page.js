@@ -131,7 +131,7 @@ function memoryCard(memory) {
   return card('Memory', el('div', { class: 'big' }, bytes(memory.total), memory.max ? bar(share, share > 0.9 ? 'bad' : share > 0.75 ? 'warn' : '') : null),
     list([['of at most', memory.max ? bytes(memory.max) : 'no limit'], ['peak', bytes(memory.peak)], ['resident', bytes(memory.resident)],
       ['bits of filters', bytes(memory.bits)], ['names, headers', bytes(memory.entries + memory.index + memory.expiry)],
-      ['clients, messages', bytes(memory.clients + memory.pubsub)], ['log', bytes(memory.log)]]))
+      ['clients, messages, users', bytes(memory.clients + memory.pubsub + memory.users)], ['log', bytes(memory.log)]]))
 }
 
 function persistenceCard(now) {
@@ -226,6 +226,34 @@ function layerTable(layers) {
     el('td', {}, percent(l.bitsSet)), el('td', { class: 'wide' }, number(l.k)), el('td', {}, rate(l.rate)), el('td', {}, rate(l.asked)))))))
 }
 
+// The layers of a part come together; those of forgotten parts have none.
+function ringParts(layers) {
+  const parts = new Map()
+  for (const l of layers) {
+    if (!l.part) continue
+    const p = parts.get(l.part) || { number: l.part, ageS: l.ageS, leftS: l.leftS, items: 0, capacity: 0, bits: 0, set: 0 }
+    p.items += l.items
+    p.capacity += l.capacity
+    p.bits += l.bits
+    p.set += l.bits * l.bitsSet
+    parts.set(l.part, p)
+  }
+  return [...parts.values()].sort((a, b) => b.number - a.number)
+}
+
+function ringTable(layers) {
+  const parts = ringParts(layers)
+  if (!parts.length) return el('p', { class: 'soft' }, 'no part is within the window')
+  const head = el('tr', {}, ...['part', 'age', 'forgotten in', 'items', 'fill', 'bits set'].map((t, i) => el('th', { class: i === 2 ? 'wide' : '' }, t)))
+  return el('div', { class: 'scroll' }, el('table', { id: 'ring' }, el('thead', {}, head), el('tbody', {}, parts.map((p) => el('tr', {},
+    el('td', {}, String(p.number)), el('td', {}, duration(p.ageS * 1000)), el('td', { class: 'wide' }, p.leftS == null ? '–' : duration(p.leftS * 1000)), el('td', {}, number(p.items)),
+    el('td', {}, percent(p.items / p.capacity), bar(p.items / p.capacity)), el('td', {}, percent(p.set / p.bits), bar(p.set / p.bits)))))))
+}
+
+function windowTitle(w) {
+  return `Window of ${w.items ? number(w.items) + ' items' : duration(w.seconds * 1000)}, ${w.parts} parts` + (w.refresh ? ', with refresh' : '')
+}
+
 async function filter(params) {
   const key = params.get('key') || ''
   const [now, f] = await Promise.all([ask('/api/overview'), ask('/api/filter?key=' + encodeURIComponent(key))])
@@ -243,6 +271,7 @@ async function filter(params) {
       list([['asked for', rate(f.asked)], ['from the bits', rate(f.measured)], ['from the items', rate(f.rate)], ['reported by clients', rate(f.observed)]])),
     card('Queries', el('div', { class: 'big' }, compact(asked)), list([['hits', compact(f.hits)], ['misses', compact(f.misses)], ['reported as wrong', compact(f.wrong)],
       ['counted since', f.sinceUnix ? when(f.sinceUnix) : '–']]))),
+  f.window ? card(windowTitle(f.window), ringTable(f.each)) : null,
   card('Layers', layerTable(f.each))]
 }
 

@@ -50,10 +50,10 @@ __attribute__((visibility("default"))) int RedisModule_OnLoad(struct engine_ctx 
     engine.SetModuleAttribs(ctx, "floor", 1, ENGINE_API_VERSION);
     if (engine.SetModuleOptions)
         engine.SetModuleOptions(ctx, ENGINE_SIGNALS_BY_HAND);
-    if (engine.CreateCommand(ctx, "floor.exists", floor_exists, "readonly fast", 1, 1, 1) != ENGINE_OK ||
-        engine.CreateCommand(ctx, "floor.mexists", floor_mexists, "readonly fast", 1, 1, 1) != ENGINE_OK ||
-        engine.CreateCommand(ctx, "floor.add", floor_add, "write deny-oom", 1, 1, 1) != ENGINE_OK ||
-        engine.CreateCommand(ctx, "floor.madd", floor_madd, "write deny-oom", 1, 1, 1) != ENGINE_OK)
+    if (engine.CreateCommand(ctx, "fl.exists", floor_exists, "readonly fast", 1, 1, 1) != ENGINE_OK ||
+        engine.CreateCommand(ctx, "fl.mexists", floor_mexists, "readonly fast", 1, 1, 1) != ENGINE_OK ||
+        engine.CreateCommand(ctx, "fl.add", floor_add, "write deny-oom", 1, 1, 1) != ENGINE_OK ||
+        engine.CreateCommand(ctx, "fl.madd", floor_madd, "write deny-oom", 1, 1, 1) != ENGINE_OK)
         return ENGINE_ERR;
     return ENGINE_OK;
 }

@@ -113,6 +113,23 @@ const tests = {
         assert.equal(hostile.name, HOSTILE[0]);
     },
 
+    async 'the page of a window has its parts'() {
+        await commands([['BF.RESERVE', 'ring:time', '0.01', '100', 'WINDOW', '3600', 'PARTS', '4', 'REFRESH'], ['BF.ADD', 'ring:time', 'x'],
+            ['BF.RESERVE', 'ring:items', '0.01', '60', 'WINDOW', 'ITEMS', '40', 'PARTS', '4'],
+            ...Array.from({ length: 60 }, (_, i) => ['BF.ADD', 'ring:items', `item:${i}`])]);
+        const byTime = await json(`/api/filter?key=${hex('ring:time')}`);
+        assert.deepEqual(byTime.window, { seconds: 3600, parts: 4, refresh: true });
+        assert.deepEqual(byTime.each.map(layer => [layer.part, layer.items]), [[1, 1]]);
+        const [only] = byTime.each;
+        assert.ok(only.ageS >= 0 && only.leftS > 3600 && only.ageS + only.leftS <= 4500, JSON.stringify(only));
+        const byItems = await json(`/api/filter?key=${hex('ring:items')}`);
+        assert.deepEqual(byItems.window, { items: 40, parts: 4, refresh: false });
+        const living = byItems.each.filter(layer => layer.part > 0);
+        assert.ok(living.length >= 5 && living.every(layer => layer.leftS === null));
+        assert.equal(living.reduce((sum, layer) => sum + layer.items, 0), byItems.items);
+        assert.equal((await json(`/api/filter?key=${hex('page:100')}`)).window, null);
+    },
+
     async 'overview, slow log and clients say what was done'() {
         await commands([['CONFIG', 'SET', 'slowlog-log-slower-than', '0'], ['BF.EXISTS', 'page:100', HOSTILE[0]], ['BF.EXISTS', 'page:100', Buffer.from([0xc3, 0x28])],
             ['CONFIG', 'SET', 'slowlog-log-slower-than', '10000'], ['CLIENT', 'SETNAME', '<b>me</b>']]);
@@ -204,8 +221,16 @@ async function look(browser) {
     assert.equal(await browser.run(`document.getElementById('filter').textContent`), HOSTILE[0]);
     await picture(browser, 'filter');
 
+    await browser.run(`location.hash = '#/filter?key=${hex('ring:items')}'`);
+    await browser.until(`document.querySelectorAll('#ring tbody tr').length >= 5`);
+    assert.match(await browser.run(`document.body.innerText`), /Window of 40 items, 4 parts/);
+    assert.ok(await browser.run(`document.querySelector('#ring tbody tr:nth-child(2) .bar i').getBoundingClientRect().width > 30`), 'the bar of a part');
+    const parts = await browser.run(`[...document.querySelectorAll('#ring tbody tr td:first-child')].map(td => Number(td.textContent))`);
+    assert.deepEqual(parts, [...parts].sort((a, b) => b - a));
+    await picture(browser, 'window');
+
     await size(browser, 390, 844); // a telephone
-    for (const view of ['/', '/filters', '/filter?key=' + hex('page:100'), '/slowlog', '/clients']) {
+    for (const view of ['/', '/filters', '/filter?key=' + hex('page:100'), '/filter?key=' + hex('ring:items'), '/slowlog', '/clients']) {
         await browser.run(`location.hash = '#${view}'`);
         await browser.until(`document.getElementById('main').dataset.view === ${JSON.stringify(view.split('?')[0])}`);
         const [seen, whole] = await browser.run('[document.documentElement.clientWidth, document.documentElement.scrollWidth]');

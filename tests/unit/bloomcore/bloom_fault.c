@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "bloom_filter.h"
+#include "bloom_resident.h"
 #include "rng.h"
 
 static long countdown = -1; /* allocations until one fails; negative: none does */
@@ -78,8 +79,8 @@ static unsigned add_until(struct bloom_filter *filter, struct rng *rng, uint64_t
 }
 
 /* Pool, classes with and without shape, filters with inline and mapped words, growth from inline to heap words, a
- * mapped layer appended. Returns how many calls failed for want of memory, each of which is then repeated and must
- * succeed. */
+ * mapped layer appended, words that leave and come back. Returns how many calls failed for want of memory, each of
+ * which is then repeated and must succeed. */
 static unsigned scenario(void)
 {
     struct bloom_params params = {300, 0.01, 4};
@@ -115,6 +116,10 @@ static unsigned scenario(void)
     failures += add_until(filter, &rng, 30000);
     held = bloom_pool_bytes(pool);
     TRY(bloom_filter_append_layer(filter, &large, &err), bloom_pool_bytes(pool) == held);
+    bloom_filter_drop(filter);
+    held = bloom_pool_bytes(pool);
+    TRY(bloom_filter_undrop_begin(filter, &err), bloom_pool_bytes(pool) == held && bloom_filter_is_dropped(filter));
+    bloom_filter_undrop_end(filter, true);
     bloom_filter_deinit(filter);
     bloom_filter_deinit(second);
     bloom_pool_destroy(pool);
@@ -130,7 +135,8 @@ Test(bloom_fault, every_allocation_may_fail_once)
     allocations = 0;
     cr_assert_eq(scenario(), 0);
     total = allocations;
-    cr_assert_eq(total, 14); /* pool 2, classes 2, `second` 1, four layers by growth 4 + 3 for words, one appended 2 */
+    /* pool 2, classes 2, `second` 1, four layers by growth 4 + 3 for words, one appended 2, words again 4 */
+    cr_assert_eq(total, 18);
     for (long i = 0; i < total; i++) {
         countdown = i;
         cr_assert_eq(scenario(), 1, "allocation %ld of %ld", i, total);

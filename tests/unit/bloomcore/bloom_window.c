@@ -1,237 +1,13 @@
 /* Windows, with a clock that the test drives: no item is forgotten within the window, and none is kept for longer than
  * the window and one part, whatever happens in between: turns, growth, restarts from a save and any order of the log.
  */
-#include <criterion/criterion.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "bloom_batch.h"
-#include "bloom_window.h"
-#include "filters.h"
-#include "rng.h"
-
-#define SECOND INT64_C(1000000)
-
-static _Atomic int64_t now_us;
-static struct bloom_pool *pool;
-
-static int64_t driven_clock(void)
-{
-    return now_us;
-}
-
-static void setup(void)
-{
-    cr_assert_eq(bloom_pool_create(&pool), 0);
-    bloom_pool_set_clock(pool, driven_clock);
-    now_us = 1000 * SECOND;
-}
-
-static void teardown(void)
-{
-    bloom_pool_destroy(pool);
-}
+#include "bloom_plan.h"
+#include "bloom_window_follow.h"
+#include "window_model.h"
 
 TestSuite(bloom_window, .init = setup, .fini = teardown);
-
-static struct bloom_params window_of(uint64_t capacity, uint64_t window, unsigned parts, unsigned flags)
-{
-    return (struct bloom_params){.capacity = capacity,
-                                 .error_rate = 0.0001,
-                                 .expansion = 2,
-                                 .window = window,
-                                 .window_parts = (uint16_t)parts,
-                                 .window_flags = (uint8_t)flags};
-}
-
-static struct bloom_hash hash_of(const struct bloom_filter *filter, uint64_t item)
-{
-    return bloom_filter_hash(filter, &item, sizeof(item));
-}
-
-static bool has(struct bloom_filter *filter, uint64_t item)
-{
-    struct bloom_item one = {(const char *)&item, sizeof(item)};
-    struct bloom_batch batch;
-
-    if (item % 2)
-        return bloom_filter_query(filter, hash_of(filter, item));
-    bloom_batch_start(&batch, filter, &one, 1);
-    return bloom_batch_query(&batch, filter);
-}
-
-/* ---- a log, and a restart from it ---- */
-
-struct record {
-    bool turns;
-    unsigned layer;
-    struct bloom_shape shape;
-    struct bloom_turn turn;
-    struct bloom_replay_item item;
-};
-
-static struct record *records;
-static size_t nrecords, room;
-
-static void note(const struct record *record)
-{
-    if (nrecords == room) {
-        room = room ? room * 2 : 1024;
-        records = realloc(records, room * sizeof(*records));
-        cr_assert_not_null(records);
-    }
-    records[nrecords++] = *record;
-}
-
-static void on_add(void *ctx, uint64_t id, struct bloom_hash hash, unsigned layer, uint64_t ordinal)
-{
-    (void)ctx, (void)id;
-    note(&(struct record){.layer = layer, .item = {hash, ordinal}});
-}
-
-static int on_turn(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape,
-                   const struct bloom_turn *turn, struct errbuf *err)
-{
-    (void)ctx, (void)id, (void)err;
-    note(&(struct record){.turns = true, .layer = layer, .shape = *shape, .turn = *turn});
-    return 0;
-}
-
-static const struct bloom_journal_ops ops = {.add = on_add, .turn = on_turn};
-static const struct bloom_journal journal = {.ops = &ops, .id = 1};
-
-/* Layers as a save has them. */
-struct saved {
-    unsigned nlayers;
-    size_t from; /* the record from which on the log is needed */
-    struct bloom_shape shapes[BLOOM_MAX_LAYERS];
-    struct bloom_turn turns[BLOOM_MAX_LAYERS];
-    uint64_t ordinals[BLOOM_MAX_LAYERS];
-    uint64_t *words[BLOOM_MAX_LAYERS];
-};
-
-static void save(const struct bloom_filter *filter, struct saved *saved)
-{
-    for (unsigned i = 0; i < saved->nlayers; i++)
-        free(saved->words[i]);
-    saved->nlayers = bloom_filter_nlayers(filter);
-    saved->from = nrecords;
-    for (unsigned i = 0; i < saved->nlayers; i++) {
-        struct bloom_layer_view view;
-        bloom_filter_layer(filter, i, &view);
-        saved->shapes[i] = view.shape;
-        saved->turns[i] = bloom_layer_turn(&view);
-        saved->ordinals[i] = view.ordinal;
-        saved->words[i] = malloc(view.shape.nwords * 8);
-        for (uint64_t w = 0; w < view.shape.nwords; w++)
-            saved->words[i][w] = view.words[w];
-    }
-}
-
-static void load_saved(struct bloom_filter *filter, const struct saved *saved)
-{
-    for (unsigned i = 0; i < saved->nlayers; i++) {
-        struct bloom_layer_view view;
-        struct errbuf err;
-        if (i > 0)
-            cr_assert_eq(bloom_filter_append_layer(filter, &saved->shapes[i], &err), 0, "%s", err.text);
-        bloom_filter_layer(filter, i, &view);
-        for (uint64_t w = 0; w < view.shape.nwords; w++)
-            view.words[w] = saved->words[i][w];
-        bloom_filter_set_items(filter, i, saved->ordinals[i]);
-        bloom_window_set_turn(filter, i, &saved->turns[i]);
-    }
-}
-
-/* The last turn of each layer, in the order of layers; then the adds, from the last to the first. */
-static void replay(struct bloom_filter *filter, const struct saved *saved, size_t from)
-{
-    const struct record *last[BLOOM_MAX_LAYERS] = {NULL};
-    struct errbuf err;
-
-    for (size_t i = from; i < nrecords; i++) {
-        const struct record *r = &records[i];
-        if (r->turns && (!last[r->layer] || last[r->layer]->turn.number < r->turn.number))
-            last[r->layer] = r;
-    }
-    for (unsigned i = 0; i < BLOOM_MAX_LAYERS; i++) {
-        if (last[i])
-            cr_assert_eq(bloom_window_replay(filter, i, &last[i]->shape, &last[i]->turn, &err), 0, "%s", err.text);
-    }
-    for (size_t i = nrecords; i-- > from;) {
-        const struct record *r = &records[i];
-        if (!r->turns)
-            bloom_filter_replay(filter, r->layer, r->layer < saved->nlayers ? saved->ordinals[r->layer] : 0, &r->item,
-                                1);
-    }
-}
-
-/* A filter that has come back after a crash. A log may begin before the save. */
-static struct bloom_filter *restart(struct bloom_filter *filter, const struct bloom_params *params,
-                                    const struct saved *saved, struct rng *rng)
-{
-    struct bloom_filter *again = filter_make(pool, params, NULL);
-    uint64_t items = bloom_filter_items(filter);
-
-    load_saved(again, saved);
-    replay(again, saved, saved->from ? saved->from - rng_next(rng) % saved->from / 4 : 0);
-    cr_assert_eq(bloom_filter_items(again), items);
-    filter_free(filter);
-    return again;
-}
-
-/* ---- the model ---- */
-
-#define ITEMS 4096
-
-struct model {
-    int64_t put_us[ITEMS]; /* of the add that put it there; 0: never */
-    uint64_t put[ITEMS];   /* by items: its number */
-    uint64_t nput;
-};
-
-static void expect_promises(struct bloom_filter *filter, const struct bloom_params *params, const struct model *model)
-{
-    int64_t window = (int64_t)params->window, part = window / params->window_parts;
-    unsigned wrong = 0;
-
-    for (uint64_t item = 0; item < ITEMS; item++) {
-        if (!model->put[item])
-            continue;
-        bool present = has(filter, item);
-        if (params->window_flags & BLOOM_WINDOW_ITEMS) {
-            uint64_t part_items = (params->window + params->window_parts - 1) / params->window_parts;
-            uint64_t since = model->nput - model->put[item];
-            cr_assert(present || since >= params->window, "item %llu is forgotten after %llu others",
-                      (unsigned long long)item, (unsigned long long)since);
-            wrong += present && since >= part_items * (params->window_parts + 1u);
-        } else {
-            int64_t age = now_us - model->put_us[item];
-            cr_assert(present || age >= window, "item %llu is forgotten after %lld us", (unsigned long long)item,
-                      (long long)age);
-            wrong += present && age >= window + part;
-        }
-    }
-    cr_assert_leq(wrong, 8, "%u items are kept for too long", wrong);
-}
-
-static void step(struct bloom_filter *filter, struct model *model, const struct bloom_params *params, struct rng *rng)
-{
-    uint64_t item = rng_next(rng) % ITEMS;
-    bool present = has(filter, item);
-    struct errbuf err;
-    enum bloom_add answer = bloom_filter_add_journaled(filter, hash_of(filter, item), &journal, &err);
-
-    cr_assert_eq(answer, present ? BLOOM_PRESENT : BLOOM_ADDED);
-    cr_assert(has(filter, item));
-    if (answer == BLOOM_PRESENT && !(params->window_flags & BLOOM_WINDOW_REFRESH))
-        return;
-    if (params->window_flags & BLOOM_WINDOW_ITEMS && answer == BLOOM_PRESENT)
-        return; /* whether it takes a place depends on the part that has it */
-    model->put_us[item] = now_us;
-    model->put[item] = ++model->nput;
-}
 
 static void expect_window(struct bloom_params params, uint64_t seed)
 {
@@ -244,6 +20,7 @@ static void expect_window(struct bloom_params params, uint64_t seed)
     rng_init(&rng, seed);
     memset(&model, 0, sizeof(model));
     nrecords = 0;
+    journal.id = 1;
     save(filter, &saved);
     for (unsigned i = 0; i < 6000; i++) {
         uint64_t dice = rng_next(&rng);
@@ -368,6 +145,38 @@ Test(bloom_window, large_layers_are_emptied_and_taken_again)
     filter_free(filter);
 }
 
+/* What is planned is the ring that is made, when all of its parts have taken what they are planned for. */
+Test(bloom_window, a_plan_is_the_ring_that_is_made)
+{
+    static const struct {
+        uint64_t capacity, items;
+        unsigned parts;
+    } cases[] = {{1000, 1000, 8}, {1001, 0, 8}, {80, 320, 4}, {10, 10, 1}, {4000, 10000, 2}};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct bloom_params params = window_of(cases[i].capacity, 8 * SECOND, cases[i].parts, 0);
+        uint64_t items = cases[i].items ? cases[i].items : cases[i].capacity, item = 0;
+        struct bloom_filter *filter = filter_make(pool, &params, NULL);
+        struct bloom_plan plan;
+        struct errbuf err = {""};
+
+        cr_assert_eq(bloom_plan(&params, cases[i].items, &plan, &err), BLOOM_OK, "%s", err.text);
+        for (unsigned part = 0; part < 2 * plan.parts; part++) {
+            uint64_t least = items / cases[i].parts;
+            for (uint64_t n = 0; n < least; n += bloom_filter_add(filter, hash_of(filter, item++), NULL) == BLOOM_ADDED)
+                ;
+            now_us += bloom_window_ends(&params, 0);
+        }
+        cr_assert_eq(plan.parts * plan.nlayers, bloom_filter_nlayers(filter), "case %zu: %u x %u, and %u", i,
+                     plan.parts, plan.nlayers, bloom_filter_nlayers(filter));
+        cr_assert_eq(plan.memory, bloom_filter_memory(filter));
+        cr_assert(plan.predicted_rate > 0 && plan.predicted_rate <= params.error_rate * 1.01, "%g",
+                  plan.predicted_rate);
+        cr_assert_lt(plan.part_rate * cases[i].parts, plan.predicted_rate);
+        filter_free(filter);
+    }
+}
+
 Test(bloom_window, impossible_windows_are_refused)
 {
     struct bloom_params cases[] = {window_of(100, SECOND, 0, 0),     window_of(100, SECOND, 65, 0),
@@ -382,6 +191,112 @@ Test(bloom_window, impossible_windows_are_refused)
         cr_assert(!bloom_params_valid(&cases[i], &err) && err.text[0], "case %zu", i);
     }
     cr_assert(bloom_params_valid(&plain, &err));
+}
+
+/* ---- a host with replicas ---- */
+
+static int64_t other_clock(void)
+{
+    return now_us / 2 * 2 + 5000 * SECOND;
+}
+
+/* What the primary has done since record `from`, and then drops. */
+static void follow(struct bloom_filter *replica, struct bloom_filter *primary, size_t from)
+{
+    uint64_t below = bloom_window_droppable(primary);
+    struct errbuf err;
+
+    for (size_t i = from; i < nrecords; i++) {
+        const struct record *r = &records[i];
+        struct bloom_turn turn = {.number = r->turn.number};
+        if (!r->turns) {
+            cr_assert(bloom_window_place(replica, r->item.hash));
+            continue;
+        }
+        if (!bloom_window_part_started(replica, turn.number, &turn.started_us))
+            turn.started_us = bloom_window_now_us(replica);
+        cr_assert_eq(bloom_window_replay(replica, r->layer, &r->shape, &turn, &err), 0, "%s", err.text);
+    }
+    if (from == nrecords)
+        return; /* nothing was placed: drops are told with what was */
+    if (below) {
+        bloom_window_drop(primary, below);
+        bloom_window_drop(replica, below);
+    }
+}
+
+static void expect_same_layers(const struct bloom_filter *a, const struct bloom_filter *b)
+{
+    cr_assert_eq(bloom_filter_nlayers(a), bloom_filter_nlayers(b));
+    for (unsigned i = 0; i < bloom_filter_nlayers(a); i++) {
+        struct bloom_layer_view x, y;
+        bloom_filter_layer(a, i, &x);
+        bloom_filter_layer(b, i, &y);
+        cr_assert(bloom_shape_equal(&x.shape, &y.shape));
+        cr_assert_eq(x.turn, y.turn);
+        if (x.turn == 0)
+            continue;
+        cr_assert_eq(bloom_layer_placed(&x), bloom_layer_placed(&y));
+        cr_assert_eq(memcmp((const void *)x.words, (const void *)y.words, x.shape.nwords * 8), 0);
+    }
+}
+
+/* The replica's clock is another one, and now and then it becomes the primary. Returns the number of layers. */
+static unsigned expect_equal_replicas(struct bloom_params params, uint64_t seed)
+{
+    static struct model model;
+    struct bloom_pool *other;
+    struct rng rng;
+    unsigned nlayers;
+
+    cr_assert_eq(bloom_pool_create(&other), 0);
+    bloom_pool_set_clock(other, other_clock);
+    struct bloom_filter *primary = filter_make(pool, &params, NULL), *replica = filter_make(other, &params, NULL);
+    rng_init(&rng, seed);
+    memset(&model, 0, sizeof(model));
+    nrecords = 0;
+    for (unsigned i = 0; i < 3000; i++) {
+        uint64_t dice = rng_next(&rng);
+        size_t from = nrecords;
+        now_us += (int64_t)(rng_next(&rng) % (params.window / 100 + 1));
+        if (dice % 997 == 0)
+            now_us += (int64_t)(rng_next(&rng) % (2 * params.window));
+        if (dice % 301 == 0) {
+            struct bloom_filter *old = primary;
+            primary = replica;
+            replica = old;
+        }
+        step(primary, &model, &params, &rng);
+        follow(replica, primary, from);
+        bloom_window_clean_piece(primary);
+        if (dice % 3)
+            bloom_window_clean_piece(replica);
+        if (i % 64 == 0) {
+            expect_same_layers(primary, replica);
+            expect_promises(primary, &params, &model);
+            expect_promises(replica, &params, &model);
+        }
+    }
+    nlayers = bloom_filter_nlayers(primary);
+    filter_free(primary);
+    filter_free(replica);
+    bloom_pool_destroy(other);
+    return nlayers;
+}
+
+Test(bloom_window, a_replica_follows)
+{
+    for (unsigned parts = 1; parts <= 16; parts *= 4) {
+        expect_equal_replicas(window_of(1000, 3600 * SECOND, parts, 0), parts);
+        expect_equal_replicas(window_of(1000, 3 * SECOND, parts, BLOOM_WINDOW_REFRESH), parts);
+        expect_equal_replicas(window_of(40, 2 * SECOND, parts, 0), parts); /* parts that grow */
+        expect_equal_replicas(window_of(500, 500, parts, BLOOM_WINDOW_ITEMS), parts);
+    }
+}
+
+Test(bloom_window, large_dropped_layers_are_emptied_in_time)
+{
+    cr_assert_leq(expect_equal_replicas(window_of(600000, 4 * SECOND, 4, 0), 1), 7);
 }
 
 /* ---- threads ---- */

@@ -14,7 +14,7 @@ static struct slice slice_of(const char *text)
     return (struct slice){text, strlen(text)};
 }
 
-/* Words with spaces between; at most 64. */
+/* Words with spaces between, "-" for an empty one; at most 64. */
 static size_t split(const char *text, struct slice words[64])
 {
     size_t n = 0;
@@ -22,7 +22,10 @@ static size_t split(const char *text, struct slice words[64])
         cr_assert_lt(n, 64);
         words[n].ptr = text;
         words[n].len = strcspn(text, " ");
-        text += words[n++].len;
+        text += words[n].len;
+        if (words[n].len == 1 && words[n].ptr[0] == '-')
+            words[n].len = 0;
+        n++;
     }
     return n;
 }
@@ -177,6 +180,42 @@ Test(acl, faults_are_those_of_the_rule)
     }
 }
 
+/* A user has a bounded number of rules, however they come: each command may be compared with all of them. */
+Test(acl, rules_are_bounded)
+{
+    static const struct {
+        const char *before, *behind;
+        size_t counts; /* as so many rules */
+    } kinds[] = {{"~k", "*", 1}, {"&c", "", 1}, {">p", "", 1}, {"+select|", "", 1}, {"(~k", ")", 2}};
+    for (size_t kind = 0; kind < sizeof(kinds) / sizeof(kinds[0]); kind++) {
+        struct acl_user *user = acl_user_create(slice_of("bob"), false);
+        struct slice fault;
+        for (size_t i = 0; i < (size_t)ACL_MAX_RULES / kinds[kind].counts; i++) {
+            char word[64];
+            snprintf(word, sizeof(word), "%s%zu%s", kinds[kind].before, i, kinds[kind].behind);
+            cr_assert_eq(apply(user, word, &fault), ACL_GOOD, "%s", word);
+        }
+        cr_expect_eq(apply(user, "~one-more", &fault), ACL_FAULT_MANY, "%s", kinds[kind].before);
+        acl_user_unref(user);
+    }
+}
+
+/* Likewise the words of a selector, which may be one argument of megabytes. */
+Test(acl, words_of_a_selector_are_bounded)
+{
+    static char text[(ACL_MAX_RULES + 1) * 3 + 2] = "(";
+    struct acl_user *user = acl_user_create(slice_of("bob"), false);
+    struct slice word = {text, sizeof(text)}, fault;
+    struct buf scratch;
+    buf_init(&scratch, SIZE_MAX);
+    for (size_t i = 1; i < sizeof(text); i++)
+        text[i] = "~a "[(i - 1) % 3];
+    text[sizeof(text) - 1] = ')';
+    cr_expect_eq(acl_user_apply_words(user, &word, 1, false, &scratch, &fault), ACL_FAULT_MANY);
+    buf_deinit(&scratch);
+    acl_user_unref(user);
+}
+
 /* ---- what they allow ---- */
 
 static enum acl_verdict check(const struct acl_user *user, const char *command, size_t *at_out)
@@ -193,75 +232,215 @@ static enum acl_verdict check(const struct acl_user *user, const char *command, 
     return acl_check(user, row, &args, 0, at_out);
 }
 
+/* What a user with these rules may call; `at`: the word that is refused. */
+static const struct check_case {
+    const char *rules, *command;
+    enum acl_verdict verdict;
+    size_t at;
+} check_cases[] = {
+    {"+@all", "PING", ACL_ALLOWED, 0},
+    {"-@all", "PING", ACL_DENIED_COMMAND, 0},
+    {"-@all", "AUTH x", ACL_ALLOWED, 0},
+    {"+@read ~*", "BF.EXISTS f x", ACL_ALLOWED, 0},
+    {"+@read ~*", "BF.ADD f x", ACL_DENIED_COMMAND, 0},
+    {"+@bloom ~*", "BF.ADD f x", ACL_ALLOWED, 0},
+    {"+@all", "BF.ADD f x", ACL_DENIED_KEY, 1},
+    {"+@all ~f*", "BF.ADD f x", ACL_ALLOWED, 0},
+    {"+@all ~f", "BF.ADD ff x", ACL_DENIED_KEY, 1},
+    {"+@all %R~f*", "BF.EXISTS f x", ACL_ALLOWED, 0},
+    {"+@all %R~f*", "BF.MADD f x y", ACL_DENIED_KEY, 1},
+    {"+@all %W~f*", "BF.ADD f x", ACL_ALLOWED, 0},
+    {"+@all %W~f*", "BF.EXISTS f x", ACL_DENIED_KEY, 1},
+    {"+@all %R~f* %W~f*", "BF.ADD f x", ACL_ALLOWED, 0},
+    {"+@all %R~s* %W~d*", "BF.MERGE d s", ACL_DENIED_KEY, 1},
+    {"+@all %R~s* ~d*", "BF.MERGE d s1 s2", ACL_ALLOWED, 0},
+    {"+@all %R~s* ~d*", "BF.MERGE d s1 x", ACL_DENIED_KEY, 3},
+    {"+@all %R~s* %W~d*", "COPY s d", ACL_ALLOWED, 0},
+    {"+@all %W~s* %W~d*", "COPY s d", ACL_DENIED_KEY, 1},
+    {"+@all %R~s* %W~d*", "RENAME s d", ACL_DENIED_KEY, 1},
+    {"+@all ~s* %W~d*", "RENAME s d", ACL_ALLOWED, 0},
+    {"+@all ~a ~b", "DEL a b c", ACL_DENIED_KEY, 3},
+    {"+@all %W~a", "EXISTS a", ACL_ALLOWED, 0},
+    {"+@all %R~a*", "BF.FIND a* ITEMS x", ACL_ALLOWED, 0},
+    {"+@all %R~a*", "BF.FIND COUNT a?b a[1-3]* ab ITEMS x", ACL_ALLOWED, 0},
+    {"+@all %R~a*", "BF.FIND a* * ITEMS x", ACL_DENIED_KEY, 2},
+    {"+@all %R~a?c", "BF.FIND a?c ITEMS x", ACL_ALLOWED, 0},
+    {"+@all %R~a?c", "BF.FIND a?d ITEMS x", ACL_DENIED_KEY, 1},
+    {"+@all %W~a*", "BF.FIND a* ITEMS x", ACL_DENIED_KEY, 1},
+    {"+@all %R~[ab]*", "BF.FIND a* ITEMS x", ACL_DENIED_KEY, 1},
+    {"+@all ~a", "MIGRATE h 1 a 0 1", ACL_ALLOWED, 0},
+    {"+@all ~a", "MIGRATE h 1 b 0 1", ACL_DENIED_KEY, 3},
+    {"+@all ~a", "MIGRATE h 1 - 0 1", ACL_DENIED_KEY, 3},
+    {"+@all ~", "MIGRATE h 1 - 0 1", ACL_ALLOWED, 0},
+    {"+@all ~a", "MIGRATE h 1 - 0 1 AUTH KEYS", ACL_DENIED_KEY, 3},
+    {"+@all ~a", "MIGRATE h 1 - 0 1 AUTH2 KEYS KEYS", ACL_DENIED_KEY, 3},
+    {"+@all ~a", "MIGRATE h 1 - 0 1 AUTH2 KEYS KEYS KEYS a", ACL_ALLOWED, 0},
+    {"+@all ~a", "MIGRATE h 1 - 0 1 COPY KEYS a b", ACL_DENIED_KEY, 9},
+    {"+@all %R~m", "MEMORY USAGE m", ACL_ALLOWED, 0},
+    {"+@all %R~m", "MEMORY USAGE n", ACL_DENIED_KEY, 2},
+    {"+@all &c*", "PUBLISH c1 x", ACL_ALLOWED, 0},
+    {"+@all &c*", "PUBLISH d x", ACL_DENIED_CHANNEL, 1},
+    {"+@all &c*", "SUBSCRIBE c1 d", ACL_DENIED_CHANNEL, 2},
+    {"+@all &c*", "SSUBSCRIBE c1 c2", ACL_ALLOWED, 0},
+    {"+@all &c*", "SPUBLISH d x", ACL_DENIED_CHANNEL, 1},
+    {"+@all &c*", "PSUBSCRIBE c1*", ACL_DENIED_CHANNEL, 1},
+    {"+@all &c*", "PSUBSCRIBE c*", ACL_ALLOWED, 0},
+    {"+@all", "UNSUBSCRIBE d", ACL_ALLOWED, 0},
+    {"+select|0", "SELECT 0", ACL_ALLOWED, 0},
+    {"+select|0", "SELECT 1", ACL_DENIED_COMMAND, 0},
+    {"+@all -config|set", "CONFIG SET a b", ACL_DENIED_COMMAND, 0},
+    {"+@all -config|set", "CONFIG GET a", ACL_ALLOWED, 0},
+    {"+@slow -@dangerous", "CONFIG GET a", ACL_DENIED_COMMAND, 0},
+    {"(~a +bf.add) (~b +bf.exists)", "BF.ADD a x", ACL_ALLOWED, 0},
+    {"(~a +bf.add) (~b +bf.exists)", "BF.EXISTS b x", ACL_ALLOWED, 0},
+    {"(~a +bf.add) (~b +bf.exists)", "BF.EXISTS a x", ACL_DENIED_KEY, 1},
+    {"+bf.exists ~c (~a +bf.add)", "BF.DEBUG a", ACL_DENIED_COMMAND, 0},
+    {"+del ~a (+del ~b)", "DEL a b", ACL_DENIED_KEY, 2},
+};
+
 Test(acl, commands_keys_and_channels_are_checked)
 {
-    static const struct {
-        const char *rules, *command;
-        enum acl_verdict verdict;
-        size_t at;
-    } cases[] = {
-        {"+@all", "PING", ACL_ALLOWED, 0},
-        {"-@all", "PING", ACL_DENIED_COMMAND, 0},
-        {"-@all", "AUTH x", ACL_ALLOWED, 0},
-        {"+@read ~*", "BF.EXISTS f x", ACL_ALLOWED, 0},
-        {"+@read ~*", "BF.ADD f x", ACL_DENIED_COMMAND, 0},
-        {"+@bloom ~*", "BF.ADD f x", ACL_ALLOWED, 0},
-        {"+@all", "BF.ADD f x", ACL_DENIED_KEY, 1},
-        {"+@all ~f*", "BF.ADD f x", ACL_ALLOWED, 0},
-        {"+@all ~f", "BF.ADD ff x", ACL_DENIED_KEY, 1},
-        {"+@all %R~f*", "BF.EXISTS f x", ACL_ALLOWED, 0},
-        {"+@all %R~f*", "BF.MADD f x y", ACL_DENIED_KEY, 1},
-        {"+@all %W~f*", "BF.ADD f x", ACL_ALLOWED, 0},
-        {"+@all %W~f*", "BF.EXISTS f x", ACL_DENIED_KEY, 1},
-        {"+@all %R~f* %W~f*", "BF.ADD f x", ACL_ALLOWED, 0},
-        {"+@all %R~s* %W~d*", "BF.MERGE d s", ACL_DENIED_KEY, 1},
-        {"+@all %R~s* ~d*", "BF.MERGE d s1 s2", ACL_ALLOWED, 0},
-        {"+@all %R~s* ~d*", "BF.MERGE d s1 x", ACL_DENIED_KEY, 3},
-        {"+@all %R~s* %W~d*", "COPY s d", ACL_ALLOWED, 0},
-        {"+@all %W~s* %W~d*", "COPY s d", ACL_DENIED_KEY, 1},
-        {"+@all %R~s* %W~d*", "RENAME s d", ACL_DENIED_KEY, 1},
-        {"+@all ~s* %W~d*", "RENAME s d", ACL_ALLOWED, 0},
-        {"+@all ~a ~b", "DEL a b c", ACL_DENIED_KEY, 3},
-        {"+@all %W~a", "EXISTS a", ACL_ALLOWED, 0},
-        {"+@all %R~a*", "BF.FIND a* ITEMS x", ACL_ALLOWED, 0},
-        {"+@all %R~a*", "BF.FIND COUNT a?b a[1-3]* ab ITEMS x", ACL_ALLOWED, 0},
-        {"+@all %R~a*", "BF.FIND a* * ITEMS x", ACL_DENIED_KEY, 2},
-        {"+@all %R~a?c", "BF.FIND a?c ITEMS x", ACL_ALLOWED, 0},
-        {"+@all %R~a?c", "BF.FIND a?d ITEMS x", ACL_DENIED_KEY, 1},
-        {"+@all %W~a*", "BF.FIND a* ITEMS x", ACL_DENIED_KEY, 1},
-        {"+@all %R~[ab]*", "BF.FIND a* ITEMS x", ACL_DENIED_KEY, 1},
-        {"+@all ~a", "MIGRATE h 1 a 0 1", ACL_ALLOWED, 0},
-        {"+@all ~a", "MIGRATE h 1 b 0 1", ACL_DENIED_KEY, 3},
-        {"+@all %R~m", "MEMORY USAGE m", ACL_ALLOWED, 0},
-        {"+@all %R~m", "MEMORY USAGE n", ACL_DENIED_KEY, 2},
-        {"+@all &c*", "PUBLISH c1 x", ACL_ALLOWED, 0},
-        {"+@all &c*", "PUBLISH d x", ACL_DENIED_CHANNEL, 1},
-        {"+@all &c*", "SUBSCRIBE c1 d", ACL_DENIED_CHANNEL, 2},
-        {"+@all &c*", "SSUBSCRIBE c1 c2", ACL_ALLOWED, 0},
-        {"+@all &c*", "SPUBLISH d x", ACL_DENIED_CHANNEL, 1},
-        {"+@all &c*", "PSUBSCRIBE c1*", ACL_DENIED_CHANNEL, 1},
-        {"+@all &c*", "PSUBSCRIBE c*", ACL_ALLOWED, 0},
-        {"+@all", "UNSUBSCRIBE d", ACL_ALLOWED, 0},
-        {"+select|0", "SELECT 0", ACL_ALLOWED, 0},
-        {"+select|0", "SELECT 1", ACL_DENIED_COMMAND, 0},
-        {"+@all -config|set", "CONFIG SET a b", ACL_DENIED_COMMAND, 0},
-        {"+@all -config|set", "CONFIG GET a", ACL_ALLOWED, 0},
-        {"+@slow -@dangerous", "CONFIG GET a", ACL_DENIED_COMMAND, 0},
-        {"(~a +bf.add) (~b +bf.exists)", "BF.ADD a x", ACL_ALLOWED, 0},
-        {"(~a +bf.add) (~b +bf.exists)", "BF.EXISTS b x", ACL_ALLOWED, 0},
-        {"(~a +bf.add) (~b +bf.exists)", "BF.EXISTS a x", ACL_DENIED_KEY, 1},
-        {"+bf.exists ~c (~a +bf.add)", "BF.DEBUG a", ACL_DENIED_COMMAND, 0},
-        {"+del ~a (+del ~b)", "DEL a b", ACL_DENIED_KEY, 2},
-    };
-
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        size_t at;
-        struct acl_user *user = user_with(cases[i].rules);
-        enum acl_verdict verdict = check(user, cases[i].command, &at);
-        cr_expect_eq(verdict, cases[i].verdict, "%s / %s: %d", cases[i].rules, cases[i].command, (int)verdict);
-        cr_expect_eq(at, cases[i].at, "%s / %s: at %zu", cases[i].rules, cases[i].command, at);
+    for (size_t i = 0, at; i < sizeof(check_cases) / sizeof(check_cases[0]); i++) {
+        const struct check_case *c = &check_cases[i];
+        struct acl_user *user = user_with(c->rules);
+        enum acl_verdict verdict = check(user, c->command, &at);
+        cr_expect(verdict == c->verdict && at == c->at, "%s / %s: %d at %zu", c->rules, c->command, (int)verdict, at);
         acl_user_unref(user);
     }
+}
+
+/* ---- what is looked up at once ---- */
+
+/* Every command with the key as each of its words. */
+static void compare_grants(const struct acl_user *user, struct slice key)
+{
+    const struct acl_command *command;
+    for (size_t i = 0; (command = acl_command(i)) != NULL; i++) {
+        struct resp_span spans[16];
+        size_t at, argc = (size_t)abs(command->row->arity);
+        struct resp_command args = {.base = key.ptr, .spans = spans, .argc = argc};
+        for (size_t j = 0; j < argc; j++)
+            spans[j] = (struct resp_span){0, (uint32_t)key.len};
+        bool granted = acl_is_granted(user, i, key), allowed = !acl_check(user, command->row, &args, 0, &at);
+        cr_expect(allowed || !granted, "%s %.*s", command->row->full_name, (int)key.len, key.ptr);
+        if (command->only_key) /* nothing else is to be known, but for a first argument, of which no user has a rule */
+            cr_expect_eq(allowed, granted, "%s %.*s", command->row->full_name, (int)key.len, key.ptr);
+    }
+}
+
+/* What a user's grants allow is what the whole check allows: for patterns shorter than a word of memory, as long, and
+ * longer, closed and open, and for keys at their borders. */
+Test(acl, grants_allow_what_the_check_allows)
+{
+    static const char *const users[] = {
+        "+@all",
+        "+@all ~*",
+        "+@all ~* &* -bf.add",
+        "+@read ~seven77",
+        "+@all ~seven77*",
+        "+@all %R~eight888",
+        "+@all %W~eight888*",
+        "+@all ~nine99999* %R~nine9999x",
+        "+bf.exists ~a ~b* ~s?ven77 ~eight*888",
+        "+bf.exists ~nine* (+bf.add ~eight888*) (+@write &* -bf.add %W~seven*)",
+    };
+    static const char *const keys[] = {
+        "",         "a",         "b",          "seven7",    "seven77",     "seven777",         "seven770",
+        "seven7x",  "eight88",   "eight888",   "eight8880", "eight88x",    "nine99999",        "nine999990",
+        "nine9999", "nine9999x", "nine9999x0", "Nine99999", "seven77\xff", "eight888eight888", "nine99998nine99999",
+    };
+
+    for (size_t i = 0; i < sizeof(users) / sizeof(users[0]); i++) {
+        struct acl_user *user = user_with(users[i]), *copy = acl_user_copy(user);
+        cr_assert_not_null(copy);
+        for (size_t j = 0; j < sizeof(keys) / sizeof(keys[0]); j++) {
+            compare_grants(user, slice_of(keys[j]));
+            compare_grants(copy, slice_of(keys[j]));
+        }
+        acl_user_unref(user);
+        acl_user_unref(copy);
+    }
+}
+
+/* A rule that takes rights away takes them from the grants, also if a later rule is refused. */
+Test(acl, grants_follow_each_change)
+{
+    struct slice fault, key = slice_of("a1");
+    struct acl_user *user = user_with("+@all ~a*");
+    size_t add = command_index(command_find_full(slice_of("bf.add")));
+    cr_assert(acl_is_granted(user, add, key));
+    cr_assert_eq(apply(user, "resetkeys", &fault), ACL_GOOD);
+    cr_assert(!acl_is_granted(user, add, key));
+    cr_assert_eq(apply(user, "~a* +nosuch", &fault), ACL_FAULT_UNKNOWN);
+    cr_assert(acl_is_granted(user, add, key));
+    cr_assert_eq(apply(user, "-bf.add +nosuch", &fault), ACL_FAULT_UNKNOWN);
+    cr_assert(!acl_is_granted(user, add, key));
+    acl_user_unref(user);
+}
+
+/* ---- the users of a server ---- */
+
+static struct config config_of_users;
+static _Atomic uint64_t bytes;
+static struct buf scratch_of_users;
+
+static struct acl *open_users(void)
+{
+    struct acl *acl;
+    struct errbuf err;
+    buf_init(&scratch_of_users, SIZE_MAX);
+    cr_assert_eq(config_init(&config_of_users), 0);
+    cr_assert_eq(acl_create(&acl, &config_of_users, &bytes, &err), CONFIG_OK);
+    return acl;
+}
+
+static void close_users(struct acl *acl)
+{
+    acl_destroy(acl);
+    buf_deinit(&scratch_of_users);
+    config_deinit(&config_of_users);
+}
+
+static void change_bob(struct acl *acl, const char *rules)
+{
+    struct slice words[64], fault;
+    cr_assert_eq(acl_change(acl, slice_of("bob"), words, split(rules, words), false, &scratch_of_users, &fault),
+                 ACL_GOOD);
+}
+
+/* A file that is read while a user changes makes the user of before, whom sessions take for the one in force. */
+Test(acl, users_that_come_back_are_in_force)
+{
+    struct acl *acl = open_users();
+    struct acl_list list;
+    change_bob(acl, "");
+    cr_assert(acl_list(acl, &list));
+    change_bob(acl, "on");
+    cr_assert(acl_replace_all(acl, &list));
+    struct acl_user *user = acl_get(acl, slice_of("bob"));
+    cr_assert(!(user->flags & ACL_ON));
+    cr_expect(!user->replaced);
+    acl_user_unref(user);
+    close_users(acl);
+}
+
+/* The memory of users is that of those in force, whichever way they have come and gone. */
+Test(acl, users_in_force_are_counted)
+{
+    struct acl *acl = open_users();
+    struct acl_list list;
+    uint64_t before = bytes;
+    change_bob(acl, "+@read ~a-rather-long-pattern-of-names*");
+    uint64_t with_rules = bytes;
+    cr_expect_geq(with_rules, before + sizeof(struct acl_user) + 32);
+    cr_assert(acl_list(acl, &list));
+    cr_assert(acl_delete(acl, slice_of("bob")));
+    cr_expect_eq(bytes, before);
+    cr_assert(acl_replace_all(acl, &list));
+    cr_expect_eq(bytes, with_rules);
+    cr_assert(acl_delete(acl, slice_of("bob")));
+    cr_expect_eq(bytes, before);
+    close_users(acl);
 }
 
 /* ---- written and read ---- */

@@ -188,6 +188,16 @@ Test(commands, flags_categories_and_keys_agree)
 /* ---- reading arguments ---- */
 
 /* Slow items make short slices at once, fast ones long ones by and by; a few items say nothing. */
+/* All others wait for such a command even where it is the only one of a transaction: so the flag may be nobody else's.
+ */
+Test(commands, only_swapdb_makes_a_transaction_of_one_command_wait_for_all_workers)
+{
+    const struct command *row;
+
+    for (size_t i = 0; (row = command_row(i)) != NULL; i++)
+        cr_expect_eq((row->flags & CMD_ALONE) != 0, strcmp(row->full_name, "swapdb") == 0, "%s", row->full_name);
+}
+
 Test(commands, slices_are_as_long_as_items_are_fast)
 {
     size_t slice = command_slice_items(COMMAND_SLICE, 1000, 10000000); /* 10 us each */

@@ -1,0 +1,353 @@
+/* The engine runs one command at a time: so a batch is computed first, then replied to with the number of answers that
+ * it has, and replicas are told the items that it has added. */
+#include "adds.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bf_texts.h"
+#include "bloom_window_follow.h"
+#include "effects.h"
+#include "memory.h"
+#include "settings.h"
+#include "value_window.h"
+
+_Static_assert(BLOOM_BATCH == 32, "a batch is a word of answers");
+
+#define STACK_WORDS 16 /* answers that need no memory of their own */
+
+/* A layer that came into being, or was taken by a part of a window, while a batch was added. */
+struct growth {
+    size_t before; /* items of the command that were added before */
+    unsigned layer;
+    struct bloom_shape shape;
+    struct bloom_turn turn; /* number 0: it is not a window's */
+};
+
+struct adds {
+    struct call *call;
+    size_t first, n;   /* the items are the words from `first` on */
+    uint32_t *answers; /* bit i: item i has been added */
+    uint32_t *told;    /* bit i: others are to be told of item i; in a window these are all that have been placed */
+    uint64_t added, ordinal;
+    struct growth *growths;
+    size_t ngrowths, room;
+    bool obeys;      /* limits do not count */
+    size_t answered; /* items that have an answer; below n one was refused */
+    enum bloom_add refused;
+    struct errbuf err;
+};
+
+static void note_add(void *ctx, uint64_t id, struct bloom_hash hash, unsigned layer, uint64_t ordinal)
+{
+    struct adds *adds = ctx;
+    (void)id, (void)hash, (void)layer;
+    adds->added++;
+    adds->ordinal = ordinal;
+}
+
+/* Room for the notes of so many layers. */
+static bool reserve_growths(struct adds *adds, size_t n, struct errbuf *err)
+{
+    if (adds->room - adds->ngrowths >= n)
+        return true;
+    size_t room = adds->room * 2 + 4;
+    struct growth *larger = realloc(adds->growths, room * sizeof(*larger));
+    if (!larger) {
+        errbuf_set(err, "out of memory");
+        return false;
+    }
+    adds->growths = larger;
+    adds->room = room;
+    return true;
+}
+
+static int note_layer(struct adds *adds, const struct growth *growth, struct errbuf *err)
+{
+    if ((!adds->obeys && !memory_within(adds->call->ctx, growth->shape.nwords * 8, err)) ||
+        !reserve_growths(adds, 1, err))
+        return -ENOMEM;
+    adds->growths[adds->ngrowths++] = *growth;
+    return 0;
+}
+
+static int note_grow(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape, struct errbuf *err)
+{
+    struct adds *adds = ctx;
+    (void)id;
+    return note_layer(adds, &(struct growth){.before = adds->added, .layer = layer, .shape = *shape}, err);
+}
+
+/* A layer that is there already has been emptied for the part, which cannot be refused any more. */
+static int note_turn(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape,
+                     const struct bloom_turn *turn, struct errbuf *err)
+{
+    struct adds *adds = ctx;
+    const struct growth growth = {adds->added, layer, *shape, *turn};
+    (void)id;
+    if (layer >= bloom_filter_nlayers(value_filter(adds->call->value)))
+        return note_layer(adds, &growth, err);
+    adds->growths[adds->ngrowths++] = growth; /* add_to_window() has made room */
+    return 0;
+}
+
+static const struct bloom_journal_ops journal_ops = {note_add, note_grow, note_turn};
+
+/* Limits do not apply to commands that must be obeyed, as those of a primary. Whether an add that was refused is to be
+ * tried once more, without them. */
+static bool lift_limits(struct adds *adds)
+{
+    if (adds->refused != BLOOM_NO_ROOM || adds->obeys || !call_must_obey(adds->call))
+        return false;
+    adds->obeys = true;
+    bloom_pool_set_limits(values_pool(), 0, 0);
+    return true;
+}
+
+void start_batch(struct bloom_batch *batch, const struct call *call, size_t first, size_t n)
+{
+    struct bloom_item items[BLOOM_BATCH];
+    for (size_t i = 0; i < n; i++) {
+        struct slice item = call_arg(call, first + i);
+        items[i] = (struct bloom_item){item.ptr, item.len};
+    }
+    const struct bloom_filter *filter = value_filter(call->value);
+    bloom_batch_start(batch, filter, items, n);
+    bloom_batch_fetch(batch, filter); /* since the last command the engine has had the second-level cache for itself */
+}
+
+/* Adds a batch; false when an item was refused. */
+static bool add_batch(struct adds *adds, struct bloom_batch *batch, size_t n)
+{
+    struct bloom_filter *filter = value_filter(adds->call->value);
+    struct bloom_journal journal = {&journal_ops, adds, adds->call->value->id};
+    uint32_t *answers = &adds->answers[adds->answered / 32];
+    *answers = 0;
+    for (size_t from = 0; from < n;) {
+        uint32_t added;
+        size_t end = bloom_batch_add_all(batch, from, filter, &journal, &adds->err, &added, &adds->refused);
+        *answers |= added;
+        adds->answered += end - from;
+        from = end;
+        if (end == n)
+            break;
+        if (!lift_limits(adds))
+            return false;
+    }
+    return true;
+}
+
+/* An item for a window. An add makes at the most a turn and a layer of the new part. What is to be obeyed was placed by
+ * others, and is placed here, in the newest part. False when it was refused. */
+static bool add_to_window(struct adds *adds, struct bloom_hash hash)
+{
+    struct bloom_filter *filter = value_filter(adds->call->value);
+    struct bloom_journal journal = {&journal_ops, adds, adds->call->value->id};
+    size_t i = adds->answered;
+    uint64_t before = adds->added;
+    if (adds->obeys && bloom_window_place(filter, hash)) {
+        adds->refused = BLOOM_ADDED;
+        adds->added++;
+    } else {
+        adds->refused = reserve_growths(adds, 2, &adds->err)
+                            ? bloom_filter_add_journaled(filter, hash, &journal, &adds->err)
+                            : BLOOM_NO_ROOM;
+    }
+    if (adds->refused > BLOOM_ADDED)
+        return false;
+    adds->answers[i / 32] |= (uint32_t)(adds->refused == BLOOM_ADDED) << i % 32;
+    adds->told[i / 32] |= (uint32_t)(adds->added != before) << i % 32;
+    adds->answered++;
+    return true;
+}
+
+static void add_all_to_window(struct adds *adds)
+{
+    const struct bloom_filter *filter = value_filter(adds->call->value);
+    bool going = true;
+    for (size_t i = 0; going && i < adds->n; i++) {
+        struct slice item = call_arg(adds->call, adds->first + i);
+        going = add_to_window(adds, bloom_filter_hash(filter, item.ptr, item.len));
+    }
+}
+
+/* While one batch is added, the words of the next are on their way from memory. */
+static void add_all(struct adds *adds)
+{
+    struct bloom_batch batches[2];
+    bool going = true;
+    start_batch(&batches[0], adds->call, adds->first, batch_at(0, adds->n));
+    for (size_t done = 0, i = 0; going && done < adds->n; i++) {
+        size_t n = batch_at(done, adds->n), next = done + n;
+        if (next < adds->n)
+            start_batch(&batches[(i + 1) % 2], adds->call, adds->first + next, batch_at(next, adds->n));
+        going = add_batch(adds, &batches[i % 2], n);
+        done = next;
+    }
+}
+
+static void reply_refused(struct adds *adds)
+{
+    if (adds->refused == BLOOM_FULL)
+        engine.ReplyWithError(adds->call->ctx, BF_FULL);
+    else
+        call_error(adds->call, BF_NO_ROOM, adds->err.text);
+}
+
+/* RedisBloom tells its log and its replicas a batch as it came, with what a full filter has refused: no error there. */
+static void reply_obeyed(struct adds *adds, bool array)
+{
+    if (array)
+        engine.ReplyWithArray(adds->call->ctx, (long)adds->n);
+    for (size_t i = 0; i < adds->n; i++)
+        call_bool(adds->call, i < adds->answered && adds->answers[i / 32] >> (i % 32) & 1);
+}
+
+static void reply_adds(struct adds *adds, bool array)
+{
+    bool refused = adds->answered < adds->n;
+    if (refused && adds->refused == BLOOM_FULL && call_must_obey(adds->call)) {
+        reply_obeyed(adds, array);
+        return;
+    }
+    if (array)
+        engine.ReplyWithArray(adds->call->ctx, (long)(adds->answered + refused));
+    for (size_t i = 0; i < adds->answered; i++)
+        call_bool(adds->call, adds->answers[i / 32] >> (i % 32) & 1);
+    if (refused)
+        reply_refused(adds);
+}
+
+/* The position behind the first `count` items that were added. */
+static size_t behind(const struct adds *adds, size_t count)
+{
+    size_t i = 0;
+    for (; count > 0; i++)
+        count -= adds->told[i / 32] >> (i % 32) & 1;
+    return i;
+}
+
+/* In the order in which it took place: the items before a layer, the layer, the items behind it. */
+static void replicate_adds(struct adds *adds, bool as_it_came)
+{
+    size_t from = 0;
+    if (as_it_came && adds->ngrowths == 0 && adds->added == adds->n) {
+        effect_verbatim(adds->call);
+        return;
+    }
+    for (size_t i = 0; i < adds->ngrowths; i++) {
+        const struct growth *growth = &adds->growths[i];
+        size_t to = behind(adds, growth->before);
+        effect_added(adds->call, adds->first, adds->told, from, to - from);
+        if (growth->turn.number)
+            effect_turned(adds->call, growth->layer, &growth->shape, &growth->turn);
+        else
+            effect_grown(adds->call, growth->layer, &growth->shape);
+        from = to;
+    }
+    effect_added(adds->call, adds->first, adds->told, from, adds->answered - from);
+}
+
+static void tell(struct adds *adds, bool as_it_came)
+{
+    const struct bloom_filter *filter = value_filter(adds->call->value);
+    if (adds->added == 0 && adds->ngrowths == 0)
+        return;
+    replicate_adds(adds, as_it_came);
+    if (bloom_filter_forgets(filter) && !adds->obeys)
+        window_drop(adds->call);
+    effect_changed(adds->call, NULL);
+    for (size_t i = 0; i < adds->ngrowths; i++)
+        if (adds->growths[i].turn.number == 0)
+            effect_event(adds->call, "bloom.grow");
+    if (bloom_filter_params(filter)->expansion == 0 && adds->added > 0 &&
+        adds->ordinal == bloom_filter_capacity(filter))
+        effect_event(adds->call, "bloom.full");
+}
+
+/* Not all of it is zeroed: the text of an error is longer than all else. */
+static void start_adds(struct adds *adds, struct call *call, size_t first, uint32_t *answers)
+{
+    adds->call = call;
+    adds->first = first;
+    adds->n = (size_t)call->argc - first;
+    adds->answers = adds->told = answers;
+    adds->added = adds->ordinal = 0;
+    adds->growths = NULL;
+    adds->ngrowths = adds->room = 0;
+    adds->obeys = false;
+    adds->answered = 0;
+    adds->err.text[0] = '\0';
+}
+
+/* Of a window, with memory for what is told. */
+static void start_window_adds(struct adds *adds, uint32_t *told)
+{
+    size_t words = (adds->n + 31) / 32;
+    adds->told = told;
+    memset(adds->answers, 0, words * sizeof(*adds->answers));
+    memset(adds->told, 0, words * sizeof(*adds->told));
+    adds->obeys = call_must_obey(adds->call);
+    if (adds->obeys)
+        bloom_pool_set_limits(values_pool(), 0, 0);
+}
+
+void add_words(struct call *call, size_t first, bool as_it_came)
+{
+    uint32_t few[2 * STACK_WORDS];
+    struct adds adds;
+    start_adds(&adds, call, first, few);
+    size_t words = (adds.n + 31) / 32;
+    if (words > STACK_WORDS) {
+        adds.answers = adds.told = malloc(2 * words * sizeof(*adds.answers));
+        if (!adds.answers) {
+            engine.ReplyWithError(call->ctx, "ERR out of memory");
+            return;
+        }
+    }
+    if (bloom_filter_forgets(value_filter(call->value))) {
+        start_window_adds(&adds, adds.answers + words);
+        add_all_to_window(&adds);
+    } else {
+        add_all(&adds);
+    }
+    tell(&adds, as_it_came);
+    reply_adds(&adds, true);
+    free(adds.growths);
+    if (adds.answers != few)
+        free(adds.answers);
+}
+
+static void finish_word(struct adds *adds)
+{
+    tell(adds, true);
+    reply_adds(adds, false);
+    free(adds->growths);
+}
+
+/* BF.ADD, without the stages of a batch, which cost as much as the add. */
+void add_word(struct call *call, const struct bloom_aim *aim)
+{
+    struct bloom_filter *filter = value_filter(call->value);
+    uint32_t answer, told;
+    struct adds adds;
+    start_adds(&adds, call, 2, &answer);
+    if (bloom_filter_forgets(filter)) {
+        start_window_adds(&adds, &told);
+        add_to_window(&adds, aim->hash);
+        finish_word(&adds);
+        return;
+    }
+    struct bloom_journal journal = {&journal_ops, &adds, call->value->id};
+    adds.refused = bloom_ahead_add(filter, aim, &journal, &adds.err);
+    if (adds.refused == BLOOM_PRESENT) {
+        call_bool(call, false);
+        return;
+    }
+    while (adds.refused == BLOOM_NO_ROOM && lift_limits(&adds))
+        adds.refused = bloom_filter_add_journaled(filter, aim->hash, &journal, &adds.err);
+    answer = adds.refused == BLOOM_ADDED;
+    adds.answered = adds.refused == BLOOM_ADDED || adds.refused == BLOOM_PRESENT;
+    finish_word(&adds);
+}

@@ -1,0 +1,76 @@
+/* command_row: a row of the table of commands (command.h), as commands_*.def have them.
+ *
+ * Rows are constant. Thread: any. */
+#ifndef BLOOMERY_COMMAND_ROW_H
+#define BLOOMERY_COMMAND_ROW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct command_ctx;
+
+/* Its flags. */
+enum {
+    CMD_WRITE = 1 << 0, /* changes filters; counted as such, refused where writes are */
+    CMD_READONLY = 1 << 1,
+    CMD_DENYOOM = 1 << 2, /* refused over maxmemory */
+    CMD_MODULE = 1 << 3,  /* reported as a command of module "bf", as RedisBloom's are */
+    CMD_ADMIN = 1 << 4,
+    CMD_PUBSUB = 1 << 5,
+    CMD_NOSCRIPT = 1 << 6,
+    CMD_LOADING = 1 << 7, /* allowed while filters are being loaded */
+    CMD_STALE = 1 << 8,
+    CMD_SKIP_MONITOR = 1 << 9,
+    CMD_SKIP_SLOWLOG = 1 << 10,
+    CMD_FAST = 1 << 11,
+    CMD_NOAUTH = 1 << 12, /* allowed before AUTH */
+    CMD_NO_ASYNC_LOADING = 1 << 13,
+    CMD_NO_MULTI = 1 << 14,
+    CMD_ALLOW_BUSY = 1 << 15,
+    CMD_SUBSCRIBED = 1 << 16, /* allowed for a RESP2 client that has subscriptions */
+    CMD_LARGE = 1 << 17,      /* arguments of any number and size: works in slices, or defers */
+    CMD_DEFERS = 1 << 18,     /* always runs in a thread of the pool; hence not in a transaction */
+    CMD_SLOW = 1 << 19,       /* may take a hundred microseconds, as those with CMD_ADMIN may */
+    CMD_SIZES = 1 << 20,      /* may take ten microseconds: sizes a filter, or reads a small one */
+    CMD_TALKS = 1 << 21,      /* its job waits for another server; it changes filters in host_alone() only, so that
+                               * transactions need not wait for it */
+    CMD_ALONE = 1 << 22,      /* runs while all other workers stand still, also as the only one of a transaction */
+    CMD_BITS = 1 << 23,       /* reads or changes bits of the filters that its keys name: these are brought into memory
+                               * first */
+};
+
+/* An argument for COMMAND DOCS. */
+struct command_arg {
+    const char *name;
+    const char *type;  /* "key", "string", "integer", "double", "pure-token", "oneof", "block", "pattern" */
+    const char *token; /* NULL or the word in front of it, or the word itself for "pure-token" */
+    bool optional;
+    bool multiple;
+    bool multiple_token;            /* the token comes with each of them */
+    const char *since;              /* NULL, or the version of Redis that added it to the command */
+    const struct command_arg *args; /* of "oneof" and "block" */
+    size_t nargs;
+};
+
+/* The reply of COMMAND follows from the row alone, so a row also holds fields that only clients read. Flags, categories
+ * and key specifications equal those that Redis and RedisBloom report for commands of the same name. */
+struct command {
+    const char *name;                         /* lower case; a subcommand has its own name only: "getname" */
+    const char *full_name;                    /* "client|getname" for a subcommand, otherwise the name */
+    void (*handler)(struct command_ctx *ctx); /* NULL when only its subcommands can be called */
+    int arity;                                /* words, the command's own name included; negative: at least that many */
+    uint32_t flags;
+    int first_key, last_key, key_step; /* 0 0 0: takes no keys; last_key -1: all the rest */
+    const char *key_flags;  /* space separated, as in a key specification: "RW access update". One set holds for all
+                               keys;  where each key has its own (RENAME) the sets are separated by '|' */
+    const char *categories; /* ACL categories, all of them, in the order reported: "@write @bloom" */
+    const char *tips;       /* NULL, or space separated: "request_policy:all_shards" */
+    const char *summary, *since, *group, *complexity;
+    const struct command_arg *args;
+    size_t nargs;
+    const struct command *subcommands; /* NULL or nsubcommands rows */
+    size_t nsubcommands;
+};
+
+#endif

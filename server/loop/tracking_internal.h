@@ -1,0 +1,51 @@
+/* tracking_internal: the parts of CLIENT TRACKING (tracking.h): notes of what was read (tracking.c), changes by prefix
+ * (tracking_broadcast.c), messages (tracking_tell.c). */
+#ifndef BLOOMERY_TRACKING_INTERNAL_H
+#define BLOOMERY_TRACKING_INTERNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "conn.h"
+#include "hash_table.h"
+#include "slice.h"
+#include "tracking.h"
+
+struct held;
+
+struct tracking {
+    struct conn *conn;
+    struct note *oldest, **newest_end;
+    struct hash_table notes;
+    size_t bytes;                        /* of the notes */
+    struct broadcast_client *broadcast;  /* NULL without BCAST; also session.broadcast */
+    struct held *first_held, **held_end; /* messages of BCAST that a command under way keeps back */
+    size_t held_bytes;
+    bool forget_all;  /* the client has to be told that all names may have changed; nothing is noted until then */
+    uint64_t flushes; /* server->flushes that the client has been told of */
+};
+
+/* An invalidation must not come before the reply that it concerns. */
+static inline bool tracking_is_busy(const struct conn *conn)
+{
+    return conn->waits || conn->running.command || conn->input.pending.spans;
+}
+
+void tracking_account(struct tracking *tracking);
+
+/* Tells the client, or the one to which its messages are redirected, that names have changed: a RESP array of bulk
+ * strings. ptr NULL: all names. False without memory: the client has to be told of all names, later. */
+bool tracking_tell(struct conn *conn, struct slice names);
+
+/* Subscribes the client to prefixes, of which it has none yet. BROADCAST_OK, or as tracking_start(), and then it is as
+ * before. */
+int tracking_broadcast_start(struct conn *conn, const struct session_tracking *options, const struct slice *prefixes,
+                             size_t n);
+void tracking_broadcast_stop(struct conn *conn);
+
+/* Delivers what was kept back: the client is not busy any more. */
+void tracking_broadcast_release(struct tracking *tracking);
+void tracking_broadcast_drop(struct tracking *tracking); /* without delivering it */
+
+#endif

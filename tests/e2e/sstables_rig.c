@@ -1,0 +1,87 @@
+#include "sstables_rig.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct daemon the_daemon;
+redisContext *client;
+char root[300];
+
+const unsigned char na_file[16] = {0, 0, 0, 5, 0, 0, 0, 1, 0x80, 0, 0x20, 0x20, 0, 0, 0x02, 0};
+const unsigned char me_file[16] = {0, 0, 0, 5, 0, 0, 0, 1, 0, 0x02, 0, 0, 0x20, 0x20, 0, 0x80};
+const unsigned char ka_file[16] = {0, 0, 0, 5, 0, 0, 0, 1, 0x08, 0x44, 0, 0, 0x20, 0x10, 0, 0};
+
+void discard(void)
+{
+    if (client)
+        redisFree(client);
+    client = NULL;
+    daemon_discard(&the_daemon);
+}
+
+/* ---- files ---- */
+
+void make_directories(const char *path)
+{
+    char part[600];
+    snprintf(part, sizeof(part), "%s", path);
+    for (char *slash = part + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = '\0';
+        mkdir(part, 0777);
+        *slash = '/';
+    }
+}
+
+static void write_file(const char *path, const void *bytes, size_t len)
+{
+    FILE *file = fopen(path, "wb");
+    cr_assert_not_null(file, "%s", path);
+    cr_assert_eq(fwrite(bytes, 1, len, file), len);
+    cr_assert_eq(fclose(file), 0);
+}
+
+const char *below_root(const char *path)
+{
+    static char whole[2][700];
+    static unsigned next;
+    char *text = whole[next++ % 2];
+    snprintf(text, sizeof(whole[0]), "%s/%s", root, path);
+    return text;
+}
+
+/* `path` ends with Filter.db. */
+void write_toc(const char *path)
+{
+    char toc[700];
+    snprintf(toc, sizeof(toc), "%s", below_root(path));
+    strcpy(strstr(toc, "Filter.db"), "TOC.txt");
+    write_file(toc, "Filter.db\n", 10);
+}
+
+void write_filter(const char *path, const void *bytes, size_t len)
+{
+    make_directories(below_root(path));
+    write_file(below_root(path), bytes, len);
+}
+
+void write_sstable(const char *path, const void *bytes, size_t len)
+{
+    write_filter(path, bytes, len);
+    write_toc(path);
+}
+
+void prepare(void)
+{
+    daemon_prepare(&the_daemon);
+    snprintf(root, sizeof(root), "%s/sstables", the_daemon.dir);
+    mkdir(root, 0777);
+}
+
+void start(void)
+{
+    const char *const args[] = {"--sstable-dir", root, NULL};
+    daemon_start(&the_daemon, args);
+    client = client_open(the_daemon.port);
+}

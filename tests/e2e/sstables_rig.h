@@ -1,0 +1,47 @@
+/* sstables_rig: a daemon that watches a directory, and files of SSTables below it. */
+#ifndef BLOOMERY_TEST_SSTABLES_RIG_H
+#define BLOOMERY_TEST_SSTABLES_RIG_H
+
+#include <string.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+
+extern struct daemon the_daemon;
+extern redisContext *client;
+extern char root[300]; /* the directory */
+
+/* The whole file of a filter with the key `k`, in each layout (docs/FORMAT.md). */
+extern const unsigned char na_file[16], me_file[16], ka_file[16];
+
+#define ID "5a1c395e5a1c395e5a1c395e5a1c395e" /* of a table, behind its name in that of its directory */
+
+void prepare(void); /* makes the directory */
+void start(void);   /* the daemon and the client */
+void discard(void); /* the end of a test */
+
+/* The path of a file below the directory; valid until the next call but one. */
+const char *below_root(const char *path);
+
+void make_directories(const char *path); /* above the file */
+
+/* Write a file whose path below the directory ends with Filter.db, the second one with its TOC.txt. */
+void write_filter(const char *path, const void *bytes, size_t len);
+void write_sstable(const char *path, const void *bytes, size_t len);
+void write_toc(const char *path); /* that of such a file */
+
+/* Waits until the answer to a command is this one: the daemon notices changes by itself. */
+#define wait_for(expected, ...)                                                                 \
+    do {                                                                                        \
+        const char *text_got = "";                                                              \
+        for (int tries = 0; tries < 600; tries++) {                                             \
+            text_got = client_ask(client, __VA_ARGS__);                                         \
+            if (strcmp(text_got, (expected)) == 0)                                              \
+                break;                                                                          \
+            usleep(50000);                                                                      \
+        }                                                                                       \
+        cr_assert_str_eq(text_got, (expected), "got '%s' instead of '%s'", text_got, expected); \
+    } while (0)
+
+#endif

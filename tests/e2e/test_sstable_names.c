@@ -1,0 +1,131 @@
+/* sstable-dir: names that SSTables share with other filters, and directories that links lead to or nobody may read. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sstables_rig.h"
+
+TestSuite(sstable_names, .fini = discard, .timeout = 300);
+
+/* Which filter has a name that both an own filter and an SSTable's have: the own one, for all commands. */
+Test(sstable_names, own_filters_hide_those_of_sstables)
+{
+    prepare();
+    start();
+    expect(client, ":1", "BF.ADD ks.t/1 own");
+    write_sstable("data/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    write_sstable("data/ks/t-" ID "/nb-2-big-Filter.db", na_file, sizeof(na_file));
+    wait_for(":1", "EXISTS ks.t/2");
+    expect(client, "[:1,:0]", "BF.MEXISTS ks.t/1 own k");
+    expect(client, "[:0,:1]", "BF.MEXISTS ks.t/2 own k");
+    expect(client, "-Invalid information value", "BF.INFO ks.t/1 FILE");
+    expect(client, ":2", "EXISTS ks.t/1 ks.t/2");
+    expect(client, "[\"ks.t/1\",\"ks.t/2\"]", "KEYS *");
+    expect(client, "[\"ks.t/1\"]", "KEYS ks.t/1");
+    expect(client, "[\"ks.t/1\"]", "KEYS *1");
+    expect(client, "[\"0\",[\"ks.t/1\",\"ks.t/2\"]]", "SCAN 0 MATCH ks.t/*");
+    redisReply *reply = redisCommand(client, "SCAN 0");
+    cr_expect_eq(reply->element[1]->elements, 2);
+    freeReplyObject(reply);
+    expect(client, ":2", "DBSIZE");
+    cr_expect(strstr(client_ask(client, "INFO keyspace"), "db0:keys=2,"));
+    bool drawn[2] = {false};
+    for (int i = 0; i < 1000 && !(drawn[0] && drawn[1]); i++)
+        drawn[strcmp(client_ask(client, "RANDOMKEY"), "\"ks.t/1\"") == 0] = true;
+    cr_expect(drawn[0] && drawn[1]);
+    expect(client, "[\"asked\",:2,\"found\",[[\"ks.t/1\"],[\"ks.t/2\"]],\"unknown\",[]]", "BF.FIND * ITEMS own k");
+    expect(client, ":0", "BF.ADD ks.t/1 own");
+    expect(client, ":1", "DEL ks.t/1");
+    expect(client, "[:0,:1]", "BF.MEXISTS ks.t/1 own k");
+    expect(client, ":2", "DBSIZE");
+    cr_expect(strncmp(client_ask(client, "DEL ks.t/1"), "-READONLY", 9) == 0);
+    daemon_deinit(&the_daemon);
+}
+
+#define BOTH 300
+
+/* A name that is there throughout a SCAN is met once, also if its SSTable appears behind the place that SCAN is at. */
+Test(sstable_names, scan_meets_each_name_once)
+{
+    char cursor[32] = "0", path[128];
+    int met[2 * BOTH] = {0}, written = 0;
+    prepare();
+    start();
+    for (int i = 0; i < BOTH; i++)
+        redisAppendCommand(client, "BF.RESERVE ks.t/%d 0.01 10", i);
+    client_skip(client, BOTH);
+    do {
+        redisReply *reply = redisCommand(client, "SCAN %s COUNT 10", cursor);
+        snprintf(cursor, sizeof(cursor), "%s", reply->element[0]->str);
+        for (size_t i = 0; i < reply->element[1]->elements; i++)
+            met[atoi(reply->element[1]->element[i]->str + strlen("ks.t/"))]++;
+        freeReplyObject(reply);
+        for (; written < 2 * BOTH; written += 2) { /* half of them have own filters' names */
+            snprintf(path, sizeof(path), "data/ks/t-" ID "/nb-%d-big-Filter.db", written);
+            write_sstable(path, na_file, sizeof(na_file));
+        }
+        wait_for(":450", "DBSIZE");
+    } while (strcmp(cursor, "0") != 0);
+    for (int i = 0; i < BOTH; i++)
+        cr_expect_eq(met[i], 1, "ks.t/%d was met %d times", i, met[i]);
+    for (int i = BOTH; i < 2 * BOTH; i++)
+        cr_expect_leq(met[i], i % 2 == 0, "ks.t/%d was met %d times", i, met[i]);
+    redisReply *keys = redisCommand(client, "KEYS ks.t/*");
+    cr_assert_eq(keys->elements, 450);
+    for (size_t i = 1; i < keys->elements; i++)
+        cr_assert_lt(strcmp(keys->element[i - 1]->str, keys->element[i]->str), 0, "in order, each once");
+    freeReplyObject(keys);
+    daemon_deinit(&the_daemon);
+}
+
+/* A symbolic link that leads back is not followed. */
+Test(sstable_names, links_in_a_circle_end)
+{
+    prepare();
+    write_sstable("data/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    cr_assert_eq(symlink("..", below_root("data/ks/again")), 0);
+    cr_assert_eq(symlink("data/ks", below_root("elsewhere")), 0);
+    start();
+    expect(client, "[\"elsewhere.t/1\",\"ks.t/1\"]", "KEYS *"); /* each way to it once */
+    daemon_deinit(&the_daemon);
+}
+
+/* As a user who may not read everything. */
+static void start_as_nobody(void)
+{
+    enum { NOBODY = 65534 };
+    bool root_user = geteuid() == 0;
+    cr_assert_eq(chmod(the_daemon.dir, 0777), 0);
+    if (root_user)
+        cr_assert_eq(setresuid(NOBODY, NOBODY, 0), 0);
+    start();
+    if (root_user)
+        cr_assert_eq(setresuid(0, 0, 0), 0);
+}
+
+/* The log names a directory that may not be read, and an error the file. When they may be read, they are, and meanwhile
+ * what has gone elsewhere is gone. */
+Test(sstable_names, permissions_come_later)
+{
+    static const char *const file = "data/ks/t-" ID "/nb-1-big-Filter.db", *const closed = "data/ks/closed-" ID;
+    prepare();
+    write_sstable(file, na_file, sizeof(na_file));
+    write_sstable("data/ks/closed-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    write_sstable("data/ks/moved-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    cr_assert_eq(chmod(below_root(file), 0), 0);
+    cr_assert_eq(chmod(below_root(closed), 0), 0);
+    start_as_nobody();
+    daemon_wait_output(&the_daemon, "closed-" ID ": Permission denied; it is looked at again every 10 s");
+    cr_assert(strstr(client_ask(client, "BF.EXISTS ks.t/1 k"), "nb-1-big-Filter.db: Permission denied"));
+    expect(client, "[\"ks.moved/1\",\"ks.t/1\"]", "KEYS *");
+    cr_assert_eq(rename(below_root("data/ks/moved-" ID), below_root("../moved")), 0);
+    wait_for("[\"ks.t/1\"]", "KEYS *");
+    cr_assert_eq(chmod(below_root(file), 0644), 0);
+    cr_assert_eq(chmod(below_root(closed), 0755), 0);
+    wait_for(":1", "BF.EXISTS ks.t/1 k");
+    wait_for(":1", "BF.EXISTS ks.closed/1 k");
+    daemon_deinit(&the_daemon);
+}

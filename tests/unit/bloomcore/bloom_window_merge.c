@@ -1,0 +1,203 @@
+/* Unions of windows, with a clock that the test drives: no item is forgotten within the window, and none is kept for
+ * longer than the window and two parts, whatever happens in between: merges again and again, with adds on both sides,
+ * turns, growth, restarts from the contents and any order of the log. */
+#include "bloom_window_merge.h"
+#include "window_model.h"
+
+TestSuite(bloom_window_merge, .init = setup, .fini = teardown);
+
+static void some_steps(struct bloom_filter *filter, struct model *model, const struct bloom_params *params,
+                       struct rng *rng)
+{
+    for (unsigned i = 0; i < 3; i++) {
+        now_us += (int64_t)(rng_next(rng) % (params->window / 200));
+        step(filter, model, params, rng);
+    }
+}
+
+/* The union takes the place of `filter`, which is added to meanwhile, and so is the union as soon as it is published:
+ * the first items by threads that still have the filter in their hands. What comes of it after a crash are its contents
+ * at the publication and the records of its id. */
+static struct bloom_filter *merge(struct bloom_filter *filter, struct bloom_filter *other, struct model *model,
+                                  const struct model *others, struct saved *saved, struct rng *rng)
+{
+    struct bloom_params params = *bloom_filter_params(filter);
+    struct bloom_filter *made = filter_make(pool, &params, NULL);
+    struct bloom_twins twins = {.older = filter, .younger = made, .younger_id = journal.id + 1};
+    struct bloom_union counts = {{0}, {0}};
+    struct bloom_ring ring = {0};
+    struct errbuf err = {""};
+    size_t kept = 0;
+
+    cr_assert_eq(bloom_window_same(filter, other, &err), BLOOM_OK, "%s", err.text);
+    uint64_t turn = bloom_ring_take(&ring, other);
+    bloom_ring_take(&ring, filter);
+    cr_assert_eq(bloom_ring_make(&ring, made, &err), 0, "%s", err.text);
+    some_steps(filter, model, &params, rng);
+    cr_assert(bloom_twins_begin(pool, &twins));
+    some_steps(filter, model, &params, rng);
+    cr_assert_eq(bloom_window_or(made, filter, UINT64_MAX, NULL, NULL, &err), 0, "%s", err.text);
+    bloom_twins_level(pool, filter);
+    some_steps(filter, model, &params, rng);
+    cr_assert_eq(bloom_window_or(made, other, turn, &counts, NULL, &err), 0, "%s", err.text);
+    cr_assert_eq(bloom_filter_count_union(made, &counts, NULL, true, &err), BLOOM_OK);
+    some_steps(filter, model, &params, rng);
+    save(made, saved);
+    for (unsigned i = 0; i < 4; i++) {
+        uint64_t item = rng_next(rng) % ITEMS;
+        struct bloom_filter *first = i % 2 ? made : filter, *second = i % 2 ? filter : made;
+        bool had = has(first, item);
+
+        cr_assert_eq(bloom_filter_add_journaled(first, hash_of(first, item),
+                                                &(struct bloom_journal){&ops, NULL, journal.id + (first == made)},
+                                                &err),
+                     had ? BLOOM_PRESENT : BLOOM_ADDED);
+        cr_assert(had || bloom_filter_add(second, hash_of(second, item), &err) == BLOOM_PRESENT, "two have won");
+        if (!had || params.window_flags & BLOOM_WINDOW_REFRESH) {
+            model->put_us[item] = now_us;
+            model->put[item] = ++model->nput;
+        }
+        some_steps(filter, model, &params, rng);
+    }
+    bloom_twins_end(pool, filter);
+    filter_free(filter);
+    journal.id++;
+    for (size_t i = 0; i < nrecords; i++) {
+        if (records[i].id == journal.id)
+            records[kept++] = records[i];
+    }
+    nrecords = kept;
+    saved->from = 0;
+    for (uint64_t item = 0; item < ITEMS; item++) {
+        if (!others->put[item] || others->put_us[item] <= model->put_us[item])
+            continue;
+        model->put_us[item] = others->put_us[item];
+        model->put[item] = ++model->nput;
+    }
+    model->merged = true;
+    return made;
+}
+
+static void add_to_other(struct bloom_filter *other, struct model *others, struct rng *rng)
+{
+    uint64_t item = rng_next(rng) % ITEMS;
+    bool refresh = bloom_filter_params(other)->window_flags & BLOOM_WINDOW_REFRESH;
+
+    if (bloom_filter_add(other, hash_of(other, item), NULL) == BLOOM_ADDED || refresh) {
+        others->put_us[item] = now_us;
+        others->put[item] = ++others->nput;
+    }
+}
+
+static void expect_merging(struct bloom_params params, uint64_t seed)
+{
+    static struct model model, others;
+    static struct saved saved;
+    struct rng rng;
+    struct bloom_filter *filter = filter_make(pool, &params, NULL), *other = filter_make(pool, &params, NULL);
+    int64_t pace = (int64_t)params.window / 400;
+
+    rng_init(&rng, seed);
+    memset(&model, 0, sizeof(model));
+    memset(&others, 0, sizeof(others));
+    nrecords = 0;
+    journal.id = 1;
+    save(filter, &saved);
+    for (unsigned i = 0; i < 6000; i++) {
+        uint64_t dice = rng_next(&rng);
+        now_us += (int64_t)(rng_next(&rng) % (uint64_t)(2 * pace));
+        if (dice % 997 == 0) /* nobody is there for a while */
+            now_us += (int64_t)(rng_next(&rng) % (2 * params.window));
+        if (dice % 211 == 0)
+            save(filter, &saved);
+        if (dice % 307 == 0)
+            filter = restart(filter, &params, &saved, &rng);
+        if (dice % 101 == 0)
+            bloom_window_clean(filter);
+        step(filter, &model, &params, &rng);
+        if (dice % 3 == 0)
+            add_to_other(other, &others, &rng);
+        if (dice % 149 == 0)
+            filter = merge(filter, other, &model, &others, &saved, &rng);
+        if (i % 64 == 0)
+            expect_promises(filter, &params, &model);
+    }
+    cr_assert_leq(bloom_filter_nlayers(filter), 6 * (params.window_parts + 3u));
+    filter_free(filter);
+    filter_free(other);
+    for (unsigned i = 0; i < saved.nlayers; i++)
+        free(saved.words[i]);
+    saved.nlayers = 0;
+}
+
+Test(bloom_window_merge, merged_again_and_again)
+{
+    static const unsigned parts[] = {1, 2, 8, 64};
+
+    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+        expect_merging(window_of(1000, 3 * SECOND, parts[i], 0), i);
+        expect_merging(window_of(1000, 3600 * SECOND, parts[i], BLOOM_WINDOW_REFRESH), i);
+    }
+    expect_merging(window_of(40, 2 * SECOND, 4, 0), 9); /* its parts grow */
+}
+
+/* The newest part of the union began before that of the window that it replaces: an item that this one need not be told
+ * again is told to the other. */
+Test(bloom_window_merge, a_refreshed_item_stays_in_a_union)
+{
+    struct bloom_params params = window_of(100, 8 * SECOND, 4, BLOOM_WINDOW_REFRESH);
+    struct bloom_filter *older = filter_make(pool, &params, NULL), *other = filter_make(pool, &params, NULL);
+    struct bloom_filter *made = filter_make(pool, &params, NULL);
+    int64_t takes = bloom_window_ends(&params, 0);
+    struct bloom_ring ring = {0};
+    struct errbuf err = {""};
+
+    cr_assert_eq(bloom_filter_add(older, hash_of(older, 1), NULL), BLOOM_ADDED);
+    now_us += takes / 2;
+    cr_assert_eq(bloom_filter_add(other, hash_of(other, 2), NULL), BLOOM_ADDED);
+    bloom_ring_take(&ring, other);
+    bloom_ring_take(&ring, older);
+    cr_assert_eq(bloom_ring_make(&ring, made, &err), 0);
+    now_us += takes / 2 + 1;
+    cr_assert_eq(bloom_filter_add(older, hash_of(older, 3), NULL), BLOOM_ADDED); /* begins a part */
+    cr_assert(bloom_twins_begin(pool, &(struct bloom_twins){.older = older, .younger = made}));
+    cr_assert_eq(bloom_filter_add(older, hash_of(older, 4), NULL), BLOOM_ADDED);
+    now_us += takes * 9 / 10;
+    cr_assert_eq(bloom_filter_add(older, hash_of(older, 4), NULL), BLOOM_PRESENT);
+    bloom_twins_end(pool, older);
+    now_us += 8 * SECOND;
+    cr_assert(has(older, 4));
+    cr_assert(has(made, 4));
+    filter_free(older);
+    filter_free(other);
+    filter_free(made);
+}
+
+Test(bloom_window_merge, unlike_windows_have_no_union)
+{
+    struct bloom_params model = window_of(100, 8 * SECOND, 4, 0);
+    struct {
+        struct bloom_params params;
+        const char *words;
+    } cases[] = {{{100, 0.0001, 2}, "has a WINDOW"},
+                 {window_of(200, 8 * SECOND, 4, 0), "capacities"},
+                 {window_of(100, 9 * SECOND, 4, 0), "8 and 9 seconds"},
+                 {window_of(100, 8 * SECOND, 5, 0), "4 and 5"},
+                 {window_of(100, 8 * SECOND, 4, BLOOM_WINDOW_REFRESH), "REFRESH"},
+                 {window_of(100, 1000, 4, BLOOM_WINDOW_ITEMS), "a time"}};
+    struct bloom_params by_items = window_of(100, 1000, 4, BLOOM_WINDOW_ITEMS);
+    struct bloom_filter *a = filter_make(pool, &model, NULL), *items = filter_make(pool, &by_items, NULL);
+    struct errbuf err = {""};
+
+    cr_assert_eq(bloom_window_same(a, a, &err), BLOOM_OK);
+    cr_assert_eq(bloom_window_same(items, items, &err), BLOOM_REFUSED);
+    cr_assert(strstr(err.text, "no common order"), "%s", err.text);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct bloom_filter *b = filter_make(pool, &cases[i].params, NULL);
+        cr_assert_eq(bloom_window_same(a, b, &err), BLOOM_REFUSED, "case %zu", i);
+        cr_assert(strstr(err.text, cases[i].words), "%s", err.text);
+        filter_free(b);
+    }
+    filter_free(a);
+    filter_free(items);
+}

@@ -1,0 +1,147 @@
+/* All databases: a run for each that has keys, into the database of the same number. INFO's part keyspace names them.
+ * Before the first run the target is asked whether it has the highest. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "move.h"
+#include "peer.h"
+
+#define MAX_DATABASES 16384 /* of a source that are moved; usual servers have 16 */
+
+struct databases {
+    int64_t numbers[MAX_DATABASES];
+    size_t n;
+};
+
+/* Takes the lines "db<number>:keys=..." out of INFO. 0 or -EPROTO. */
+static int read_keyspace(struct slice text, struct databases *found)
+{
+    char line[32]; /* its beginning */
+    for (const char *at = text.ptr, *end = text.ptr + text.len; at < end;) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        size_t len = newline ? (size_t)(newline - at) : (size_t)(end - at);
+        size_t kept = len < sizeof(line) - 1 ? len : sizeof(line) - 1;
+        memcpy(line, at, kept);
+        line[kept] = '\0';
+        int used = 0;
+        int64_t number;
+        if (sscanf(line, "db%5" SCNd64 ":%n", &number, &used) == 1 && used > 0) {
+            if (number < 0 || found->n == MAX_DATABASES)
+                return -EPROTO;
+            found->numbers[found->n++] = number;
+        }
+        at += len + (newline != NULL);
+    }
+    return 0;
+}
+
+static int connect_to(struct peer *peer, const struct move_options *options, const struct server_url *url,
+                      struct errbuf *err)
+{
+    peer_init(peer, options->timeout_ms, NULL);
+    int status = peer_connect(peer, &url->address, err);
+    return status ? status : peer_log_in(peer, &url->address, err);
+}
+
+static int find_databases(const struct move_options *options, struct databases *found, struct errbuf *err)
+{
+    struct peer peer;
+    struct resp_reply reply;
+    int status = connect_to(&peer, options, options->from, err);
+    if (status == 0) {
+        PEER_PUT(&peer, PEER_WORD("INFO"), PEER_WORD("keyspace"));
+        status = peer_reply(&peer, &reply, err);
+    }
+    if (status == 0) {
+        struct slice text = resp_reply_text(&reply, 0);
+        if (reply.nodes[0].kind == RESP_REPLY_ERROR) {
+            errbuf_set(err, "INFO, which names the databases, is refused: %.*s", (int)text.len, text.ptr);
+            status = -EACCES;
+        } else if (reply.nodes[0].kind != RESP_REPLY_TEXT || read_keyspace(text, found) != 0) {
+            errbuf_set(err, "the reply to INFO keyspace is not understood");
+            status = -EPROTO;
+        }
+    }
+    peer_close(&peer);
+    if (status != 0)
+        errbuf_prefix(err, "the source, %s", options->from->shown);
+    return status;
+}
+
+static int compare(const void *a, const void *b)
+{
+    int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+    return (left > right) - (left < right);
+}
+
+/* The same server with that database. The strings of its address remain those of `url`. */
+static void choose_database(struct server_url *chosen, const struct server_url *url, int64_t number)
+{
+    *chosen = *url;
+    chosen->address.database = number;
+    size_t len = strlen(chosen->shown);
+    snprintf(chosen->shown + len, sizeof(chosen->shown) - len, "%s%" PRId64, url->address.unixpath ? "?db=" : "/",
+             number);
+}
+
+static int ask_target(const struct move_options *options, int64_t highest, struct errbuf *err)
+{
+    struct server_url to;
+    struct peer peer;
+    choose_database(&to, options->to, highest);
+    int status = connect_to(&peer, options, &to, err);
+    peer_close(&peer);
+    if (status != 0)
+        errbuf_prefix(err, "the target, %s", to.shown);
+    return status;
+}
+
+static void add_summary(struct move_summary *sum, const struct move_summary *one)
+{
+    for (int i = 0; i < MOVE_OUTCOMES; i++)
+        sum->filters[i] += one->filters[i];
+    sum->bytes += one->bytes;
+    sum->changed += one->changed;
+    sum->seconds += one->seconds;
+    sum->signal = one->signal;
+}
+
+static int move_database(const struct move_options *options, int64_t number, struct move_summary *sum,
+                         struct errbuf *err)
+{
+    struct server_url from, to;
+    struct move_options one = *options;
+    struct move_summary summary;
+    choose_database(&from, options->from, number);
+    choose_database(&to, options->to, number);
+    one.from = &from;
+    one.to = &to;
+    one.met = true;
+    FILE *out = options->dry_run ? stdout : stderr; /* where lines on filters go */
+    fprintf(out, "database %" PRId64 "\n", number);
+    fflush(out);
+    int status = move_run(&one, &summary, err);
+    add_summary(sum, &summary);
+    return status;
+}
+
+int move_all_databases(const struct move_options *options, struct move_summary *summary_out, struct errbuf *err)
+{
+    *summary_out = (struct move_summary){.signal = 0};
+    struct databases *found = calloc(1, sizeof(*found));
+    if (!found) {
+        errbuf_set(err, "out of memory");
+        return -ENOMEM;
+    }
+    int status = find_databases(options, found, err);
+    qsort(found->numbers, found->n, sizeof(found->numbers[0]), compare);
+    if (status == 0)
+        status = ask_target(options, found->n ? found->numbers[found->n - 1] : 0, err);
+    for (size_t i = 0; i < found->n && status == 0; i++)
+        status = move_database(options, found->numbers[i], summary_out, err);
+    free(found);
+    return status;
+}

@@ -64,8 +64,10 @@ void dump_plan_of(const struct bloom_filter *filter, unsigned nlayers, struct du
         bloom_filter_layer(filter, i, &view);
         plan_out->shapes[i] = view.shape;
         plan_out->bytes += view.shape.nwords * 8;
-        if (view.turn != 0) /* of a forgotten part, too: its age says so */
-            plan_out->turns[i] = (struct dump_turn){view.turn, (uint64_t)(now_us - view.started_us)};
+        if (view.turn == 0)
+            continue;
+        int64_t age_us = now_us - view.started_us; /* of a forgotten part, too: its age says so */
+        plan_out->turns[i] = (struct dump_turn){view.turn, age_us > 0 ? (uint64_t)age_us : 0}; /* it has just begun */
     }
 }
 

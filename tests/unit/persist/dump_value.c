@@ -96,3 +96,33 @@ Test(dump_value, one_piece_with_compressed_strings_is_the_same_filter)
     free(packed);
     filter_free(filter);
 }
+
+static int64_t now_us; /* of the windows' clock */
+
+static int64_t driven_clock(void)
+{
+    return now_us;
+}
+
+/* Other threads turn the window while one dumps it: a part may have begun after the dump has looked at the clock. */
+Test(dump_value, a_part_that_began_while_the_dump_began_is_new)
+{
+    const struct bloom_params params = {.capacity = 10, .error_rate = 0.01, .window = 60000000, .window_parts = 1};
+    struct bloom_filter *filter = filter_of(&params, NULL, 1);
+    struct dump_plan plan, read;
+    struct errbuf err = {""};
+
+    bloom_pool_set_clock(pool, driven_clock);
+    now_us = 5000001;
+    cr_assert_eq(bloom_filter_add(filter, bloom_filter_hash(filter, "x", 1), &err), BLOOM_ADDED);
+    now_us = 5000000;
+    dump_plan_of(filter, 1, &plan);
+    size_t len = (size_t)dump_whole_bytes(&plan);
+    unsigned char *bytes = malloc(len);
+    dump_write_whole(&plan, filter, bytes);
+    cr_assert_eq(dump_read_plan(bytes, len, &read, &err), DUMP_OK, "%s", err.text);
+    cr_assert_eq(read.turns[0].number, 1);
+    cr_assert_eq(read.turns[0].age_us, 0);
+    free(bytes);
+    filter_free(filter);
+}

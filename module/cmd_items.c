@@ -51,12 +51,15 @@ bool create_filter(struct call *call, const struct bloom_params *params, int64_t
     struct errbuf err = {""};
     struct bloom_class *class;
     struct value *value = NULL;
+    bool obeys = call_must_obey(call); /* RedisBloom's log and its primaries say by a command that a filter is made */
+    if (obeys)
+        bloom_pool_set_limits(values_pool(), 0, 0);
     int status = bloom_class_get(values_pool(), params, NULL, &class, &err);
     if (status == 0) {
         value = value_create(class, &status, &err);
         bloom_class_release(class);
     }
-    if (value && !memory_within(call->ctx, bloom_filter_memory(value_filter(value)), &err)) {
+    if (value && !obeys && !memory_within(call->ctx, bloom_filter_memory(value_filter(value)), &err)) {
         value_free(value);
         call_error(call, "OOM %s", err.text);
         return false;
@@ -65,7 +68,7 @@ bool create_filter(struct call *call, const struct bloom_params *params, int64_t
         call_not_made(call, status, &err);
         return false;
     }
-    if (bloom_filter_forgets(value_filter(value)) && !call_must_obey(call) && !window_fits(value_filter(value), &err)) {
+    if (bloom_filter_forgets(value_filter(value)) && !obeys && !window_fits(value_filter(value), &err)) {
         value_free(value);
         call_not_made(call, BLOOM_LIMIT, &err);
         return false;

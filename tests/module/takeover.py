@@ -221,6 +221,30 @@ def test_a_log_of_redisbloom_is_served():
             assert engine.digest() == digest
 
 
+def test_a_log_and_a_primary_are_refused_by_no_limit():
+    """The log says by RedisBloom's command that a filter is made."""
+    engine = Engine(*ALWAYS, module=TAKE_OVER)
+    use(engine)
+    engine("BF.RESERVE", "megabytes", "0.01", "1500000")
+    digest = engine.digest()
+    engine.kill()
+    engine.module += ["bf-max-filter-bytes", "1"]
+    engine.arguments += ["--maxmemory", "1mb"]
+    engine.start()
+    assert engine.digest() == digest
+    replica = replica_of(engine, *ALWAYS, "--maxmemory", "1mb", module=TAKE_OVER + ("bf-max-filter-bytes", "1"))
+    for name, value in (("maxmemory", "0"), ("bloomery.bf-max-filter-bytes", "0")):
+        engine("CONFIG", "SET", name, value)
+    engine("BF.RESERVE", "more", "0.01", "1500000")
+    engine("BF.MADD", "scaling", *items("more", 3000))
+    digest = in_sync(engine, replica)
+    replica.kill()
+    replica.arguments = replica.arguments[2:]  # from its own log alone
+    replica.start()
+    assert replica.digest() == digest
+    assert str(replica.try_call("BF.RESERVE", "x", "0.01", "1500000")).startswith("OOM")
+
+
 def commands_of(path):
     """The commands in a log."""
     with open(path, "rb") as file:

@@ -126,7 +126,7 @@ static struct engine_command_arg *docs_of(const struct arg *args, size_t n, stru
         list[i] = (struct engine_command_arg){
             .name = args[i].name,
             .type = type,
-            .key_spec = type == ENGINE_ARG_KEY ? 0 : -1,
+            .key_spec = type == ENGINE_ARG_KEY ? (int)i : -1, /* keys come first */
             .token = args[i].token,
             .since = args[i].since,
             .flags = (args[i].optional ? ENGINE_ARG_OPTIONAL : 0) | (args[i].multiple ? ENGINE_ARG_MULTIPLE : 0),
@@ -145,12 +145,30 @@ static uint64_t key_flags_of(const struct row *row)
     return ENGINE_SPEC_RW | (deletes ? ENGINE_SPEC_DELETE : ENGINE_SPEC_ACCESS | ENGINE_SPEC_UPDATE);
 }
 
+static struct engine_key_spec key_spec(uint64_t flags, int from, int last, int step)
+{
+    return (struct engine_key_spec){.flags = flags,
+                                    .begin_by = ENGINE_SPEC_BY_INDEX,
+                                    .begin.index.pos = from,
+                                    .find_by = ENGINE_SPEC_BY_RANGE,
+                                    .find.range = {.last = last, .step = step}};
+}
+
+/* Of several keys the first one is written, and the others are read. */
+static void key_specs_of(const struct row *row, struct engine_key_spec *specs)
+{
+    specs[0] = key_spec(key_flags_of(row), row->first_key, 0, row->key_step);
+    if (row->last_key != row->first_key)
+        specs[1] =
+            key_spec(ENGINE_SPEC_RO | ENGINE_SPEC_ACCESS, row->first_key + row->key_step, row->last_key, row->key_step);
+}
+
 static int document(struct engine_command *command, const struct row *row)
 {
     static const struct engine_info_version version = {1, sizeof(struct engine_history), sizeof(struct engine_key_spec),
                                                        sizeof(struct engine_command_arg)};
     struct engine_command_arg args[ARGS_MAX] = {{NULL}}, *free_args = args;
-    struct engine_key_spec specs[2] = {{NULL}};
+    struct engine_key_spec specs[3] = {{NULL}};
     struct engine_command_info info = {
         .version = &version,
         .summary = row->summary,
@@ -160,14 +178,8 @@ static int document(struct engine_command *command, const struct row *row)
         .key_specs = row->first_key ? specs : NULL,
         .args = docs_of(row->args, row->nargs, &free_args),
     };
-    if (row->first_key) {
-        specs[0].flags = key_flags_of(row);
-        specs[0].begin_by = ENGINE_SPEC_BY_INDEX;
-        specs[0].begin.index.pos = row->first_key;
-        specs[0].find_by = ENGINE_SPEC_BY_RANGE;
-        specs[0].find.range.last = row->last_key < 0 ? row->last_key : row->last_key - row->first_key;
-        specs[0].find.range.step = row->key_step;
-    }
+    if (row->first_key)
+        key_specs_of(row, specs);
     return engine.SetCommandInfo(command, &info);
 }
 

@@ -139,6 +139,21 @@ def test_access_by_commands_and_keys():
         assert str(client.try_call(*words)).startswith("NOPERM"), words
 
 
+def test_a_union_only_reads_its_sources():
+    engine = Engine()
+    for name in ("mine", "read", "written"):
+        engine("BF.ADD", name, "x" + name)
+    assert engine("COMMAND", "GETKEYSANDFLAGS", "BF.MERGE", "a", "b", "c") == [
+        [b"a", ["RW", "access", "update"]], [b"b", ["RO", "access"]], [b"c", ["RO", "access"]]]
+    engine("ACL", "SETUSER", "user", "on", "nopass", "~mine", "%R~read", "%W~written", "+@all")
+    user = engine.connect()
+    user("AUTH", "user", "x")
+    assert user("BF.MERGE", "mine", "read", "mine") == "OK" and user("BF.EXISTS", "mine", "xread") == 1
+    for words in (("BF.MERGE", "read", "mine"), ("BF.MERGE", "mine", "written"), ("BF.MERGE", "written", "mine"),
+                  ("BF.MERGE", "mine", "read", "other")):
+        assert str(user.try_call(*words)).startswith("NOPERM"), words
+
+
 def test_what_command_says():
     engine = Engine()
     documents = engine("COMMAND", "DOCS", "bf.reserve", "bf.merge", "bf.plan")

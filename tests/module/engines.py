@@ -118,7 +118,7 @@ class Connection:
 
 
 class Engine:
-    def __init__(self, *arguments, module=(), sentinel=None, before=None, clock_ahead_s=0):
+    def __init__(self, *arguments, module=(), sentinel=None, before=None, clock_ahead_s=0, wait=True):
         self.directory = tempfile.mkdtemp(prefix="bloomery-module-")
         self.log = os.path.join(self.directory, "log")
         self.clock_ahead_s = clock_ahead_s  # of the time of day
@@ -127,7 +127,7 @@ class Engine:
         running.append(self)
         if before:
             before(self)
-        self.start()
+        self.start(wait)
 
     def command(self):
         if self.sentinel is not None:

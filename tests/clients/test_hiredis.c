@@ -15,7 +15,7 @@
 #include "client.h"
 #include "daemon.h"
 
-#define PATIENCE_MS 30000
+#define PATIENCE_MS 60000
 
 static struct daemon the_daemon;
 static char socket_path[320];
@@ -65,7 +65,7 @@ DAEMON_TEST(the_daemon, hiredis, commands)
 
 DAEMON_TEST(the_daemon, hiredis, a_unix_socket)
 {
-    redisContext *client = redisConnectUnixWithTimeout(socket_path, (struct timeval){30, 0});
+    redisContext *client = redisConnectUnixWithTimeout(socket_path, (struct timeval){60, 0});
 
     cr_assert(client != NULL && client->err == 0, "%s", client == NULL ? "no memory" : client->errstr);
     expect(client, ":1", "BF.ADD f a");

@@ -198,7 +198,7 @@ DAEMON_TEST(the_daemon, client_command, pause_writes)
 /* What CLIENT LIST says of a connection, until it is gone from it. */
 static void wait_until_gone(redisContext *asker, long long id)
 {
-    for (int i = 0; i < 300 && field(asker, id, "addr")[0]; i++)
+    for (int i = 0; i < 600 && field(asker, id, "addr")[0]; i++)
         usleep(100000);
     cr_expect_str_eq(field(asker, id, "addr"), "");
 }
@@ -214,7 +214,7 @@ static long long open_held(struct wire *wire, const char *command)
 
 static void wait_until_held(redisContext *asker, long long id, const char *command)
 {
-    for (int i = 0; i < 300 && strcmp(field(asker, id, "qbuf"), "0") == 0; i++)
+    for (int i = 0; i < 6000 && strcmp(field(asker, id, "qbuf"), "0") == 0; i++)
         usleep(10000);
     cr_assert_str_neq(field(asker, id, "qbuf"), "0", "%s has not been read", command);
 }

@@ -115,7 +115,7 @@ DAEMON_TEST(the_daemon, memory, connections_count_against_maxmemory)
         client_ask(other, "SUBSCRIBE %s", name_of(i));
     cr_expect_geq(memory_field(client, "mem_overhead_pubsub"), 50 * NAME);
     redisFree(other);
-    for (int i = 0; i < 1000 && memory_field(client, "used_memory") > before + 10 * NAME; i++)
+    for (int i = 0; i < 6000 && memory_field(client, "used_memory") > before + 10 * NAME; i++)
         usleep(10000);
     cr_expect_leq(memory_field(client, "used_memory"), before + 10 * NAME);
     redisFree(client);

@@ -102,7 +102,7 @@ DAEMON_TEST(daemon_under_test, persistence, bgsave)
     long long before = client_number(client, "LASTSAVE");
     sleep(1);
     expect(client, "+Background saving started", "BGSAVE");
-    for (int i = 0; i < 100 && client_number(client, "LASTSAVE") == before; i++)
+    for (int i = 0; i < 1200 && client_number(client, "LASTSAVE") == before; i++)
         usleep(50000);
     cr_expect_gt(client_number(client, "LASTSAVE"), before);
     const char *info = client_ask(client, "INFO persistence");

@@ -137,7 +137,7 @@ DAEMON_TEST(the_daemon, residency, maybe_ends_when_there_is_room)
             expect(client, ":1", "DEL f%d", i);
     }
     const char *reply = ":1";
-    for (int i = 0; i < 1000 && strcmp(reply, ":0") != 0; i++) {
+    for (int i = 0; i < 6000 && strcmp(reply, ":0") != 0; i++) {
         reply = client_ask(client, "BF.EXISTS f%d nobody", away);
         usleep(10000);
     }

@@ -297,7 +297,7 @@ DAEMON_TEST(the_daemon, settings, the_log_file_can_be_rotated)
     daemon_start(&the_daemon, args);
     cr_assert_eq(rename(log, moved), 0);
     kill(the_daemon.pid, SIGHUP);
-    for (int i = 0; i < 1000 && access(log, F_OK) != 0; i++)
+    for (int i = 0; i < 6000 && access(log, F_OK) != 0; i++)
         usleep(10000);
     daemon_stop(&the_daemon);
     cr_assert_not_null(strstr(read_file(moved), " notice ready: listening on 127.0.0.1:"));

@@ -353,7 +353,7 @@ DAEMON_TEST(the_daemon, web, it_is_not_ready_while_the_log_fails)
     http_free(&reply);
     expect_status(200, "/healthz", "");
     disk_mend();
-    for (int i = 0; i < 300 && status_of("/readyz", "") != 200; i++)
+    for (int i = 0; i < 600 && status_of("/readyz", "") != 200; i++)
         usleep(100000);
     expect_status(200, "/readyz", "");
     client_skip(client, 1);

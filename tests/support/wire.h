@@ -36,7 +36,7 @@ enum wire_status {
 };
 
 /* How long a reply may take where it is certain that one comes: slow machines and sanitizers included. */
-#define WIRE_PATIENCE_MS 30000
+#define WIRE_PATIENCE_MS 60000
 
 void wire_open(struct wire *wire, int port);
 

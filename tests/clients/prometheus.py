@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,18 +19,13 @@ import urllib.request
 import redis
 
 import alert_rules
+from with_daemon import free_port
 
 PATIENCE_S = 60
 PORT, WEB_PORT = int(os.environ["BLOOMERY_PORT"]), int(os.environ["BLOOMERY_WEB_PORT"])
 NAME = re.compile(r"\bbloomery_[a-z0-9_]+")
 EXPRESSION = re.compile(r"^\s+expr: (.*)$", re.MULTILINE)
 ALERT = re.compile(r"^\s+- alert: (\w+)\n(?:\s+#.*\n)?\s+expr: (.*)$", re.MULTILINE)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def get(url):

@@ -43,10 +43,13 @@ static inline uint64_t bloom_layer_placed(const struct bloom_layer_view *view)
     return view->ordinal > view->base ? view->ordinal - view->base : 0;
 }
 
+/* Turns of a window have smaller numbers. Only a made-up dump comes near to it; then no further part begins. */
+#define BLOOM_TURNS (UINT64_C(1) << 60)
+
 /* Whether these can be numbers of a turn: within bounds that no arithmetic leaves. */
 static inline bool bloom_turn_valid(const struct bloom_turn *turn)
 {
-    return turn->number < UINT64_C(1) << 60 && turn->base < UINT64_C(1) << 60 && turn->started_us >= 0 &&
+    return turn->number < BLOOM_TURNS && turn->base < UINT64_C(1) << 60 && turn->started_us >= 0 &&
            turn->started_us < INT64_C(1) << 60;
 }
 

@@ -79,7 +79,8 @@ static int note_grow(void *ctx, uint64_t id, unsigned layer, const struct bloom_
     return note_layer(adds, &(struct growth){.before = adds->added, .layer = layer, .shape = *shape}, err);
 }
 
-/* A layer that is there already has been emptied for the part, which cannot be refused any more. */
+/* A layer that is there already has been emptied for the part: so it is late to refuse that. add_to_window() has made
+ * room for a turn and a layer of the new part; more turns than one come where the add takes longer than a part. */
 static int note_turn(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape,
                      const struct bloom_turn *turn, struct errbuf *err)
 {
@@ -88,7 +89,9 @@ static int note_turn(void *ctx, uint64_t id, unsigned layer, const struct bloom_
     (void)id;
     if (layer >= bloom_filter_nlayers(value_filter(adds->call->value)))
         return note_layer(adds, &growth, err);
-    adds->growths[adds->ngrowths++] = growth; /* add_to_window() has made room */
+    if (!reserve_growths(adds, 1, err))
+        return -ENOMEM;
+    adds->growths[adds->ngrowths++] = growth;
     return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <xxhash.h>
 
 #include "stand_in_internal.h"
 
@@ -189,6 +190,23 @@ void stand_in_damage(size_t field, size_t byte, unsigned char bit)
         at->value ^= bit;
     else if (at->len)
         at->bytes[byte % at->len] ^= (char)bit;
+}
+
+/* docs/DUMP.md: a chunk has the low bits of the sum of the one before it, and ends with its own. */
+void stand_in_seal(void)
+{
+    uint32_t chain = 0;
+    for (size_t i = 0; i < host.nfields; i++) {
+        struct field *at = &host.fields[i];
+        XXH128_canonical_t sum;
+        if (at->number || at->len < 48)
+            continue;
+        memcpy(at->bytes + 24, &chain, sizeof(chain));
+        XXH128_canonicalFromHash(&sum, XXH3_128bits(at->bytes, at->len - sizeof(sum)));
+        memcpy(at->bytes + at->len - sizeof(sum), sum.digest, sizeof(sum));
+        memcpy(&chain, sum.digest, sizeof(chain));
+        chain &= (1u << 21) - 1;
+    }
 }
 
 void stand_in_rewrite(const char *name, const char *to)

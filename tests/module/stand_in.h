@@ -35,6 +35,7 @@ bool stand_in_save(const char *name);
 bool stand_in_restore(const char *name, size_t reads);
 size_t stand_in_saved_fields(void);
 void stand_in_damage(size_t field, size_t byte, unsigned char bit); /* of what was saved */
+void stand_in_seal(void); /* puts the checksums of Bloomery's own chunks right again */
 
 /* The commands that the module's log rewrite emits, run against a copy under this name. */
 void stand_in_rewrite(const char *name, const char *to);

@@ -416,6 +416,49 @@ static void values(const void *data)
     stand_in_end();
 }
 
+/* Values with right checksums, as somebody may make them up: what is accepted can be used as any filter, and saved, and
+ * is loaded again then. */
+static void made_up(const void *line)
+{
+    static const char *const arguments[] = {"bf-max-filter-bytes", "10000000"};
+    static const char *const uses[] = {"bf.madd bad p q r s t u v w x y z",
+                                       "bf.mexists bad a p",
+                                       "bf.merge union bad",
+                                       "bf.merge good bad",
+                                       "bf.merge bad good",
+                                       "bf.info bad FULL",
+                                       "bf.debug bad",
+                                       "bf.card bad",
+                                       "bf.insert bad ITEMS a b c d e f",
+                                       "bf.scandump bad 0",
+                                       "bf.madd union 1 2 3 4",
+                                       "bf.add good 1",
+                                       "bf.madd bad 5 6 7 8 9 10 11 12 13 14"};
+    struct rng rng;
+    unsigned taken = 0;
+    rng_init(&rng, 13);
+    EXPECT(stand_in_load(MODULE_PATH, NULL, 2, arguments), "it has not loaded");
+    for (int i = 0; i < 3000; i++) {
+        stand_in_run(line, NULL, 0);
+        stand_in_save("good");
+        size_t last = stand_in_saved_fields() - 1;
+        for (size_t flips = 1 + (size_t)rng_below(&rng, 3); flips > 0; flips--)
+            stand_in_damage(rng_below(&rng, 3) ? 1 : last, 32 + (size_t)rng_below(&rng, 400),
+                            (unsigned char)(1u << rng_below(&rng, 8)));
+        stand_in_seal();
+        if (stand_in_restore("bad", SIZE_MAX)) {
+            taken++;
+            for (size_t use = 0; use < sizeof(uses) / sizeof(uses[0]); use++)
+                stand_in_run(uses[use], NULL, 0);
+            EXPECT(stand_in_save("bad") && stand_in_restore("again", SIZE_MAX), "round %d: it cannot be loaded again",
+                   i);
+            stand_in_run("bf.clear bad", NULL, 0);
+        }
+        stand_in_end();
+    }
+    EXPECT(taken > 100, "%u were taken", taken);
+}
+
 /* While another thread frees a filter with several layers, this one makes filters, adds, grows, asks and copies. The
  * name that is freed is used again at once: an item is looked for where its filter was before. */
 static void freed_in_the_background(const void *data)
@@ -468,6 +511,9 @@ int main(void)
     in_a_process("taken over", taken_over, NULL);
     in_a_process("values", values, NULL);
     in_a_process("values of RedisBloom", redisbloom_values, NULL);
+    in_a_process("made up", made_up, "bf.insert good CAPACITY 4 ITEMS a b c d e f");
+    in_a_process("made up", made_up, "bf.insert good CAPACITY 8 WINDOW 60 PARTS 4 REFRESH ITEMS a b c d e");
+    in_a_process("made up", made_up, "bf.insert good CAPACITY 8 WINDOW ITEMS 8 PARTS 4 ITEMS a b c d e");
     for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++)
         in_a_process("arguments", arguments, rates[i]);
     printf("%zu functions, each missing once\n", stand_in_functions());

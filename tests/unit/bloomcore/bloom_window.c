@@ -193,6 +193,37 @@ Test(bloom_window, impossible_windows_are_refused)
     cr_assert(bloom_params_valid(&plain, &err));
 }
 
+/* Its turns would never end: each part would begin with a layer that is not the first of one. */
+Test(bloom_window, a_ring_begins_with_the_first_layer_of_a_part)
+{
+    const struct bloom_params params = window_of(8, 8, 4, BLOOM_WINDOW_ITEMS);
+    const struct bloom_shape shape = {.nwords = 1, .k = 5, .level = 5};
+    struct bloom_class *class;
+    struct errbuf err = {""};
+
+    cr_assert_eq(bloom_class_get(pool, &params, &shape, &class, &err), BLOOM_REFUSED);
+    cr_assert(strstr(err.text, "level 5"), "%s", err.text);
+}
+
+/* A made-up dump may have any number; what cannot be loaded again must not come into being. */
+Test(bloom_window, a_part_has_a_number_that_can_be_loaded)
+{
+    const struct bloom_params params = window_of(4, 4, 2, BLOOM_WINDOW_ITEMS);
+    struct bloom_filter *filter = filter_make(pool, &params, NULL);
+    const struct bloom_turn last = {.number = (UINT64_C(1) << 60) - 1, .started_us = now_us};
+    struct bloom_window_state state;
+    struct errbuf err = {""};
+
+    bloom_window_set_turn(filter, 0, &last);
+    cr_assert_eq(bloom_filter_add(filter, hash_of(filter, 1), &err), BLOOM_ADDED, "%s", err.text);
+    cr_assert_eq(bloom_filter_add(filter, hash_of(filter, 2), &err), BLOOM_ADDED, "%s", err.text);
+    cr_assert_eq(bloom_filter_add(filter, hash_of(filter, 3), &err), BLOOM_NO_ROOM);
+    bloom_window_state(filter, &state);
+    cr_assert_eq(state.turn, last.number);
+    cr_assert(has(filter, 1) && has(filter, 2) && !has(filter, 3));
+    filter_free(filter);
+}
+
 /* ---- a host with replicas ---- */
 
 static int64_t other_clock(void)

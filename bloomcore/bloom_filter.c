@@ -276,6 +276,20 @@ void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struc
     }
 }
 
+bool bloom_filter_is_blank(const struct bloom_filter *filter)
+{
+    struct bloom_layer_view view;
+
+    bloom_filter_layer(filter, 0, &view);
+    if (bloom_filter_nlayers(filter) > 1 || view.ordinal > 0 || view.turn > 0)
+        return false;
+    for (uint64_t i = 0; i < view.shape.nwords; i++) {
+        if (atomic_load_explicit(&view.words[i], memory_order_relaxed))
+            return false;
+    }
+    return true;
+}
+
 void bloom_filter_expect_fill(struct bloom_filter *filter)
 {
     struct bloom_pool *pool = bloom_filter_class(filter)->pool;

@@ -190,6 +190,11 @@ uint64_t bloom_filter_changes(const struct bloom_filter *filter);
 /* The same, after all counted adds have set their bits: waits for those that are running. */
 uint64_t bloom_filter_changes_settled(const struct bloom_filter *filter);
 
+/* Whether it is as bloom_filter_init() has left it: one layer, nothing added, no bits (a loaded filter may have some
+ * that no count knows: RedisBloom's dumps do). Reads all words, which must be in memory, until it finds a bit: a
+ * millisecond per 10 MB. */
+bool bloom_filter_is_blank(const struct bloom_filter *filter);
+
 uint64_t bloom_filter_capacity(const struct bloom_filter *filter); /* sum over the layers */
 uint64_t bloom_filter_memory(const struct bloom_filter *filter);   /* bytes: words, headers, bookkeeping; no name */
 unsigned bloom_filter_nlayers(const struct bloom_filter *filter);

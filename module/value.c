@@ -131,15 +131,7 @@ void value_free(void *at)
 
 bool value_is_blank(const struct value *value)
 {
-    const struct bloom_filter *filter = value_filter(value);
-    struct bloom_layer_view view;
-    bloom_filter_layer(filter, 0, &view);
-    if (bloom_filter_nlayers(filter) > 1 || view.ordinal > 0 || view.turn > 0 || value_is_half(value))
-        return false;
-    for (uint64_t i = 0; i < view.shape.nwords; i++) /* RedisBloom's dumps have bits that no count knows */
-        if (view.words[i])
-            return false;
-    return true;
+    return !value_is_half(value) && bloom_filter_is_blank(value_filter(value));
 }
 
 struct value *value_copy(const struct value *value)

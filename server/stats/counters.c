@@ -147,6 +147,14 @@ void counters_usage(struct counters *counters, uint64_t filter_id, struct usage_
     pthread_mutex_unlock(&counters->lock);
 }
 
+void counters_forget_usage(struct counters *counters, uint64_t filter_id)
+{
+    pthread_mutex_lock(&counters->lock);
+    for (unsigned i = 0; i < counters->nthreads; i++)
+        usage_forget(counters->threads[i].stats->usage, filter_id);
+    pthread_mutex_unlock(&counters->lock);
+}
+
 static int by_id(const void *a, const void *b)
 {
     const struct usage_total *x = a, *y = b;

@@ -39,6 +39,9 @@ bool counters_histogram(struct counters *counters, size_t command, struct histog
 /* The counts of one filter since the start or the last reset. */
 void counters_usage(struct counters *counters, uint64_t filter_id, struct usage_counts *sum_out);
 
+/* They start at 0 again, on all threads, when this returns. Thread: any. */
+void counters_forget_usage(struct counters *counters, uint64_t filter_id);
+
 /* The filters with the most answered queries, of those that are counted (usage.h): at most `n` ids, in no order.
  * Returns their number; 0 without memory. Not on a loop. */
 size_t counters_most_asked(struct counters *counters, uint64_t *ids_out, size_t n);

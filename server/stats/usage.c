@@ -3,7 +3,8 @@
  * counts until then are lost; its `since` tells.
  *
  * A slot may change owner while another thread reads it. The writer clears the id first and sets the new one last; the
- * reader compares the id before and after. */
+ * reader compares the id before and after. Another thread may free a slot at any time: it clears the id, and what the
+ * writer still counts there counts for nobody. */
 #include "usage.h"
 
 #include <stdatomic.h>
@@ -75,8 +76,11 @@ static struct slot *find(struct usage *usage, uint64_t id)
 {
     struct slot *set = usage->sets[set_of(id)], *weakest = set;
     for (unsigned i = 0; i < USAGE_WAYS; i++) {
-        if (load(&set[i].id) == id)
+        uint64_t owner = load(&set[i].id);
+        if (owner == id)
             return &set[i];
+        if (owner == 0)
+            set[i].weight = 0;
         if (set[i].weight < weakest->weight)
             weakest = &set[i];
     }
@@ -89,10 +93,8 @@ static struct slot *find(struct usage *usage, uint64_t id)
 static void carry_out_reset(struct usage *usage, uint32_t wanted)
 {
     for (unsigned s = 0; s < USAGE_SETS; s++)
-        for (unsigned i = 0; i < USAGE_WAYS; i++) {
+        for (unsigned i = 0; i < USAGE_WAYS; i++)
             atomic_store_explicit(&usage->sets[s][i].id, 0, memory_order_relaxed);
-            usage->sets[s][i].weight = 0;
-        }
     atomic_store_explicit(&usage->epoch, wanted, memory_order_release);
 }
 
@@ -156,6 +158,15 @@ size_t usage_list(const struct usage *usage, struct usage_total totals_out[USAGE
                 totals_out[n++] = (struct usage_total){id, answers};
         }
     return n;
+}
+
+void usage_forget(struct usage *usage, uint64_t id)
+{
+    struct slot *set = usage->sets[set_of(id)];
+    for (unsigned i = 0; i < USAGE_WAYS; i++) {
+        uint64_t owner = id;
+        atomic_compare_exchange_strong(&set[i].id, &owner, 0);
+    }
 }
 
 void usage_reset(struct usage *usage)

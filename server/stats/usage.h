@@ -6,9 +6,9 @@
  * queried, it keeps the most queried; a filter that was dropped and returns starts at 0. `since` is the time from which
  * its numbers are complete.
  *
- * A batch on one filter counts in one step. Ids are never reused, so a filter that was emptied or replaced starts at 0.
+ * A batch on one filter counts in one step. Ids are never reused, so a filter that was replaced starts at 0.
  *
- * Thread: a table is written by its worker only; usage_read(), usage_list() and usage_reset(): any. */
+ * Thread: a table is written by its worker only; usage_read(), usage_list(), usage_forget() and usage_reset(): any. */
 #ifndef BLOOMERY_USAGE_H
 #define BLOOMERY_USAGE_H
 
@@ -45,6 +45,9 @@ struct usage_total {
 
 /* Copies the filters that this table counts, in no order. Returns their number. */
 size_t usage_list(const struct usage *usage, struct usage_total totals_out[USAGE_FILTERS]);
+
+/* The filter's counts start at 0 again. Thread: any. */
+void usage_forget(struct usage *usage, uint64_t id);
 
 /* All counts start at 0 again. */
 void usage_reset(struct usage *usage);

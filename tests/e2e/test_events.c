@@ -78,6 +78,7 @@ DAEMON_TEST(the_daemon, events, what_happens_to_filters)
     expect_events("RENAME h h", "");
     expect_events("RENAMENX h i|DEL none", "new i;rename_from h;rename_to i;");
     expect_events("BF.CLEAR i", "bloom.clear i;");
+    expect_events("BF.CLEAR i", "");
     expect_events("BF.MERGE m i", "new m;bloom.merge m;");
     expect_events("BF.MERGE m i", "bloom.merge m;");
     expect_events("DEL m none i", "del m;del i;");

@@ -99,6 +99,7 @@ DAEMON_TEST(daemon_under_test, persistence, bgsave)
 {
     redisContext *client = client_open(PORT);
     client_add_items(client, "f", 0, 1000);
+    expect(client, "+OK", "BF.RESERVE empty 0.01 100");
     long long before = client_number(client, "LASTSAVE");
     sleep(1);
     expect(client, "+Background saving started", "BGSAVE");
@@ -107,6 +108,9 @@ DAEMON_TEST(daemon_under_test, persistence, bgsave)
     cr_expect_gt(client_number(client, "LASTSAVE"), before);
     const char *info = client_ask(client, "INFO persistence");
     cr_expect_not_null(strstr(info, "rdb_last_bgsave_status:ok"), "%s", info);
+    cr_expect_not_null(strstr(info, "rdb_changes_since_last_save:0"), "%s", info);
+    expect(client, "+OK", "BF.CLEAR empty"); /* this is no change */
+    info = client_ask(client, "INFO persistence");
     cr_expect_not_null(strstr(info, "rdb_changes_since_last_save:0"), "%s", info);
     redisFree(client);
 }

@@ -92,6 +92,21 @@ DAEMON_TEST(the_daemon, tracking, own_changes_and_reads_in_transactions_count)
 }
 
 /* What changes nothing is not told: the next message is about another filter, though that was read later. */
+DAEMON_TEST(the_daemon, tracking, clearing_what_is_empty_is_not_told)
+{
+    begin("CLIENT TRACKING ON");
+    expect(other, "+OK", "BF.RESERVE f 0.01 100");
+    expect(other, ":1", "BF.ADD g x");
+    expect_ask(&wire, "BF.EXISTS f x", "#f");
+    expect_ask(&wire, "BF.EXISTS g x", "#t");
+    expect(other, "+OK", "BF.CLEAR f");
+    expect(other, "+OK", "BF.CLEAR g");
+    expect_text(&wire, forget("g"));
+    expect(other, ":1", "BF.ADD f x");
+    expect_text(&wire, forget("f"));
+    end();
+}
+
 DAEMON_TEST(the_daemon, tracking, an_add_of_what_is_there_is_not_told)
 {
     begin("CLIENT TRACKING ON");

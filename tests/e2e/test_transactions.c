@@ -41,13 +41,16 @@ DAEMON_TEST(the_daemon, transactions, watch_sees_every_change)
         {"PEXPIRE w 1", true},
         {"EXPIRE other 1000", false},
         {"PERSIST w", false},
+        {"BF.CLEAR w", true},
+        {"BF.CLEAR empty", false},
     };
     redisContext *a = client_open(the_daemon.port), *b = client_open(the_daemon.port);
     for (int i = 0; i < (int)(sizeof(cases) / sizeof(cases[0])); i++) {
         expect(b, "+OK", "FLUSHALL");
         expect(b, ":1", "BF.ADD w old");
         expect(b, ":1", "BF.ADD other o");
-        expect(a, "+OK", "WATCH unrelated w");
+        expect(b, "+OK", "BF.RESERVE empty 0.01 100");
+        expect(a, "+OK", "WATCH unrelated w empty");
         freeReplyObject(redisCommand(b, cases[i].change, i));
         expect(a, "+OK", "MULTI");
         expect(a, "+QUEUED", "PING");

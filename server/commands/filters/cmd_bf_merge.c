@@ -6,6 +6,7 @@
 #include "bf_texts.h"
 #include "bloom_window_merge.h"
 #include "content.h"
+#include "counters.h"
 #include "handlers.h"
 #include "registry_key.h"
 
@@ -307,6 +308,16 @@ void cmd_bf_merge(struct command_ctx *ctx)
 
 /* ---- BF.CLEAR ---- */
 
+#define LOOK_BYTES (1u << 20) /* are looked at on the loop, in a tenth of a millisecond */
+
+/* What is empty stays the filter that it is: no record, no event, no change for WATCH. Where the bits are many, or not
+ * in memory, the count alone cannot tell: dumps of RedisBloom's have bits that it does not know. */
+static bool is_empty(struct entry *entry)
+{
+    const struct bloom_filter *filter = entry_filter(entry);
+    return filter && bloom_filter_memory(filter) <= LOOK_BYTES && bloom_filter_is_blank(filter);
+}
+
 /* A running add came before the BF.CLEAR and goes with the old filter. So no add has to be passed on. */
 static int try_clear(struct command_job *job, struct entry *old, struct slice name, struct errbuf *err)
 {
@@ -335,7 +346,10 @@ static void clear(struct command_job *job, struct slice name)
                 reply_error(&job->reply, BF_NOT_FOUND);
             return;
         }
-        status = try_clear(job, old, name, &err);
+        bool empty = is_empty(old);
+        if (empty)
+            counters_forget_usage(job->server->counters, old->id);
+        status = empty ? REGISTRY_OK : try_clear(job, old, name, &err);
         registry_unpin(old);
     }
     if (status == REGISTRY_OK)

@@ -192,9 +192,11 @@ Test(bloom_journal, a_note_without_a_place_is_not_counted)
     struct bloom_filter *filter = filter_new(100, 0);
     struct bloom_replay_item item = {{1, 2}, 0};
 
+    cr_assert(bloom_filter_is_blank(filter));
     cr_assert_eq(bloom_filter_replay(filter, 0, 0, &item, 1), 0u);
     cr_assert(bloom_filter_query(filter, item.hash));
     cr_assert_eq(bloom_filter_items(filter), 0u);
+    cr_assert_not(bloom_filter_is_blank(filter));
     filter_free(filter);
 }
 

@@ -67,3 +67,22 @@ Test(usage, sums_and_resets)
     usage_destroy(b);
     usage_destroy(NULL);
 }
+
+/* One filter's counts start at 0 again, and its place is the next newcomer's, however busy the filter was. */
+Test(usage, a_filter_is_forgotten)
+{
+    struct usage *usage = usage_create();
+
+    for (unsigned n = 0; n < 2000; n++)
+        usage_count(usage, 7, 1, 2, 3);
+    usage_count(usage, 8, 1, 0, 0);
+    usage_forget(usage, 7);
+    cr_assert_eq(read_of(usage, 7).since_s, 0);
+    cr_assert_eq(read_of(usage, 8).hits, 1);
+    usage_count(usage, 7, 0, 1, 0);
+    struct usage_counts counts = read_of(usage, 7);
+    cr_assert(counts.hits == 0 && counts.misses == 1 && counts.wrong == 0);
+    usage_forget(usage, 9);
+    cr_assert_eq(read_of(usage, 7).misses, 1);
+    usage_destroy(usage);
+}

@@ -38,6 +38,8 @@ enum {
     CMD_ALONE = 1 << 22,      /* runs while all other workers stand still, also as the only one of a transaction */
     CMD_BITS = 1 << 23,       /* reads or changes bits of the filters that its keys name: these are brought into memory
                                * first */
+    CMD_GROWS = 1 << 24,      /* a name or a time may take a little memory: it waits while bits leave memory for others,
+                               * as what has CMD_DENYOOM does; otherwise it is the handler that is refused */
 };
 
 /* An argument for COMMAND DOCS. */

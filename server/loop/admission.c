@@ -28,7 +28,9 @@ static unsigned concern_of(const struct command *command, uint32_t flags)
     if (flags & CMD_WRITE)
         concern |= ADMISSION_READ_ONLY | ADMISSION_PAUSED_WRITES | ADMISSION_LOG_FULL;
     if (flags & CMD_DENYOOM)
-        concern |= ADMISSION_NO_MEMORY | ADMISSION_MAKES_ROOM;
+        concern |= ADMISSION_NO_MEMORY;
+    if (flags & (CMD_DENYOOM | CMD_GROWS))
+        concern |= ADMISSION_MAKES_ROOM;
     return concern;
 }
 

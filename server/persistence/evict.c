@@ -386,9 +386,10 @@ bool evict_for(struct residency *res, uint64_t bytes, bool gently)
         return false;
     atomic_fetch_add(wanted, bytes);
     int64_t until_ms = clock_ms() + PATIENCE_MS;
+    unsigned rounds = 1; /* one with a save may take longer than all patience */
     while (wait_for_round(res) && !fits(res, bytes) && !gently && !residency_is_stuck(res->server) &&
-           clock_ms() < until_ms) { /* others take memory meanwhile */
-    }
+           (rounds < MISSES || clock_ms() < until_ms)) /* others take memory meanwhile */
+        rounds++;
     atomic_fetch_sub(wanted, bytes);
     bool enough = fits(res, bytes);
     if (gently && !enough)

@@ -173,9 +173,13 @@ static inline bool may_call(const struct conn *conn, const struct command *comma
 {
     if (!(conn->session.modes & MODE_RESTRICTED))
         return true;
+    const struct acl_user *user = conn->session.user;
+    size_t number = command_index(command);
+    if (acl_is_plain(user, number))
+        return true;
     size_t key =
         (size_t)command->first_key < cmd->argc ? (size_t)command->first_key : 0; /* SUNSUBSCRIBE may have none */
-    return acl_is_granted(conn->session.user, command_index(command), resp_arg(cmd, key));
+    return acl_is_granted(user, number, resp_arg(cmd, key));
 }
 
 /* Whether the command fits its row and the rights of its client. */

@@ -43,8 +43,7 @@ static bool set_match(struct slice pattern, size_t *at, unsigned char byte, bool
     return found != negated;
 }
 
-/* Whether the element at `*at`, which is not a star, matches the byte; moves `*at` behind the element. */
-static bool element_match(struct slice pattern, size_t *at, char c, bool ignore_case)
+bool glob_element(struct slice pattern, size_t *at, char c, bool ignore_case)
 {
     unsigned char byte = fold(c, ignore_case);
 
@@ -101,7 +100,7 @@ bool glob_match(struct slice pattern, struct slice text, bool ignore_case)
             starred = true;
             if (star == pattern.len)
                 return true;
-        } else if (p < pattern.len && element_match(pattern, &p, text.ptr[t], ignore_case)) {
+        } else if (p < pattern.len && glob_element(pattern, &p, text.ptr[t], ignore_case)) {
             t++;
         } else if (starred) {
             p = star;
@@ -142,7 +141,7 @@ void glob_compile(struct glob *glob, struct slice pattern, bool ignore_case)
         }
         for (unsigned byte = 0; byte < 256; byte++) {
             behind = at;
-            if (element_match(pattern, &behind, (char)byte, ignore_case))
+            if (glob_element(pattern, &behind, (char)byte, ignore_case))
                 set_bit(glob->takes[byte], glob->nelements);
         }
         at = behind;

@@ -31,6 +31,9 @@ bool glob_is_literal(struct slice pattern);
  * returns the rest of the pattern. Without a rest only the prefix itself matches. */
 struct slice glob_prefix(struct slice pattern, char *prefix_out, size_t *len_out);
 
+/* Whether the element at `*at`, which is not a star, takes the byte; moves `*at` behind the element. */
+bool glob_element(struct slice pattern, size_t *at, char byte, bool ignore_case);
+
 /* A pattern compiled for many texts: a text then takes a few operations per byte, whatever the pattern. */
 #define GLOB_COMPILED_MAX   256 /* bytes of such a pattern */
 #define GLOB_COMPILED_WORDS ((GLOB_COMPILED_MAX + 1 + 63) / 64)

@@ -29,7 +29,9 @@ USERS = {  # rules beside "on nopass"
     "%R~text*": "%R~bench:* %W~bench:* +@read +@write",
     "third of three": "~app:* ~other:* ~bench:* +@read +@write",
     "by a selector": "~app:* +@read (~bench:* +@read +@write)",
-    "glob": "~b?nch:* +@read +@write",
+    "te?t*": "~b?nch:* +@read +@write",
+    "[st]ext*": "~[ab]ench:* +@read +@write",
+    "*text*": "~*nch:* +@read +@write",
 }
 
 WORKLOADS = {  # commands, with the name of a filter and an item

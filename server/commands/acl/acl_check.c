@@ -55,6 +55,16 @@ static bool allows_key(const struct acl_selector *selector, struct slice key, ui
     return selector->flags & ACL_ALL_KEYS;
 }
 
+/* Whether the pattern is bytes that stand for themselves, with a star behind them; how many they are. */
+static bool is_beginning(const struct acl_pattern *pattern, size_t *len_out)
+{
+    size_t len = pattern->len;
+    while (len > 0 && pattern->text[len - 1] == '*')
+        len--;
+    *len_out = len;
+    return len < pattern->len && glob_is_literal((struct slice){pattern->text, len});
+}
+
 /* Whether a pattern of names matches only names that may be read. */
 static bool allows_names(const struct acl_selector *selector, struct slice names)
 {
@@ -66,8 +76,8 @@ static bool allows_names(const struct acl_selector *selector, struct slice names
             continue;
         if (pattern->len == names.len && memcmp(pattern->text, names.ptr, names.len) == 0)
             return true;
-        if (pattern->simple && pattern->open && names.len >= pattern->prefix &&
-            memcmp(pattern->text, names.ptr, pattern->prefix) == 0)
+        size_t len;
+        if (is_beginning(pattern, &len) && names.len >= len && memcmp(pattern->text, names.ptr, len) == 0)
             return true; /* the bytes in common are literal in both */
     }
     return false;

@@ -17,51 +17,31 @@ static bool is_plain(const struct acl_selector *selector, const struct acl_comma
     return (!has_keys || selector->flags & ACL_ALL_KEYS) && (!command->channels || selector->flags & ACL_ALL_CHANNELS);
 }
 
-static void set_bit(uint64_t set[ACL_WORDS], size_t command)
-{
-    set[command / 64] |= UINT64_C(1) << command % 64;
-}
-
 /* The commands with one key that the selector allows, by the permissions that a pattern gives. */
-static void sort_commands(const struct acl_selector *selector, uint64_t by_perms_out[PERMS + 1][ACL_WORDS])
+static void sort_commands(const struct acl_selector *selector, bool by_perms_out[PERMS + 1][ACL_MAX_COMMANDS])
 {
     const struct acl_command *command;
     for (size_t i = 0; (command = acl_command(i)) != NULL; i++) {
         if (!command->only_key || !may_call(selector, i))
             continue;
-        for (unsigned perms = 0; perms <= PERMS; perms++) {
-            if ((perms & command->need_first) == command->need_first)
-                set_bit(by_perms_out[perms], i);
-        }
+        for (unsigned perms = 0; perms <= PERMS; perms++)
+            by_perms_out[perms][i] = (perms & command->need_first) == command->need_first;
     }
 }
 
-static void set_grant(struct acl_grant *grant, const struct acl_pattern *pattern, const uint64_t commands[ACL_WORDS])
+static void set_grant(struct acl_grant *grant, const struct acl_pattern *pattern, const bool commands[ACL_MAX_COMMANDS])
 {
-    size_t len = pattern->prefix < sizeof(grant->head) ? pattern->prefix : sizeof(grant->head);
-    *grant = (struct acl_grant){
-        .prefix = pattern->prefix,
-        .more = pattern->simple && !pattern->open ? 0 : SIZE_MAX / 2, /* what is longer is a difference below 0 */
-        .tail = !pattern->simple || pattern->prefix > len,
-        .pattern = pattern,
-    };
+    grant->glob = pattern->glob;
     memcpy(grant->commands, commands, sizeof(grant->commands));
-    memcpy(&grant->head, pattern->text, len);
-    memset(&grant->mask, 0xff, len);
-}
-
-bool acl_grant_fits_in_full(const struct acl_grant *grant, struct slice key)
-{
-    return acl_pattern_matches(grant->pattern, key);
 }
 
 static void add_selector(struct acl_user *user, const struct acl_selector *selector)
 {
-    uint64_t by_perms[PERMS + 1][ACL_WORDS] = {{0}};
+    bool by_perms[PERMS + 1][ACL_MAX_COMMANDS] = {{false}};
     const struct acl_command *command;
     for (size_t i = 0; (command = acl_command(i)) != NULL; i++) {
         if (may_call(selector, i) && is_plain(selector, command))
-            set_bit(user->plain, i);
+            user->plain[i] = true;
     }
     sort_commands(selector, by_perms);
     for (size_t i = 0; i < selector->nkeys; i++)

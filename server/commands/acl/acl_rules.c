@@ -184,22 +184,27 @@ static enum acl_fault apply_command(struct acl_selector *selector, bool allow, s
 
 void acl_patterns_clear(struct acl_pattern **patterns, size_t *n)
 {
-    for (size_t i = 0; i < *n; i++)
+    for (size_t i = 0; i < *n; i++) {
+        glob_parts_clear(&(*patterns)[i].glob);
         free((*patterns)[i].text);
+    }
     free(*patterns);
     *patterns = NULL;
     *n = 0;
 }
 
-/* Most patterns are a beginning with a star behind it: these are compared as such. */
-static void simplify(struct acl_pattern *pattern)
+bool acl_pattern_make(struct acl_pattern *pattern_out, struct slice text, uint8_t perms)
 {
-    size_t len = pattern->len;
-    while (len > 0 && pattern->text[len - 1] == '*')
-        len--;
-    pattern->open = len < pattern->len;
-    pattern->simple = glob_is_literal((struct slice){pattern->text, len});
-    pattern->prefix = pattern->simple ? len : strcspn(pattern->text, "*?[\\");
+    struct acl_pattern pattern = {.text = malloc(text.len + 1), .len = text.len, .perms = perms};
+    if (!pattern.text || !glob_parts_make(&pattern.glob, text)) {
+        free(pattern.text);
+        return false;
+    }
+    if (text.len > 0)
+        memcpy(pattern.text, text.ptr, text.len);
+    pattern.text[text.len] = '\0';
+    *pattern_out = pattern;
+    return true;
 }
 
 static enum acl_fault add_pattern(struct acl_pattern **patterns, size_t *n, struct slice text, uint8_t perms)
@@ -219,23 +224,10 @@ static enum acl_fault add_pattern(struct acl_pattern **patterns, size_t *n, stru
     if (!more)
         return ACL_FAULT_MEMORY;
     *patterns = more;
-    struct acl_pattern pattern = {.text = malloc(text.len + 1), .len = text.len, .perms = perms};
-    if (!pattern.text)
+    if (!acl_pattern_make(&more[*n], text, perms))
         return ACL_FAULT_MEMORY;
-    if (text.len > 0)
-        memcpy(pattern.text, text.ptr, text.len);
-    pattern.text[text.len] = '\0';
-    simplify(&pattern);
-    more[(*n)++] = pattern;
+    ++*n;
     return ACL_GOOD;
-}
-
-bool acl_pattern_matches(const struct acl_pattern *pattern, struct slice text)
-{
-    if (pattern->simple)
-        return (pattern->open ? text.len >= pattern->prefix : text.len == pattern->prefix) &&
-               (pattern->prefix == 0 || memcmp(text.ptr, pattern->text, pattern->prefix) == 0);
-    return glob_match((struct slice){pattern->text, pattern->len}, text, false);
 }
 
 /* "~key*", "%RW~key*"; a '%' may also end behind its letters, as in Redis: it then has the empty pattern. */

@@ -65,7 +65,7 @@ static size_t bytes_of_patterns(const struct acl_pattern *patterns, size_t n)
 {
     size_t bytes = n * sizeof(*patterns);
     for (size_t i = 0; i < n; i++)
-        bytes += patterns[i].len + 1;
+        bytes += patterns[i].len + 1 + patterns[i].glob.bytes;
     return bytes;
 }
 
@@ -105,12 +105,9 @@ static bool copy_patterns(const struct acl_pattern *from, size_t n, struct acl_p
     if (!*to)
         return false;
     for (; *n_out < n; ++*n_out) {
-        struct acl_pattern *copy = &(*to)[*n_out];
-        *copy = from[*n_out];
-        copy->text = malloc(copy->len + 1);
-        if (!copy->text)
+        const struct acl_pattern *pattern = &from[*n_out];
+        if (!acl_pattern_make(&(*to)[*n_out], (struct slice){pattern->text, pattern->len}, pattern->perms))
             return false;
-        memcpy(copy->text, from[*n_out].text, copy->len + 1);
     }
     return true;
 }

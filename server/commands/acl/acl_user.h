@@ -16,6 +16,7 @@
 
 #include "acl_catalog.h"
 #include "buf.h"
+#include "glob_parts.h"
 #include "slice.h"
 
 #define ACL_DIGEST 32 /* bytes of a password's SHA-256 */
@@ -27,9 +28,7 @@
 struct acl_pattern {
     char *text;
     size_t len;
-    size_t prefix; /* bytes at the beginning that stand for themselves */
-    bool simple;   /* only these, or these and a '*' behind them */
-    bool open;     /* with `simple`: there is the '*' */
+    struct glob_parts glob;
     uint8_t perms; /* ACL_READ, ACL_WRITE, ored */
 };
 
@@ -67,12 +66,8 @@ enum {
 
 /* A key pattern, and the commands that may use its matches: rights that one look-up decides (acl_grants.h). */
 struct acl_grant {
-    uint64_t commands[ACL_WORDS]; /* with one key, that may use what the pattern matches */
-    uint64_t head, mask;          /* the first bytes of such a key, as they lie in memory; those of them that count */
-    size_t prefix;                /* bytes that the key begins with */
-    size_t more;                  /* it has at most so many behind them */
-    bool tail;                    /* `head` does not say all */
-    const struct acl_pattern *pattern; /* in a selector */
+    struct glob_parts glob;          /* of a selector's pattern, which owns what it points to */
+    bool commands[ACL_MAX_COMMANDS]; /* with one key, that may use what the pattern matches */
 };
 
 struct acl_user {
@@ -80,8 +75,8 @@ struct acl_user {
     atomic_bool replaced; /* there is another one in its place, or it was deleted */
     bool unrestricted;    /* may call everything: nothing needs to be checked */
     unsigned flags;
-    size_t bytes;              /* memory of the user */
-    uint64_t plain[ACL_WORDS]; /* commands that may be called with any arguments */
+    size_t bytes;                 /* memory of the user */
+    bool plain[ACL_MAX_COMMANDS]; /* commands that may be called with any arguments */
     struct acl_grant *grants;
     size_t ngrants;
     uint8_t (*passwords)[ACL_DIGEST];
@@ -137,7 +132,10 @@ void acl_describe_keys(const struct acl_selector *selector, struct buf *out);
 void acl_describe_channels(const struct acl_selector *selector, struct buf *out);
 
 /* Whether the pattern matches. */
-bool acl_pattern_matches(const struct acl_pattern *pattern, struct slice text);
+static inline bool acl_pattern_matches(const struct acl_pattern *pattern, struct slice text)
+{
+    return glob_parts_match(&pattern->glob, glob_parts_head(text), text);
+}
 
 void acl_password_digest(struct slice password, uint8_t digest_out[ACL_DIGEST]);
 

@@ -1,9 +1,10 @@
 /* Patterns of KEYS and SCAN: the first byte says whether case counts and how long the pattern is; the rest is the text.
- * The compiled pattern says the same as the one that is not. */
+ * The compiled pattern, and the one taken apart, say the same as the one that is neither. */
 #include <stdint.h>
 
 #include "check.h"
 #include "glob.h"
+#include "glob_parts.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -19,6 +20,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         n = size - 1;
     struct slice pattern = {(const char *)data + 1, n}, text = {(const char *)data + 1 + n, size - 1 - n};
     bool matches = glob_match(pattern, text, ignore_case);
+    struct glob_parts parts;
+    CHECK(glob_parts_make(&parts, pattern));
+    CHECK(glob_parts_match(&parts, glob_parts_head(text), text) == glob_match(pattern, text, false));
+    glob_parts_clear(&parts);
     glob_compile(&glob, pattern, ignore_case);
     CHECK(glob_test(&glob, text) == matches);
     return 0;

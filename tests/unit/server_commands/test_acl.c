@@ -341,7 +341,7 @@ Test(acl, grants_allow_what_the_check_allows)
         "+@all %R~eight888",
         "+@all %W~eight888*",
         "+@all ~nine99999* %R~nine9999x",
-        "+bf.exists ~a ~b* ~s?ven77 ~eight*888",
+        "+bf.exists ~a ~b* ~s?ven77 ~eight*888 (+@read ~*7 ~*ght*8) (+@all %W~[^ab]*[07] %R~?[^x]*9*9*)",
         "+bf.exists ~nine* (+bf.add ~eight888*) (+@write &* -bf.add %W~seven*)",
     };
     static const char *const keys[] = {

@@ -10,7 +10,7 @@ build_packages=(gcc libc6-dev cmake ninja-build pkg-config libuv1-dev liburcu-de
 test_packages=(libcriterion-dev libhiredis-dev redis-tools openssl)
 client_packages=(python3 python3-redis curl openssl prometheus) # prometheus for promtool; without it its tests are skipped
 lint_packages=(clang-format git python3)
-package_packages=(dpkg-dev debhelper lintian debootstrap fakeroot git xz-utils)
+package_packages=(build-essential debhelper lintian debootstrap fakeroot git xz-utils)
 
 # In bold where it goes to a terminal (no-color.org).
 bold= plain=
@@ -41,7 +41,7 @@ mode_of() {
 # Installs the Debian packages that are missing; where that cannot be done, says which ones are.
 need() {
     local missing=()
-    for package in "$@"; do
+    for package in $(printf '%s\n' "$@" | sort -u); do
         [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
     done
     [ ${#missing[@]} -eq 0 ] && return
@@ -51,7 +51,9 @@ need() {
     fi
     local as_root=()
     if [ "$(id -u)" -ne 0 ]; then
-        command -v sudo >/dev/null || fail "packages are missing, and there is no sudo here; as root: apt-get install ${missing[*]}"
+        command -v sudo >/dev/null ||
+            fail "packages are missing, and there is no sudo here; as root, and then this again:" \
+                "apt-get update && apt-get install --no-install-recommends ${missing[*]}"
         as_root=(sudo)
     fi
     say "installing ${missing[*]}"
@@ -59,9 +61,9 @@ need() {
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" >&2
 }
 
-# Node.js and npm: those that are there, from wherever they came, otherwise the distribution's.
-need_node() {
-    command -v node >/dev/null && command -v npm >/dev/null || need nodejs npm
+# The packages of Node.js and npm, unless these are there, from wherever they came.
+node_packages() {
+    command -v node >/dev/null && command -v npm >/dev/null || echo nodejs npm
 }
 
 # Shows how far ninja is, of its output: on a terminal in one line, elsewhere a line every ten seconds. Copies it to the file.

@@ -3,6 +3,7 @@
 #define BLOOMERY_SSTABLES_INTERNAL_H
 
 #include <pthread.h>
+#include <sys/types.h>
 
 #include "bloom_filter.h"
 #include "hash_table.h"
@@ -20,7 +21,9 @@ struct watched_dir {
     struct hash_link by_path;
     struct watched_dir *next;
     char *path;
-    int watch;     /* inotify's number; negative: not watched */
+    int watch;    /* inotify's number; negative: not watched */
+    dev_t device; /* of the directory that is watched */
+    ino_t inode;
     bool changed;  /* since it was looked at */
     int error;     /* why it could not be read at the last look; 0: it could */
     unsigned seen; /* the last round that met it */

@@ -64,6 +64,15 @@ static void forget_file(struct sstables *s, struct sstable *file, bool keep_name
     file_free(file);
 }
 
+/* Another path may lead to the same directory, which has one watch: the kernel tells that it is gone (IN_IGNORED), and
+ * the directory is watched again when it is looked at for that. */
+static void unwatch_dir(struct sstables *s, struct watched_dir *dir)
+{
+    if (dir->watch >= 0)
+        (void)inotify_rm_watch(s->inotify, dir->watch);
+    dir->watch = -1;
+}
+
 static void forget_dir(struct sstables *s, struct watched_dir *dir)
 {
     struct watched_dir **at = &s->first_dir;
@@ -72,8 +81,7 @@ static void forget_dir(struct sstables *s, struct watched_dir *dir)
     *at = dir->next;
     while (dir->files)
         forget_file(s, dir->files, false);
-    if (dir->watch >= 0)
-        (void)inotify_rm_watch(s->inotify, dir->watch);
+    unwatch_dir(s, dir);
     hash_table_remove(&s->dirs_by_path, &dir->by_path);
     s->numbers.directories--;
     free(dir->path);
@@ -279,20 +287,29 @@ static void keep_dir(struct sstables *s, struct watched_dir *dir)
         file->seen = s->round;
 }
 
+static bool is_gone(int error)
+{
+    return error == ENOENT || error == ENOTDIR;
+}
+
 /* An operator must know why there are no filters. `error`: of the last attempt to read it; 0: it was read. */
 static void note_error(struct sstables *s, struct watched_dir *dir, int error, bool root)
 {
-    bool gone = error == ENOENT || error == ENOTDIR;
-    if (error && error != dir->error && (root || !gone))
+    if (error && error != dir->error && (root || !is_gone(error)))
         log_write(s->log, LOG_LEVEL_WARNING, "sstable-dir: %s: %s; it is looked at again every %d s", dir->path,
                   strerror(error), SSTABLES_RESCAN_MS / 1000);
     dir->error = error;
 }
 
-static void watch_dir(struct sstables *s, struct watched_dir *dir)
+/* `st`: what the path leads to now. A watch belongs to the directory that the path led to when it was made. */
+static void watch_dir(struct sstables *s, struct watched_dir *dir, const struct stat *st)
 {
+    if (dir->device != st->st_dev || dir->inode != st->st_ino)
+        unwatch_dir(s, dir);
     if (dir->watch >= 0)
         return;
+    dir->device = st->st_dev;
+    dir->inode = st->st_ino;
     if (s->inotify >= 0)
         dir->watch = inotify_add_watch(s->inotify, dir->path,
                                        IN_CREATE | IN_DELETE | IN_MOVE | IN_CLOSE_WRITE | IN_DELETE_SELF |
@@ -334,15 +351,16 @@ static void look_at_dir(struct sstables *s, const char *path, bool below, const 
         return;
     dir->seen = s->round;
     dir->changed = false;
-    watch_dir(s, dir); /* before the look: what comes later is an event */
     DIR *stream = opendir(path);
     note_error(s, dir, stream ? 0 : errno, below && depth == 0);
-    if (!stream && dir->error != ENOENT && dir->error != ENOTDIR) {
+    if (stream && fstat(dirfd(stream), &here.st) == 0)
+        watch_dir(s, dir, &here.st); /* before the look: what comes later is an event */
+    if (!stream && !is_gone(dir->error)) {
         keep_dir(s, dir);
         return;
     }
-    if (stream)
-        (void)fstat(dirfd(stream), &here.st);
+    if (!stream)
+        unwatch_dir(s, dir);
     for (const struct dirent *item; stream && (item = readdir(stream));) {
         if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0)
             continue;

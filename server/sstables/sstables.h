@@ -10,7 +10,8 @@
  * quarantine, with the reason.
  *
  * A thread watches the directories (inotify), and looks at all of them every SSTABLES_RESCAN_MS besides. A file is
- * taken when the TOC.txt beside it exists, which both databases write last.
+ * taken when the TOC.txt beside it exists, which both databases write last. An SSTable that has no filter
+ * (bloom_filter_fp_chance 1) gets a name, too, in quarantine for that reason.
  *
  * Names: keyspace.table/generation; keyspace.table.index/generation for a secondary index; what reads of the table do
  * not use comes behind its place: snapshots/tag/keyspace.table/generation, backups/..., upload/... A second file of the

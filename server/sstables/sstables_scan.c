@@ -15,6 +15,7 @@
 
 #define MAX_DEPTH 12 /* of directories below one of sstable-dir */
 #define COMPONENT "Filter.db"
+#define NO_FILTER "the SSTable has no Filter.db, so it cannot be ruled out"
 
 /* ---- records ---- */
 
@@ -152,13 +153,19 @@ static char *make_name(const struct sstable_name *name)
     return len < 0 ? NULL : text;
 }
 
+/* Of an SSTable that was written without a filter there is no file. */
+static bool is_missing(const struct sstable *file)
+{
+    return file->stamp.inode == 0;
+}
+
 /* Gives the file its name; another file may have it. False without memory. */
 static bool take_name(struct sstables *s, struct sstable *file, char *name)
 {
     char *base = name;
     for (unsigned i = 2; name; i++) {
         struct sstable *other = sstables_by_name(s, (struct slice){name, strlen(name)});
-        if (other && access(other->path, F_OK) != 0) /* moved to where the new file is */
+        if (other && !is_missing(other) && access(other->path, F_OK) != 0) /* moved to where the new file is */
             forget_file(s, other, true);
         else if (other) {
             if (name != base)
@@ -206,7 +213,10 @@ static void add_file(struct sstables *s, struct watched_dir *dir, const char *pa
     file->next = dir->files;
     dir->files = file;
     s->numbers.filters++;
-    sstables_set_placeholder(s, file, known ? SSTABLE_UNREAD : SSTABLE_BROKEN, known ? SSTABLES_UNREAD : err.text);
+    if (is_missing(file))
+        sstables_set_placeholder(s, file, SSTABLE_BROKEN, NO_FILTER);
+    else
+        sstables_set_placeholder(s, file, known ? SSTABLE_UNREAD : SSTABLE_BROKEN, known ? SSTABLES_UNREAD : err.text);
     if (file->id == 0)
         forget_file(s, file, false);
 }
@@ -251,6 +261,30 @@ static void look_at_file(struct sstables *s, struct watched_dir *dir, const char
         return; /* whatever is in it */
     file->stamp = stamp;
     sstables_set_placeholder(s, file, SSTABLE_UNREAD, SSTABLES_UNREAD);
+}
+
+/* `data`: the path of a Data.db. An SSTable without a filter is named, too: nobody may take it for one that was ruled
+ * out. */
+static void look_for_missing(struct sstables *s, struct watched_dir *dir, const char *data)
+{
+    static const struct sstable_stamp none;
+    struct sstable_name name;
+    struct errbuf err;
+    char path[PATH_MAX];
+    if (sstable_name_parse(data, &name, &err) != SSTABLE_OK || name.place == SSTABLE_UNSEALED ||
+        name.place == SSTABLE_DELETED || sstable_sibling(data, &name, COMPONENT, path, sizeof(path)) >= sizeof(path) ||
+        access(path, F_OK) == 0 || errno != ENOENT || !has_toc(data, &name))
+        return;
+    struct sstable *file = file_by_path(s, path);
+    if (!file) {
+        add_file(s, dir, path, &name, &none);
+        return;
+    }
+    file->seen = s->round;
+    if (is_missing(file))
+        return;
+    file->stamp = none;
+    sstables_set_placeholder(s, file, SSTABLE_BROKEN, NO_FILTER);
 }
 
 /* ---- directories ---- */
@@ -369,6 +403,8 @@ static void look_at_dir(struct sstables *s, const char *path, bool below, const 
             continue;
         if (ends_with(item->d_name, COMPONENT))
             look_at_file(s, dir, child);
+        else if (ends_with(item->d_name, "-Data.db"))
+            look_for_missing(s, dir, child);
         else if (below && depth < MAX_DEPTH && is_directory(child, item))
             look_at_dir(s, child, true, &here, depth + 1);
     }

@@ -56,6 +56,43 @@ Test(sstables, names_follow_the_folders)
     daemon_deinit(&the_daemon);
 }
 
+static void write_data(const char *path)
+{
+    FILE *file = fopen(below_root(path), "wb");
+    cr_assert(file && fclose(file) == 0, "%s", path);
+}
+
+#define NO_FILTER "the SSTable has no Filter.db, so it cannot be ruled out"
+
+/* An SSTable that was written without a filter may have any key: it is named. So is one that loses its filter. */
+Test(sstables, those_without_a_filter_are_named)
+{
+    prepare();
+    write_sstable("data/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    write_data("data/ks/t-" ID "/nb-1-big-Data.db");
+    write_data("data/ks/t-" ID "/nb-2-big-Data.db");
+    write_toc("data/ks/t-" ID "/nb-2-big-Filter.db");
+    write_data("data/ks/t-" ID "/nb-3-big-Data.db"); /* it is being written */
+    write_sstable("other/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    cr_assert_eq(unlink(below_root("other/ks/t-" ID "/nb-1-big-Filter.db")), 0);
+    write_data("other/ks/t-" ID "/nb-2-big-Data.db");
+    write_toc("other/ks/t-" ID "/nb-2-big-Filter.db");
+    start();
+    expect(client,
+           "[\"asked\",:1,\"found\",[[\"ks.t/1\"]],\"unknown\",[\"ks.t/2\",\"" NO_FILTER "\",\"ks.t/2#2\",\"" NO_FILTER
+           "\"]]",
+           "BF.FIND ks.t/* ITEMS k");
+    expect(client, "-ERR the filter could not be loaded and is quarantined: " NO_FILTER, "BF.EXISTS ks.t/2 k");
+    cr_assert_eq(unlink(below_root("data/ks/t-" ID "/nb-1-big-Filter.db")), 0);
+    wait_for("[\"asked\",:0,\"found\",[[]],\"unknown\",[\"ks.t/1\",\"" NO_FILTER "\"]]", "BF.FIND ks.t/1 ITEMS k");
+    write_filter("data/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    wait_for("[\"asked\",:1,\"found\",[[\"ks.t/1\"]],\"unknown\",[]]", "BF.FIND ks.t/1 ITEMS k");
+    cr_assert_eq(unlink(below_root("other/ks/t-" ID "/nb-2-big-Data.db")), 0);
+    cr_assert_eq(unlink(below_root("other/ks/t-" ID "/nb-2-big-TOC.txt")), 0);
+    wait_for(":2", "DBSIZE");
+    daemon_deinit(&the_daemon);
+}
+
 /* Two directories with the same table, of two nodes: both files are there. */
 Test(sstables, files_of_the_same_name_are_told_apart)
 {

@@ -45,6 +45,27 @@ Test(sstable_names, own_filters_hide_those_of_sstables)
     daemon_deinit(&the_daemon);
 }
 
+/* What would hide an SSTable's filter is refused, from whatever database it comes. */
+Test(sstable_names, filters_of_other_databases_do_not_hide_them)
+{
+    prepare();
+    write_sstable("data/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    start();
+    expect(client, "+OK", "SELECT 1");
+    expect(client, ":1", "BF.ADD ks.t/1 own");
+    expect(client, "-READONLY 'ks.t/1' is the filter of an SSTable, which is not changed here", "MOVE ks.t/1 0");
+    expect(client, "-READONLY 'ks.t/1' is the filter of an SSTable, which is not changed here",
+           "COPY ks.t/1 ks.t/1 DB 0");
+    expect(client, "-READONLY 'ks.t/1' is the filter of an SSTable, which is not changed here",
+           "COPY ks.t/1 ks.t/1 DB 0 REPLACE");
+    expect(client, ":1", "COPY ks.t/1 ks.t/2 DB 0");
+    expect(client, ":1", "MOVE ks.t/1 2");
+    expect(client, "+OK", "SELECT 0");
+    expect(client, "[:1,:0]", "BF.MEXISTS ks.t/1 k own");
+    expect(client, "[:0,:1]", "BF.MEXISTS ks.t/2 k own");
+    daemon_deinit(&the_daemon);
+}
+
 #define BOTH 300
 
 /* A name that is there throughout a SCAN is met once, also if its SSTable appears behind the place that SCAN is at. */

@@ -10,6 +10,7 @@
 #include "handlers.h"
 #include "redisbloom_dump.h"
 #include "registry_databases.h"
+#include "sstable_reads.h"
 
 /* The longest dump in one piece. It is copied a few times on its way out, once on the loop: 8 MB in about a
  * millisecond. RESTORE takes longer ones, as MIGRATE of a Redis with RedisBloom sends them. */
@@ -334,6 +335,8 @@ static void copy_job(struct command_job *job)
     }
     if (!replace && registry_lookup(job->server->registry, to))
         reply_integer(&job->reply, 0);
+    else if (sstable_is_hidden_by(job->server, to))
+        reply_read_only(&job->reply, key_name(to));
     else
         copy_entry(job, source, expiry_of(job, from, source), to, replace);
     registry_unpin(source);

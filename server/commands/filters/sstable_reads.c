@@ -37,6 +37,11 @@ void sstable_read_first(struct command_ctx *ctx, struct reply *reply, struct sli
     (void)command_do_first(ctx, read_file, reading);
 }
 
+bool sstable_is_hidden_by(const struct server *server, struct slice key)
+{
+    return server->sstables && !registry_lookup(server->registry, key) && sstables_find(server->sstables, key);
+}
+
 bool sstable_is_changed(const struct server *server, const struct command *command, const struct resp_command *args,
                         struct slice *name_out)
 {
@@ -45,7 +50,7 @@ bool sstable_is_changed(const struct server *server, const struct command *comma
     size_t last = command->last_key < 0 ? args->argc - (size_t)-command->last_key : (size_t)command->last_key;
     for (size_t i = (size_t)command->first_key; i <= last && i < args->argc; i += (size_t)command->key_step) {
         *name_out = resp_arg(args, i);
-        if (!registry_lookup(server->registry, *name_out) && sstables_find(server->sstables, *name_out))
+        if (sstable_is_hidden_by(server, *name_out))
             return true;
     }
     return false;

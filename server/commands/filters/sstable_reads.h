@@ -17,6 +17,9 @@ void sstable_read_first(struct command_ctx *ctx, struct reply *reply, struct sli
 bool sstable_is_changed(const struct server *server, const struct command *command, const struct resp_command *args,
                         struct slice *name_out);
 
+/* Whether a new filter with this key in the registry would hide an SSTable's. */
+bool sstable_is_hidden_by(const struct server *server, struct slice key);
+
 void reply_read_only(struct reply *reply, struct slice name);
 
 #endif

@@ -7,6 +7,7 @@
 #include "host.h"
 #include "registry_databases.h"
 #include "server.h"
+#include "sstable_reads.h"
 
 #define OUT_OF_RANGE "ERR DB index is out of range"
 
@@ -52,8 +53,13 @@ static void move_key(struct command_ctx *ctx, struct slice from, unsigned databa
                      entry_quarantine_reason(entry));
         return;
     }
+    struct slice to = key_write(space, database, key_name(from));
+    if (entry && sstable_is_hidden_by(ctx->server, to)) {
+        reply_read_only(ctx->reply, key_name(to));
+        return;
+    }
     if (entry)
-        status = registry_rename(registry, from, key_write(space, database, key_name(from)), true, &err);
+        status = registry_rename(registry, from, to, true, &err);
     if (status == REGISTRY_REFUSED)
         reply_errorf(ctx->reply, "ERR %s", err.text);
     else if (status == REGISTRY_LIMIT)

@@ -57,14 +57,22 @@ static int look_at(const char *what, const char *path, bool directory, struct er
     return status ? status : -EINVAL;
 }
 
+struct password {
+    const char *text;
+    bool asked_for; /* the key is encrypted */
+};
+
 /* OpenSSL would ask the terminal for a password if there were no such function. */
-static int give_password(char *password_out, int size, int writes, void *password)
+static int give_password(char *password_out, int size, int writes, void *ctx)
 {
-    size_t len = password ? strlen(password) : 0;
+    struct password *password = ctx;
+    size_t len = password && password->text ? strlen(password->text) : 0;
     (void)writes;
+    if (password)
+        password->asked_for = true;
     if (len == 0 || len > (size_t)size)
         return -1;
-    memcpy(password_out, password, len);
+    memcpy(password_out, password->text, len);
     return (int)len;
 }
 
@@ -76,8 +84,9 @@ static int64_t seconds_of(const ASN1_TIME *time)
 
 /* Loads the certificate and its key, and checks that they belong together. */
 static int load_identity(struct tls_context *context, const struct names *names, const char *cert, const char *key,
-                         const char *password, struct errbuf *err)
+                         const char *password_text, struct errbuf *err)
 {
+    struct password password = {password_text, false};
     const char *key_name = is_set(key) ? names->key : names->cert, *key_path = is_set(key) ? key : cert;
     int status = look_at(names->cert, cert, false, err);
     if (status == 0)
@@ -85,7 +94,7 @@ static int load_identity(struct tls_context *context, const struct names *names,
     if (status)
         return status;
     SSL_CTX_set_default_passwd_cb(context->ssl, give_password);
-    SSL_CTX_set_default_passwd_cb_userdata(context->ssl, (void *)(uintptr_t)password);
+    SSL_CTX_set_default_passwd_cb_userdata(context->ssl, &password);
     if (SSL_CTX_use_certificate_chain_file(context->ssl, cert) != 1)
         return refuse(err, names->cert, cert);
     bool loaded = SSL_CTX_use_PrivateKey_file(context->ssl, key_path, SSL_FILETYPE_PEM) == 1;
@@ -96,6 +105,12 @@ static int load_identity(struct tls_context *context, const struct names *names,
     if (!fits) {
         ERR_clear_error();
         errbuf_set(err, "%s %s: is not the key of the certificate in %s", key_name, key_path, cert);
+        return -EINVAL;
+    }
+    if (!loaded && password.asked_for) {
+        ERR_clear_error();
+        errbuf_set(err, "%s %s: is encrypted, and %s", key_name, key_path,
+                   is_set(password_text) ? "its password is another one" : "no password for it is set");
         return -EINVAL;
     }
     if (!loaded)

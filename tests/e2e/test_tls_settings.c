@@ -178,7 +178,14 @@ DAEMON_TEST(the_daemon, tls_settings, refusals_at_run_time)
              REFUSAL("tls-key-file") "tls-key-file %s: is not the key of the certificate in %s", FILE_OF("new.key"),
              FILE_OF("server.crt"));
     expect(client, expected, "CONFIG SET tls-key-file %s", FILE_OF("new.key"));
-    cr_assert_null(strstr(client_ask(client, "CONFIG SET tls-key-file %s", FILE_OF("secret.key")), "+OK"));
+    snprintf(expected, sizeof(expected),
+             REFUSAL("tls-key-file") "tls-key-file %s: is encrypted, and no password for it is set",
+             FILE_OF("secret.key"));
+    expect(client, expected, "CONFIG SET tls-key-file %s", FILE_OF("secret.key"));
+    snprintf(expected, sizeof(expected),
+             REFUSAL("tls-key-file") "tls-key-file %s: is encrypted, and its password is another one",
+             FILE_OF("secret.key"));
+    expect(client, expected, "CONFIG SET tls-key-file %s tls-key-file-pass wrong", FILE_OF("secret.key"));
     expect(client, REFUSAL("tls-port") "can't set immutable config", "CONFIG SET tls-port 1");
     expect(client, "+OK", "MULTI");
     expect(client, "+QUEUED", "CONFIG SET tls-ciphers %s", "");
@@ -202,7 +209,7 @@ DAEMON_TEST(the_daemon, tls_settings, refusals_at_the_start)
     cr_assert(REFUSED("--tls-cert-file", FILE_OF("empty")));
     SAYS("empty: no start line");
     cr_assert(REFUSED("--tls-key-file", FILE_OF("secret.key")));
-    SAYS("secret.key: ");
+    SAYS("secret.key: is encrypted, and no password for it is set");
     cr_assert(REFUSED("--tls-ca-cert-file", ""));
     SAYS("to check certificates of clients, tls-ca-cert-file or tls-ca-cert-dir is needed");
     START("--tls-cert-file", FILE_OF("expired.crt"), "--tls-key-file", FILE_OF("expired.key"));

@@ -60,6 +60,15 @@ static void unreadable(struct find *find, const struct found_sstable *sstable, c
     not_ruled_out(find, sstable, "unreadable");
 }
 
+/* An SSTable that is gone has been compacted: what came in its place is asked, too (sstable_walk.h). */
+static bool is_there(const char *path)
+{
+    const struct fsops *fs = fsops_posix();
+    struct fs_stat st;
+
+    return fs->stat(fs->ctx, path, &st) != -ENOENT;
+}
+
 static void on_sstable(void *ctx, const struct found_sstable *sstable)
 {
     struct find *find = ctx;
@@ -71,8 +80,10 @@ static void on_sstable(void *ctx, const struct found_sstable *sstable)
         not_ruled_out(find, sstable, "missing");
         return;
     }
-    if (filter_file_open(&file, fsops_posix(), sstable->filter, NULL, &err) != 0) {
-        unreadable(find, sstable, err.text);
+    int rc = filter_file_open(&file, fsops_posix(), sstable->filter, NULL, &err);
+    if (rc != 0) {
+        if (rc != -ENOENT || is_there(sstable->shown))
+            unreadable(find, sstable, err.text);
         return;
     }
     for (unsigned i = 0; i < find->nkeys; i++) {

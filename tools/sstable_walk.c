@@ -81,14 +81,17 @@ static void pass_on(const struct sstable_walk *walk, const char *directory, cons
     walk->on_sstable(walk->ctx, &sstable);
 }
 
-static void pass_files(const struct sstable_walk *walk, const char *directory, const struct names *names)
+/* Those that are not among the names `before`. Returns whether there were any. */
+static bool pass_files(const struct sstable_walk *walk, const char *directory, const struct names *names,
+                       const struct names *before)
 {
     char data[PATH_SIZE];
+    bool any = false;
 
     for (size_t i = 0; i < names->n; i++) {
         struct sstable_name name;
         const char *file = names->items[i];
-        if (sstable_name_parse(file, &name, NULL) != SSTABLE_OK)
+        if (has_name(before, file) || sstable_name_parse(file, &name, NULL) != SSTABLE_OK)
             continue;
         bool first = component_is(&name, "Data.db");
         if (component_is(&name, "Filter.db")) {
@@ -97,7 +100,9 @@ static void pass_files(const struct sstable_walk *walk, const char *directory, c
         }
         if (first)
             pass_on(walk, directory, names, file);
+        any = any || first;
     }
+    return any;
 }
 
 static int walk_directory(const struct sstable_walk *walk, const char *directory, unsigned depth, bool maybe);
@@ -122,23 +127,54 @@ static int pass_directories(const struct sstable_walk *walk, const char *directo
     return rc;
 }
 
-/* `maybe`: it may be a symbolic link to a directory, or something else that is of no interest. */
-static int walk_directory(const struct sstable_walk *walk, const char *directory, unsigned depth, bool maybe)
+static int list(const char *directory, struct names *names)
 {
     const struct fsops *fs = fsops_posix();
-    struct names names = {NULL, 0, 0};
-    int rc = depth > WALK_DEPTH ? -ELOOP : fs->list(fs->ctx, directory, add_name, &names);
+    int rc = fs->list(fs->ctx, directory, add_name, names);
 
-    if (rc == 0) {
-        if (names.n > 0)
-            qsort(names.items, names.n, sizeof(*names.items), compare);
-        pass_files(walk, directory, &names);
-        rc = pass_directories(walk, directory, &names, depth);
-    } else if (rc != -ENOMEM) {
-        if (!maybe || (rc != -ENOTDIR && rc != -ENOENT))
+    if (rc == 0 && names->n > 0)
+        qsort(names->items, names->n, sizeof(*names->items), compare);
+    return rc;
+}
+
+/* A database may replace SSTables by new ones meanwhile. Then the directory is read again: an SSTable that was gone
+ * when its turn came has all of its keys in those that were there before it went. */
+static int pass_all_files(const struct sstable_walk *walk, const char *directory, struct names *names)
+{
+    struct names before = {NULL, 0, 0};
+    int rc = 0;
+
+    while (pass_files(walk, directory, names, &before) && rc == 0) {
+        names_deinit(&before);
+        before = *names;
+        *names = (struct names){NULL, 0, 0};
+        rc = list(directory, names);
+    }
+    names_deinit(&before);
+    return rc;
+}
+
+/* Whether the directory of this error is of no interest: `maybe`: it may be a symbolic link to one, or something else;
+ * below the first one it may also have been removed since its name was read. */
+static bool is_nothing(int rc, unsigned depth, bool maybe)
+{
+    return (rc == -ENOENT && depth > 0) || (rc == -ENOTDIR && maybe);
+}
+
+static int walk_directory(const struct sstable_walk *walk, const char *directory, unsigned depth, bool maybe)
+{
+    struct names names = {NULL, 0, 0};
+    int rc = depth > WALK_DEPTH ? -ELOOP : list(directory, &names);
+
+    if (rc == 0)
+        rc = pass_all_files(walk, directory, &names);
+    if (rc != 0 && rc != -ENOMEM) {
+        if (!is_nothing(rc, depth, maybe))
             walk->on_error(walk->ctx, directory, strerror(-rc));
         rc = 0;
     }
+    if (rc == 0)
+        rc = pass_directories(walk, directory, &names, depth);
     names_deinit(&names);
     return rc;
 }

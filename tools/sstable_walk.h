@@ -1,5 +1,7 @@
 /* sstable_walk: the SSTables below a directory. An SSTable is there by its Data.db or its Filter.db. Directories are
- * read one after the other; symbolic links to directories are followed, up to WALK_DEPTH deep. Thread: one. */
+ * read one after the other; symbolic links to directories are followed, up to WALK_DEPTH deep. A running database may
+ * replace SSTables meanwhile: those that appear in a directory before its last one has been passed on are passed on,
+ * too. Thread: one. */
 #ifndef BLOOMERY_TOOL_SSTABLE_WALK_H
 #define BLOOMERY_TOOL_SSTABLE_WALK_H
 

@@ -96,6 +96,29 @@ Test(tool_find, links_to_directories_are_followed)
     ASSERT_RUN(0, "data/ks/t-" ID "/nb-1-big-Filter.db", TOOL "find %s/data int:1", dir);
 }
 
+/* A compaction while the directory is asked: one SSTable goes, and another one, which sorts before all that are asked,
+ * has its keys. The tool is in the midst of it, since it cannot write what it finds: a byte of it has come, and all is
+ * more than a pipe takes. */
+Test(tool_find, a_compaction_meanwhile_hides_nothing)
+{
+    make_filter("first-Filter.db", 1);
+    ASSERT_RUN(0, "",
+               "cd %s && mkdir -p ks/t-" ID " && cd ks/t-" ID " && for i in $(seq 1000 1999); do "
+               "ln ../../first-Filter.db nb-$i-big-Filter.db && : >nb-$i-big-Data.db; done",
+               dir);
+    ASSERT_RUN(0, "exit 0",
+               "cd %s && mkfifo pipe || exit; " TOOL "find \"$PWD/./././././././././././././././././././././ks\" int:1 "
+               "--json >pipe 2>errors & exec 3<pipe; head -c 1 <&3 >found; cd ks/t-" ID
+               " && mv nb-1999-big-Filter.db nb-0-big-Filter.db && mv nb-1999-big-Data.db nb-0-big-Data.db; "
+               "cd ../.. && cat <&3 >>found; wait $!; echo exit $?; cat errors",
+               dir);
+    cr_expect_str_eq(output, "exit 0\n");
+    ASSERT_RUN(0, "1000 ['0', '1000'] ['1998']",
+               "cd %s && python3 -c 'import json; found = [x[\"generation\"] for x in json.load(open(\"found\"))]; "
+               "found.sort(key=int); print(len(found), found[:2], found[-1:])'",
+               dir);
+}
+
 /* Nothing that may hold the key is left out: no filter, an unknown version, a damaged file. */
 Test(tool_find, what_cannot_be_ruled_out_is_printed)
 {

@@ -12,6 +12,7 @@
 #include "filter_load.h"
 #include "filterdb.h"
 #include "item_input.h"
+#include "new_file.h"
 #include "progress.h"
 
 #define COMMAND "build"
@@ -239,6 +240,8 @@ static int run(const struct tool_args *args)
     struct errbuf err = {{0}};
     int rc = read_options(&build, args);
 
+    if (rc == TOOL_OK && new_file_check(build.path, build.replace, &err) != 0) /* before the input is read */
+        rc = tool_failed(COMMAND, "%s: %s", build.path, err.text);
     if (rc == TOOL_OK)
         rc = item_input_open(&build.input, args->npositional > 1 ? args->positional[1] : NULL, args, false);
     if (rc != TOOL_OK)

@@ -8,6 +8,7 @@
 
 #include "filterdb.h"
 #include "fsops.h"
+#include "new_file.h"
 #include "progress.h"
 
 #define PIECE_WORDS 131072u
@@ -142,58 +143,19 @@ static int write_words(const struct fsops *fs, int fd, const struct bloom_shape 
     return rc;
 }
 
-static int write_file(const struct fsops *fs, const char *path, const struct bloom_shape *shape, filter_words_fn *next,
-                      void *ctx)
-{
-    unsigned char header[FILTERDB_HEADER_BYTES];
-    int fd;
-    int rc = fs_open_new(fs, path, FS_WRITE, &fd);
-
-    if (rc != 0)
-        return rc;
-    filterdb_encode_header(shape, header);
-    rc = fs_write_all(fs, fd, header, sizeof(header), 0);
-    if (rc == 0)
-        rc = write_words(fs, fd, shape, next, ctx);
-    if (rc == 0)
-        rc = fs->sync(fs->ctx, fd);
-    int closed = fs->close(fs->ctx, fd);
-    return rc != 0 ? rc : closed;
-}
-
-/* The directory of a path, with a NUL. */
-static void directory_of(const char *path, char *out, size_t size)
-{
-    const char *slash = strrchr(path, '/');
-
-    snprintf(out, size, "%.*s", slash == path ? 1 : slash ? (int)(slash - path) : 1, slash ? path : ".");
-}
-
 int filter_write(const char *path, const struct bloom_shape *shape, bool replace, filter_words_fn *next, void *ctx,
                  struct errbuf *err)
 {
     const struct fsops *fs = fsops_posix();
-    char part[4096], directory[4096];
-    struct fs_stat st;
+    unsigned char header[FILTERDB_HEADER_BYTES];
+    struct new_file file;
+    int rc = new_file_open(&file, path, replace, err);
 
-    if (strlen(path) + sizeof(".part") > sizeof(part)) {
-        errbuf_set(err, "%s", strerror(ENAMETOOLONG));
-        return -ENAMETOOLONG;
-    }
-    if (!replace && fs->stat(fs->ctx, path, &st) == 0) {
-        errbuf_set(err, "it is there already; --force replaces it");
-        return -EEXIST;
-    }
-    snprintf(part, sizeof(part), "%s.part", path);
-    directory_of(path, directory, sizeof(directory));
-    int rc = write_file(fs, part, shape, next, ctx);
-    if (rc == 0)
-        rc = fs->rename(fs->ctx, part, path);
-    if (rc == 0)
-        rc = fs->sync_dir(fs->ctx, directory);
-    else
-        fs->unlink(fs->ctx, part);
     if (rc != 0)
-        errbuf_set(err, "%s", strerror(-rc));
-    return rc;
+        return rc;
+    filterdb_encode_header(shape, header);
+    rc = fs_write_all(fs, file.fd, header, sizeof(header), 0);
+    if (rc == 0)
+        rc = write_words(fs, file.fd, shape, next, ctx);
+    return new_file_end(&file, rc, err);
 }

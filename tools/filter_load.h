@@ -49,8 +49,8 @@ int filter_decide_params(const struct tool_args *args, const char *path, const s
         .doc = "The false-positive rate to state for it, 0 < P < 1. By default the rate at its capacity."              \
     }
 
-/* Writes words as a Filter.db under a temporary name beside `path`, syncs it and gives it its name. -EEXIST if that is
- * there already, unless `replace`. `next` yields words from..from+n-1 in memory order. 0 or -errno with the reason. */
+/* Writes words as a Filter.db, which appears when it is whole (new_file.h). `next` yields words from..from+n-1 in
+ * memory order. 0 or -errno with the reason. */
 typedef int filter_words_fn(void *ctx, uint64_t from, uint64_t n, _Atomic uint64_t *words);
 int filter_write(const char *path, const struct bloom_shape *shape, bool replace, filter_words_fn *next, void *ctx,
                  struct errbuf *err);

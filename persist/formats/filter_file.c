@@ -11,6 +11,12 @@
 
 /* ---- opening ---- */
 
+/* -EINVAL and -ENXIO: a FIFO, a device or a socket has the name of a filter. */
+static const char *reason_for(int rc)
+{
+    return rc == -EINVAL || rc == -ENXIO ? "it is not a regular file" : strerror(-rc);
+}
+
 int filter_file_adopt(struct filter_file *file, const struct fsops *fs, int fd, enum bloom_variant variant,
                       struct errbuf *err)
 {
@@ -22,7 +28,7 @@ int filter_file_adopt(struct filter_file *file, const struct fsops *fs, int fd, 
     if (rc == 0)
         rc = fs_read_all(fs, fd, header, size < sizeof(header) ? (size_t)size : sizeof(header), 0);
     if (rc != 0)
-        errbuf_set(err, "%s", strerror(-rc));
+        errbuf_set(err, "%s", reason_for(rc));
     else
         rc = filterdb_decode_header(header, size, variant, &file->shape, err);
     if (rc != 0)
@@ -48,7 +54,7 @@ int filter_file_open(struct filter_file *file, const struct fsops *fs, const cha
     int rc = fs->open(fs->ctx, path, FS_READ, &fd);
     if (rc == 0)
         return filter_file_adopt(file, fs, fd, variant, err);
-    errbuf_set(err, "cannot open: %s", strerror(-rc));
+    errbuf_set(err, "cannot open: %s", reason_for(rc));
     return rc;
 }
 

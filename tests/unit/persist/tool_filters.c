@@ -1,10 +1,12 @@
 /* `bloomery show`, `query`, `build` and `merge`, the real program, on the files that Cassandra's own code has made. */
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "golden.h"
 #include "program.h"
@@ -139,6 +141,40 @@ Test(tool_filters, a_file_that_is_there_is_not_replaced_and_none_is_left_half)
     ASSERT_RUN(0, "a.db", "ls %s", dir);
     cr_assert_not(strstr(output, "b.db"), "%s", output);
     cr_assert_not(strstr(output, ".part"), "%s", output);
+}
+
+/* FILE is looked at before the input, which may take hours. */
+Test(tool_filters, a_file_that_cannot_be_made_is_refused_before_the_input_is_read)
+{
+    ASSERT_RUN(0, "", "echo x | " TOOL "build %s/a.db --error 0.01", dir);
+    ASSERT_RUN(1, "--force replaces it", "echo int:x | " TOOL "build %s/a.db --error 0.01 --keys", dir);
+    ASSERT_RUN(1, "Is a directory", "echo int:x | " TOOL "build %s --error 0.01 --keys --force", dir);
+}
+
+/* The limit of a file's size kills it in the middle of writing. */
+Test(tool_filters, a_build_that_is_killed_leaves_nothing)
+{
+    int fd = open(dir, O_TMPFILE | O_WRONLY, 0600);
+
+    if (fd < 0)
+        cr_skip_test("this file system has no files without names");
+    close(fd);
+    ASSERT_RUN(0, "",
+               "(ulimit -f 64; " TOOL "build %s/a.db --error 0.001 --capacity 1000000 </dev/null); [ $? -gt 128 ]",
+               dir);
+    ASSERT_RUN(0, "none", "[ -z \"$(ls -A %s)\" ] && echo none", dir);
+}
+
+Test(tool_filters, what_is_no_regular_file_is_named_as_such)
+{
+    ASSERT_RUN(0, "", "cd %s && mkfifo nb-1-big-Filter.db && ln -s /dev/zero nb-2-big-Filter.db", dir);
+    ASSERT_RUN(0, "", "cd %s && python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"nb-3-big-Filter.db\")'",
+               dir);
+    for (int i = 1; i <= 3; i++) {
+        ASSERT_RUN(1, "it is not a regular file\n", TOOL "show %s/nb-%d-big-Filter.db", dir, i);
+        ASSERT_RUN(2, "it is not a regular file\n", TOOL "query %s/nb-%d-big-Filter.db x", dir, i);
+        ASSERT_RUN(2, "it is not a regular file; it cannot be ruled out\n", TOOL "find %s int:1", dir);
+    }
 }
 
 Test(tool_filters, more_items_than_the_capacity_are_a_warning)

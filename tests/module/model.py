@@ -371,6 +371,7 @@ class Servers:
         """The digest of both, and what the model says of all filters in both."""
         digest = in_sync(self.primary, self.replica)
         for server in (self.primary, self.replica):
+            rewritten(server)
             for name in NAMES:
                 words = ["BF.MEXISTS", name, *self.rng.sample(UNIVERSE, 200)]
                 self.model.take(words, server.try_call(*words))
@@ -385,8 +386,7 @@ class Servers:
         for server in (self.primary, self.replica):
             server("CONFIG", "SET", "aof-use-rdb-preamble", self.rng.choice(("yes", "no")))
             server("BGREWRITEAOF")
-            wait_until(lambda server=server: server.info("persistence", "aof_rewrite_in_progress") == "0" and
-                       server.info("persistence", "aof_rewrite_scheduled") == "0", "the file is rewritten")
+            rewritten(server)
 
     def restart(self, _):
         server = self.rng.choice((self.primary, self.replica))
@@ -421,6 +421,12 @@ class Servers:
         happens = self.rng.choice((self.reload, self.reload, self.rewrite, self.restart, self.synchronise, self.fail_over))
         happens(commands)
         return happens.__name__
+
+
+def rewritten(server):
+    """A replica begins its log anew behind a full synchronisation: until that is done, the log is not what it has."""
+    wait_until(lambda: server.info("persistence", "aof_rewrite_in_progress") == "0" and
+               server.info("persistence", "aof_rewrite_scheduled") == "0", "the log is rewritten")
 
 
 def replica_at_once(primary, *arguments, module=(), clock_ahead_s=0):

@@ -177,6 +177,27 @@ def test_a_half_loaded_filter_answers_errors_everywhere_until_it_is_complete():
     in_sync(primary, replica, second)
 
 
+def test_a_primary_is_refused_by_no_limit():
+    """Of the replica's memory, or for one filter."""
+    primary = Engine()
+    replica = replica_of(primary, "--maxmemory", "1mb", module=OTHER)
+    primary("BF.RESERVE", "large", "0.01", "1500000", "EXPANSION", "1")
+    primary("BF.RESERVE", "grows", "0.01", "120000", "EXPANSION", "8")
+    primary("BF.RESERVE", "window", "0.01", "12000000", "WINDOW", "3600")
+    for i in range(13):
+        primary("BF.MADD", "grows", *items("g", 10000, 10000 * i))
+    primary("BF.MADD", "large", *items("l", 100))
+    primary("BF.MADD", "window", *items("w", 100))
+    primary("BF.MERGE", "united", "large")
+    primary("BF.MERGE", "united window", "window")
+    primary("COPY", "large", "copied")
+    for iterator, data in chunks_of(primary, "large"):
+        primary("BF.LOADCHUNK", "loaded", iterator, data)
+    assert primary("BF.INFO", "grows", "FILTERS") == [2]
+    in_sync(primary, replica)
+    assert replica("BF.MEXISTS", "united window", *items("w", 100)) == [1] * 100
+
+
 def test_a_full_sync_under_adds_loses_nothing():
     """From disk and diskless, into an empty database and aside (swapdb)."""
     for save, load in (("no", "disabled"), ("yes", "disabled"), ("yes", "swapdb"), ("yes", "on-empty-db")):

@@ -247,6 +247,34 @@ def test_unions_are_the_same_everywhere():
         wait_until(lambda name=name: heir("BF.CARD", name) == 0, f"{name} forgets all")
 
 
+def oldest(server, name):
+    """The age of its oldest layer."""
+    fields = server("BF.INFO", name, "FULL")
+    return float(fields[fields.index(b"Oldest part" if b"Oldest part" in fields else "Oldest part") + 1])
+
+
+def test_a_union_is_as_young_as_what_went_into_it():
+    """On each node, whatever the order of the sources; and where nothing else changes, too."""
+    primary = Engine(*ALWAYS)
+    replica = replica_of(primary, clock_ahead_s=DAY)
+    for name in "abcd":
+        primary("BF.RESERVE", name, "0.001", "10", "WINDOW", 365 * DAY, "PARTS", "1")
+    primary("BF.MADD", "a", *items("a", 15))  # a layer that the younger part has not
+    primary("BF.ADD", "c", "x")
+    time.sleep(0.3)
+    primary("BF.ADD", "b", "y")
+    primary("BF.ADD", "d", "x")
+    in_sync(primary, replica)
+    for words in (("u", "a", "b"), ("v", "b", "a"), ("a", "b"), ("c", "d")):
+        primary("BF.MERGE", *words)
+    in_sync(primary, replica)
+    primary.kill()
+    primary.start()
+    for server in (primary, replica):
+        for union, youngest in (("u", "b"), ("v", "b"), ("a", "b"), ("c", "d")):
+            assert oldest(server, union) <= oldest(server, youngest), (union, server is primary)
+
+
 def test_a_half_loaded_window_is_kept_as_it_is():
     engine = Engine()
     engine("BF.RESERVE", "w", "0.0001", "500000", "WINDOW", "60", "PARTS", "1")

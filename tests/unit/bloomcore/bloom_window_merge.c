@@ -201,3 +201,166 @@ Test(bloom_window_merge, unlike_windows_have_no_union)
     filter_free(a);
     filter_free(items);
 }
+
+/* ---- rings ---- */
+
+/* A window that got an item, `first` and those after it, in each of `n` parts. */
+static struct bloom_filter *turned(const struct bloom_params *params, uint64_t first, unsigned n)
+{
+    struct bloom_filter *filter = filter_make(pool, params, NULL);
+
+    for (unsigned i = 0; i < n; i++) {
+        cr_assert_eq(bloom_filter_add(filter, hash_of(filter, first + i), NULL), BLOOM_ADDED);
+        now_us += bloom_window_ends(params, 0);
+    }
+    return filter;
+}
+
+static struct bloom_filter *ring_of(const struct bloom_params *params, struct bloom_filter *a, struct bloom_filter *b,
+                                    struct bloom_ring *ring)
+{
+    struct bloom_filter *made = filter_make(pool, params, NULL);
+    struct errbuf err = {""};
+
+    *ring = (struct bloom_ring){0};
+    bloom_ring_take(ring, a);
+    if (b)
+        bloom_ring_take(ring, b);
+    cr_assert_eq(bloom_ring_make(ring, made, &err), 0, "%s", err.text);
+    return made;
+}
+
+/* The union of these; its counts are set. */
+static void unite(struct bloom_filter *made, struct bloom_filter *a, struct bloom_filter *b)
+{
+    struct bloom_union counts = {{0}, {0}};
+    struct errbuf err = {""};
+
+    cr_assert_eq(bloom_window_or(made, a, UINT64_MAX, &counts, NULL, &err), 0, "%s", err.text);
+    if (b)
+        cr_assert_eq(bloom_window_or(made, b, UINT64_MAX, &counts, NULL, &err), 0, "%s", err.text);
+    cr_assert_eq(bloom_filter_count_union(made, &counts, NULL, true, &err), BLOOM_OK, "%s", err.text);
+}
+
+Test(bloom_window_merge, a_ring_has_the_living_parts_and_goes_on_with_their_numbers)
+{
+    struct bloom_params params = window_of(100, 8 * SECOND, 4, 0);
+    struct bloom_filter *filter = turned(&params, 0, 10);
+    struct bloom_window_state state, other;
+    struct bloom_ring ring;
+
+    now_us += 3 * SECOND; /* nobody has looked at the filter since */
+    struct bloom_filter *made = ring_of(&params, filter, NULL, &ring);
+    bloom_window_state(filter, &state);
+    bloom_window_state(made, &other);
+    cr_assert(state.parts > 1 && state.parts < 6);
+    cr_assert_eq(ring.nparts, state.parts);
+    cr_assert_eq(other.parts, state.parts);
+    cr_assert_eq(other.turn, 10);
+    filter_free(made);
+    now_us += 20 * SECOND;
+    made = ring_of(&params, filter, NULL, &ring);
+    cr_assert_eq(ring.nparts, 0);
+    filter_free(made);
+    filter_free(filter);
+}
+
+/* The clock of one has gone back: there are more spans than a ring has parts. */
+Test(bloom_window_merge, a_ring_has_an_end_and_keeps_all_items)
+{
+    struct bloom_params params = window_of(640, 64 * SECOND, 64, 0);
+    struct bloom_filter *early = turned(&params, 0, 60);
+    int64_t then = now_us;
+    now_us += 100 * SECOND;
+    struct bloom_filter *late = turned(&params, 1000, 60);
+    now_us = then;
+    for (unsigned order = 0; order < 2; order++) {
+        struct bloom_ring ring;
+        struct bloom_filter *made = ring_of(&params, order ? late : early, order ? early : late, &ring);
+
+        cr_assert_eq(ring.nparts, BLOOM_RING_PARTS);
+        cr_assert_eq(ring.turn, 60); /* it lies behind the parts */
+        for (unsigned i = 1; i < ring.nparts; i++)
+            cr_assert_lt(ring.started_us[i - 1], ring.started_us[i]);
+        unite(made, early, late);
+        for (uint64_t item = 0; item < 60; item++)
+            cr_assert(has(made, item) && has(made, 1000 + item), "item %llu", (unsigned long long)item);
+        filter_free(made);
+    }
+    filter_free(early);
+    filter_free(late);
+}
+
+/* ---- layers ---- */
+
+Test(bloom_window_merge, adds_go_on_in_the_layer_that_a_part_has_grown_to)
+{
+    struct bloom_params params = window_of(10, 60 * SECOND, 1, 0);
+    struct bloom_filter *filter = filter_make(pool, &params, NULL);
+    struct bloom_ring ring;
+
+    for (uint64_t item = 0; item < 15; item++)
+        cr_assert_eq(bloom_filter_add(filter, hash_of(filter, item), NULL), BLOOM_ADDED);
+    cr_assert_eq(bloom_filter_nlayers(filter), 2);
+    struct bloom_filter *made = ring_of(&params, filter, NULL, &ring);
+    bloom_window_forget(made); /* it has been looked at before it grows */
+    unite(made, filter, NULL);
+    cr_assert_eq(bloom_filter_nlayers(made), 2);
+    for (uint64_t item = 15; item < 25; item++)
+        cr_assert_eq(bloom_filter_add(made, hash_of(made, item), NULL), BLOOM_ADDED);
+    cr_assert_eq(bloom_filter_nlayers(made), 2);
+    filter_free(made);
+    filter_free(filter);
+}
+
+/* An item that has its place sets its bits a moment later: the count says more than they do. */
+Test(bloom_window_merge, a_union_has_as_many_items_as_its_largest_window_at_least)
+{
+    struct bloom_params params = window_of(100, 60 * SECOND, 1, 0);
+    struct bloom_filter *a = filter_make(pool, &params, NULL), *b = filter_make(pool, &params, NULL);
+    struct bloom_ring ring;
+
+    cr_assert_eq(bloom_filter_add(a, hash_of(a, 1), NULL), BLOOM_ADDED);
+    cr_assert_eq(bloom_filter_add(b, hash_of(b, 2), NULL), BLOOM_ADDED);
+    bloom_filter_set_items(a, 0, 50);
+    struct bloom_filter *made = ring_of(&params, a, b, &ring);
+    cr_assert_eq(ring.nparts, 1);
+    unite(made, a, b);
+    cr_assert_eq(bloom_filter_items(made), 50);
+    filter_free(made);
+    filter_free(a);
+    filter_free(b);
+}
+
+/* Those of a made-up dump. */
+Test(bloom_window_merge, layers_of_other_shapes_are_not_united)
+{
+    struct bloom_params params = window_of(10, 60 * SECOND, 1, 0);
+    const struct bloom_shape large = {.nwords = 100, .k = 9}, upper = {.nwords = 100, .k = 9, .level = 1};
+    const struct bloom_turn turn = {.number = 1, .started_us = now_us};
+    struct bloom_filter *filter = filter_make(pool, &params, NULL), *other = filter_make(pool, &params, NULL);
+    struct bloom_filter *first = filter_make(pool, &params, &large);
+    struct errbuf err = {""};
+    struct bloom_ring ring;
+
+    for (uint64_t item = 0; item < 15; item++)
+        cr_assert_eq(bloom_filter_add(filter, hash_of(filter, item), NULL), BLOOM_ADDED);
+    cr_assert_eq(bloom_filter_append_layer(other, &upper, &err), BLOOM_OK, "%s", err.text);
+    bloom_window_set_turn(other, 0, &turn);
+    bloom_window_set_turn(other, 1, &turn);
+    cr_assert_eq(bloom_window_same(filter, first, &err), BLOOM_REFUSED);
+    cr_assert_eq(bloom_window_same(filter, other, &err), BLOOM_REFUSED);
+    struct bloom_filter *made = ring_of(&params, filter, other, &ring);
+    cr_assert_eq(bloom_window_same(made, other, &err), BLOOM_OK); /* it has no such layer yet */
+    cr_assert_eq(bloom_window_or(made, filter, UINT64_MAX, NULL, NULL, &err), 0, "%s", err.text);
+    cr_assert_eq(bloom_window_or(made, other, UINT64_MAX, NULL, NULL, &err), BLOOM_REFUSED);
+    cr_assert_eq(bloom_window_or_layer(made, 1, filter, 1, &err), BLOOM_OK, "%s", err.text);
+    cr_assert_eq(bloom_window_or_layer(made, 1, other, 1, &err), BLOOM_REFUSED);
+    cr_assert_eq(bloom_window_or_layer(made, 0, filter, 1, &err), BLOOM_REFUSED);
+    cr_assert_eq(bloom_window_or_layer(made, 2, filter, 1, &err), BLOOM_REFUSED);
+    cr_assert_eq(bloom_window_or_layer(made, 1, filter, 2, &err), BLOOM_REFUSED);
+    filter_free(made);
+    filter_free(filter);
+    filter_free(other);
+    filter_free(first);
+}

@@ -300,11 +300,14 @@ Test(sstables, directories_come_and_go)
 
 /* ---- many ---- */
 
-static double seconds(void)
+/* Of a processor, that the daemon has used: what else the machine does is no part of it. */
+static double daemon_seconds(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+    clockid_t clock;
+    struct timespec used;
+    cr_assert_eq(clock_getcpuclockid(the_daemon.pid, &clock), 0);
+    cr_assert_eq(clock_gettime(clock, &used), 0);
+    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
 }
 
 #define MANY 10000
@@ -324,9 +327,8 @@ Test(sstables, ten_thousand_start_at_once)
         cr_assert_eq(link(below_root("first/nb-1-big-TOC.txt"), below_root(path)), 0);
     }
     cr_assert_eq(rename(below_root("first"), below_root("../first")), 0);
-    double began = seconds();
     start();
-    double took = seconds() - began;
+    double took = daemon_seconds();
     fprintf(stderr, "%d filters of SSTables: the start took %.2f s\n", MANY, took);
     cr_assert_lt(took, 20);
     const char *info = client_ask(client, "INFO bf");

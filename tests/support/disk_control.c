@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct disk *disk;
 
+static char directory[40];
 static char control_path[64];
 static char shim_path[80]; /* a link: LD_PRELOAD is a list, and takes a space within a path for the end of it */
 
@@ -21,8 +23,10 @@ void disk_attach(void)
 
     if (disk)
         return;
-    snprintf(control_path, sizeof(control_path), "/tmp/bloomery-disk-%ld", (long)getpid());
-    int fd = open(control_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    strcpy(directory, "/tmp/bloomery-disk-XXXXXX");
+    cr_assert(mkdtemp(directory) && chmod(directory, 0755) == 0, "%s: %s", directory, strerror(errno));
+    snprintf(control_path, sizeof(control_path), "%s/control", directory);
+    int fd = open(control_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     cr_assert(fd >= 0 && ftruncate(fd, sizeof(*disk)) == 0, "%s", control_path);
     disk = mmap(NULL, sizeof(*disk), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
@@ -30,8 +34,8 @@ void disk_attach(void)
     snprintf(asan, sizeof(asan), "%s%sverify_asan_link_order=0", options ? options : "", options ? ":" : "");
     setenv("ASAN_OPTIONS", asan, 1);
     setenv("BLOOMERY_DISK", control_path, 1);
-    snprintf(shim_path, sizeof(shim_path), "%s.so", control_path);
-    cr_assert(symlink(DISK_SHIM_PATH, shim_path) == 0 || errno == EEXIST, "%s: %s", shim_path, strerror(errno));
+    snprintf(shim_path, sizeof(shim_path), "%s/shim.so", directory);
+    cr_assert_eq(symlink(DISK_SHIM_PATH, shim_path), 0, "%s: %s", shim_path, strerror(errno));
     setenv("LD_PRELOAD", shim_path, 1);
 }
 
@@ -43,6 +47,7 @@ void disk_detach(void)
     unsetenv("BLOOMERY_DISK");
     unlink(control_path);
     unlink(shim_path);
+    rmdir(directory);
     munmap(disk, sizeof(*disk));
     disk = NULL;
 }

@@ -247,6 +247,22 @@ def test_unions_are_the_same_everywhere():
         wait_until(lambda name=name: heir("BF.CARD", name) == 0, f"{name} forgets all")
 
 
+def test_a_copy_has_nothing_of_a_part_that_is_being_emptied():
+    """Dropped parts are emptied between commands: a transaction copies one that is not empty yet."""
+    engine = Engine()
+    replica = replica_of(engine)
+    engine("BF.INSERT", "w", "CAPACITY", "100000", "ERROR", "0.0001", "WINDOW", "ITEMS", "1", "PARTS", "1", "ITEMS", "a", "b")
+    engine("MULTI")
+    engine("BF.ADD", "w", "c")
+    engine("COPY", "w", "copy")
+    engine("EXEC")
+    for name in ("w", "copy"):
+        assert engine("BF.ADD", name, "d") == 1
+        assert engine("BF.MEXISTS", name, "a", "b", "c", "d") == [0, 0, 1, 1]
+    assert engine("BF.INFO", "copy", "FILTERS") == [3]  # the layer of the part with "a" has another part now
+    in_sync(engine, replica)
+
+
 def oldest(server, name):
     """The age of its oldest layer."""
     fields = server("BF.INFO", name, "FULL")

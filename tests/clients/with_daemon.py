@@ -30,7 +30,7 @@ import tempfile
 import time
 
 PATIENCE_S = 60  # for what certainly happens; sanitizers on a loaded machine take their time
-PROGRAM_S = 300  # no session takes nearly as long
+PROGRAM_S = 600  # no session takes nearly as long
 PASSWORD = "correct horse"
 REPORTS = ("AddressSanitizer", "LeakSanitizer", "ThreadSanitizer", "runtime error:", ": bug: !(")
 PR_SET_PDEATHSIG = 1

@@ -95,7 +95,7 @@ void daemon_discard(struct daemon *daemon);
     {                                                   \
         daemon_discard(&(variable));                    \
     }                                                   \
-    TestSuite(suite, .init = suite##_start, .fini = suite##_discard, .timeout = 300)
+    TestSuite(suite, .init = suite##_start, .fini = suite##_discard, .timeout = 600)
 
 /* From here on no save succeeds: there is a directory where it would write its MANIFEST. Until it is taken away again.
  */

@@ -19,15 +19,16 @@ The exit status is 0 only if the program's is 0, all daemons end with status 0 w
 reported anything that a sanitizer or a broken check reports. What goes wrong is explained on the standard error.
 """
 import ctypes
-import itertools
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from ports import free_ports
 
 PATIENCE_S = 60  # for what certainly happens; sanitizers on a loaded machine take their time
 PROGRAM_S = 600  # no session takes nearly as long
@@ -41,20 +42,7 @@ def die_with_parent():
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def free_ports():
-    """Below those that the kernel gives to connections: a daemon that ends and starts again finds its port free, and who tries
-    to connect meanwhile is not connected to himself. Programs that run at the same time begin at different ones."""
-    first = 22600 + os.getpid() * 8 % 3400
-    for port in itertools.chain(range(first, 26000), range(22600, first)):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        yield port
-
-
-PORTS = free_ports()
+PORTS = free_ports(22600, 26000)
 
 
 def free_port():

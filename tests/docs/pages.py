@@ -22,16 +22,17 @@ A page's port is another than 6379, and its metrics-port another than 9379: the 
 is expected. `old:6379` and `new:6379` are two more daemons. `bloomeryd` in a page starts a daemon in the background, in
 place of the page's own one. Variables: BLOOMERY_DAEMON, BLOOMERY_TOOL, BLOOMERY_SOURCE, BLOOMERY_NODE_MODULES."""
 import glob
-import itertools
 import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from ports import free_ports
 
 DAEMON, TOOL, SOURCE = (os.environ.get("BLOOMERY_" + name) for name in ("DAEMON", "TOOL", "SOURCE"))
 FENCE = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
@@ -47,20 +48,7 @@ class Wrong(Exception):
     pass
 
 
-def ports_of_process():
-    """Below those that the kernel gives to connections, so that nobody takes one before its daemon starts; pages that run at the
-    same time begin at different ones."""
-    first = 12000 + os.getpid() * 16 % 8000
-    for port in itertools.chain(range(first, 20000), range(12000, first)):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        yield port
-
-
-PORTS = ports_of_process()
+PORTS = free_ports(12000, 20000)
 
 
 def free_port():

@@ -7,7 +7,6 @@ and connections to them. All end with the test.
   BLOOMERY_CLOCK_AHEAD_LIBRARY  clock_ahead.c
 """
 import ctypes
-import itertools
 import os
 import shutil
 import signal
@@ -16,6 +15,9 @@ import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from ports import free_ports
 
 MODULE = os.environ.get("BLOOMERY_MODULE", os.path.abspath("build/dev/module/bloomery.so"))
 ENGINE = os.environ.get("BLOOMERY_ENGINE", "redis-server")
@@ -37,21 +39,7 @@ def die_with_parent():
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def free_ports():
-    """Below those that the kernel gives to connections, so that nobody takes one while its engine is down. Those whose cluster
-    bus port, 10,000 above, is free as well. Programs that run at the same time begin at different ones."""
-    first = 20100 + os.getpid() * 32 % 2400
-    for port in itertools.chain(range(first, 22500), range(20100, first)):
-        with socket.socket() as probe, socket.socket() as bus:
-            try:
-                probe.bind(("127.0.0.1", port))
-                bus.bind(("127.0.0.1", port + 10000))
-            except OSError:
-                continue
-        yield port
-
-
-PORTS = free_ports()
+PORTS = free_ports(20100, 22500, distances=(0, 10000))  # the other one is of the cluster bus
 
 
 def free_port():
@@ -160,7 +148,7 @@ class Engine:
                 raise AssertionError(f"the engine ended with {self.process.returncode}:\n{self.output()[-4000:]}")
             try:
                 self.connection = Connection(self.port)
-                if self.connection.try_call("PING") == "PONG":
+                if self.connection.try_call("PING") == "PONG" and self.info("server", "process_id") == str(self.process.pid):
                     return
                 self.connection.close()
             except OSError:

@@ -1,0 +1,38 @@
+"""Ports of 127.0.0.1 for tests in Python. They are below those that the kernel gives to connections: a server that ends and
+starts again finds its port free, and who tries to connect meanwhile is not connected to himself. A port belongs to the program
+that got it until that ends."""
+import itertools
+import os
+import socket
+
+claims = []
+
+
+def claimed(port):
+    """Whether no other program had it; now this one has. What is held is a Unix socket's abstract name, which ends with the
+    process: between the look and the server's bind() another program would find the port free, too."""
+    claim = socket.socket(socket.AF_UNIX)
+    try:
+        claim.bind(f"\0bloomery-test-port-{port}")
+    except OSError:
+        claim.close()
+        return False
+    claims.append(claim)
+    return True
+
+
+def is_free(port):
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def free_ports(first, last, distances=(0,)):
+    """Ports from `first` to below `last`, each of which is free at all these distances. Programs begin at different ones."""
+    begin = first + os.getpid() * 32 % (last - first)
+    for port in itertools.chain(range(begin, last), range(first, begin)):
+        if claimed(port) and all(is_free(port + distance) for distance in distances):
+            yield port

@@ -335,7 +335,8 @@ static bool apply_named(struct call *call, struct engine_string *name, struct sl
     return applied;
 }
 
-/* When the part with the layer began here: all of its layers did at once, because adds go on in the newest one. */
+/* When the part with the layer began here: all of its layers did at once, because adds go on in the newest one. 0, and
+ * so it is over: nothing went into it, as its time ended on the primary while the union was made. */
 static int64_t part_started(const struct dump_plan *plan, const int64_t *started_us, unsigned layer)
 {
     int64_t latest = 0;
@@ -350,9 +351,8 @@ static bool set_turns(struct bloom_filter *filter, const struct dump_plan *plan,
                       struct errbuf *err)
 {
     for (unsigned i = 0; i < plan->nlayers; i++) {
-        int64_t started = part_started(plan, started_us, i);
         const struct bloom_turn turn = {.number = plan->turns[i].number,
-                                        .started_us = started ? started : bloom_window_now_us(filter)};
+                                        .started_us = part_started(plan, started_us, i)};
         if (turn.number == 0)
             continue;
         if (!bloom_turn_valid(&turn)) {

@@ -325,6 +325,28 @@ static void windows_obeyed(const void *data)
     stand_in_end();
 }
 
+/* A part of a union into which nothing went, as it ended on the primary while that made the union, is over here, too.
+ */
+static void union_of_what_is_over(const void *data)
+{
+    (void)data;
+    size_t len;
+    EXPECT(stand_in_load(MODULE_PATH, NULL, 2, prefix), "it has not loaded");
+    expect("bf.insert a CAPACITY 10 WINDOW 60 PARTS 2 ITEMS x", "*1 1 ");
+    stand_in_run("bf.scandump a 0", NULL, 0);
+    const void *bytes = stand_in_bytes(&len);
+    char *header = malloc(len);
+    memcpy(header, bytes, len);
+    stand_in_obey(true);
+    obeyed("bf.apply u UNION", header, len, "OK ");
+    stand_in_obey(false);
+    expect("bf.info u RING", "*1 *0 ");
+    expect("bf.add u y", "1 ");
+    EXPECT(strncmp(stand_in_run("bf.info u RING", NULL, 0), "*1 *1 ", 6) == 0, "the add has begun no part");
+    free(header);
+    stand_in_end();
+}
+
 /* ---- without memory ---- */
 
 static const char *const changes[] = {
@@ -551,6 +573,7 @@ int main(void)
     in_a_process("replication", replication, NULL);
     in_a_process("windows are told", windows_told, NULL);
     in_a_process("windows obey", windows_obeyed, NULL);
+    in_a_process("a union of what is over", union_of_what_is_over, NULL);
     for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
         in_a_process("no memory", fail_each, changes[i]);
     in_a_process("freed in the background", freed_in_the_background, NULL);

@@ -290,6 +290,32 @@ def test_a_union_is_as_young_as_what_went_into_it():
         for union, youngest in (("u", "b"), ("v", "b"), ("a", "b"), ("c", "d")):
             assert oldest(server, union) <= oldest(server, youngest), (union, server is primary)
 
+def test_replicas_keep_a_union_to_the_end_of_its_parts():
+    """Merges without a pause, so that some come at the moment when a part ends. What a replica has forgotten its primary has
+    forgotten, too, asked after it; in the end all of them have forgotten all."""
+    primary = Engine()
+    replicas = [replica_of(primary, module=OTHER, clock_ahead_s=DAY), replica_of(primary, clock_ahead_s=-DAY)]
+    for name in ("a", "b"):
+        primary("BF.RESERVE", name, "0.001", "400", "WINDOW", "1", "PARTS", "2")
+    primary("CONFIG", "SET", "bloomery.bf-merge-overfull", "yes")
+    put, merge, alive = [], [("BF.MERGE", "u", "a", "b")] * 40 + [("BF.MERGE", "u", "b")] * 10, True
+    until = time.monotonic() + 4
+    while alive:
+        if time.monotonic() < until:
+            put.append(f"i{len(put)}")
+            primary("BF.ADD", "ab"[len(put) % 2], put[-1])
+        assert set(primary.connection.pipeline(merge)) == {"OK"}
+        in_sync(primary, *replicas)
+        for replica in replicas:
+            there = replica("BF.MEXISTS", "u", *put)
+            lost = [item for item, here, late in zip(put, there, primary("BF.MEXISTS", "u", *put)) if late and not here]
+            assert not lost, f"a replica has forgotten {lost} before its primary"
+        alive = time.monotonic() < until or primary("BF.CARD", "u") > 0
+    for replica in replicas:
+        wait_until(lambda replica=replica: replica("BF.CARD", "u") == 0 and ring(replica, "u") == [], "it forgets all")
+    assert ring(primary, "u") == []
+    in_sync(primary, *replicas)
+
 
 def test_a_half_loaded_window_is_kept_as_it_is():
     engine = Engine()

@@ -107,7 +107,6 @@ int bloom_class_get(struct bloom_pool *pool, const struct bloom_params *params, 
                     struct bloom_class **class_out, struct errbuf *err);
 struct bloom_class *bloom_class_retain(struct bloom_class *class);
 void bloom_class_release(struct bloom_class *class); /* NULL is fine */
-const struct bloom_params *bloom_class_params(const struct bloom_class *class);
 
 /* ---- filter ---- */
 

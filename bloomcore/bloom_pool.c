@@ -410,8 +410,3 @@ void bloom_class_release(struct bloom_class *class)
     }
     pthread_mutex_unlock(&pool->classes_mutex);
 }
-
-const struct bloom_params *bloom_class_params(const struct bloom_class *class)
-{
-    return &class->params;
-}

@@ -405,17 +405,6 @@ int bloom_window_replay(struct bloom_filter *filter, unsigned index, const struc
     return 0;
 }
 
-void bloom_window_shift(struct bloom_filter *filter, int64_t by_us)
-{
-    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
-        struct bloom_part *part = bloom_layer_part(layer);
-        int64_t to = bloom_part_started(part) + by_us;
-
-        atomic_store_explicit(&part->started_us, to > 0 ? to : 0, memory_order_relaxed);
-    }
-    atomic_store_explicit(&bloom_filter_window(filter)->due_us, BLOOM_NOT_SETTLED, memory_order_relaxed);
-}
-
 int64_t bloom_window_latest_us(const struct bloom_filter *filter)
 {
     int64_t latest = 0;

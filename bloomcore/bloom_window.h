@@ -17,7 +17,6 @@
 
 /* Sets the clock of the pool's windows; NULL: CLOCK_BOOTTIME. Before other threads use the pool. */
 void bloom_pool_set_clock(struct bloom_pool *pool, int64_t (*now_us)(void));
-int64_t bloom_pool_now_us(const struct bloom_pool *pool);
 int64_t bloom_window_now_us(const struct bloom_filter *filter); /* of its pool */
 
 static inline bool bloom_params_is_window(const struct bloom_params *params)
@@ -98,8 +97,5 @@ int bloom_window_replay(struct bloom_filter *filter, unsigned index, const struc
                         const struct bloom_turn *turn, struct errbuf *err);
 
 int64_t bloom_window_latest_us(const struct bloom_filter *filter); /* when its newest part began; 0: it has none */
-
-/* Loading: moves the times of all parts by this much, at most to 0. */
-void bloom_window_shift(struct bloom_filter *filter, int64_t by_us);
 
 #endif

@@ -19,14 +19,11 @@ void bloom_pool_set_clock(struct bloom_pool *pool, int64_t (*now_us)(void))
     pool->now_us = now_us;
 }
 
-int64_t bloom_pool_now_us(const struct bloom_pool *pool)
-{
-    return pool->now_us ? pool->now_us() : boot_time_us();
-}
-
 int64_t bloom_window_now_us(const struct bloom_filter *filter)
 {
-    return bloom_pool_now_us(bloom_filter_class(filter)->pool);
+    const struct bloom_pool *pool = bloom_filter_class(filter)->pool;
+
+    return pool->now_us ? pool->now_us() : boot_time_us();
 }
 
 /* ---- parameters ---- */

@@ -55,13 +55,6 @@ static size_t find_type(const char *text, size_t len, size_t *name_len_out)
     return i;
 }
 
-int cql_key_is_one(const char *text, size_t len)
-{
-    size_t name_len;
-
-    return len > 0 && (is_composite(text, len) || find_type(text, len, &name_len) < NTYPES);
-}
-
 static int refuse_type(const char *text, size_t len, size_t name_len, struct errbuf *err)
 {
     if (name_len == len)

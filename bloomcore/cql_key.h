@@ -42,7 +42,4 @@ enum cql_key_status {
 int cql_key_parse(const char *text, size_t len, unsigned char key_out[CQL_KEY_MAX], size_t *len_out,
                   struct errbuf *err);
 
-/* Whether the text begins with the name of a type and a colon, or with "composite(": what was meant as a key. */
-int cql_key_is_one(const char *text, size_t len);
-
 #endif

@@ -89,12 +89,6 @@ void peer_put(struct peer *peer, const struct slice *words, size_t n);
 #define PEER_NUMBER_SIZE 24
 struct slice peer_number(int64_t number, char storage[PEER_NUMBER_SIZE]);
 
-/* Bytes that are queued and not sent. */
-static inline size_t peer_queued(const struct peer *peer)
-{
-    return buf_len(&peer->out);
-}
-
 /* Sends all that is queued. */
 int peer_flush(struct peer *peer, struct errbuf *err) __attribute__((warn_unused_result));
 

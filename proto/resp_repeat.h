@@ -18,7 +18,6 @@
 #include "resp_parse.h"
 
 #define RESP_REPEAT_MAX_HEAD 256 /* a longer one costs more to compare than to parse */
-#define RESP_REPEAT_MAX_ITEM 999 /* bytes of a last argument that is recognised */
 
 /* Zero-initialise: nothing is noted. */
 struct resp_repeat {

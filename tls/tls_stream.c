@@ -318,16 +318,6 @@ bool tls_stream_is_up(const struct tls_stream *stream)
     return stream->up;
 }
 
-const char *tls_stream_protocol(const struct tls_stream *stream)
-{
-    return stream->up ? SSL_get_version(stream->ssl) : "";
-}
-
-const char *tls_stream_cipher(const struct tls_stream *stream)
-{
-    return stream->up ? SSL_get_cipher_name(stream->ssl) : "";
-}
-
 bool tls_stream_resumed(const struct tls_stream *stream)
 {
     return stream->up && SSL_session_reused(stream->ssl);

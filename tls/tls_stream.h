@@ -68,10 +68,6 @@ void tls_stream_end(struct tls_stream *stream, struct buf *out);
 /* Whether the handshake is done. */
 bool tls_stream_is_up(const struct tls_stream *stream);
 
-/* "TLSv1.3", and the name of the cipher; "" before the handshake is done. Constant strings. */
-const char *tls_stream_protocol(const struct tls_stream *stream);
-const char *tls_stream_cipher(const struct tls_stream *stream);
-
 /* Whether this connection goes on with an earlier one's session. */
 bool tls_stream_resumed(const struct tls_stream *stream);
 

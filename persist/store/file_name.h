@@ -33,9 +33,4 @@ void file_name_format(const struct file_name *name, char out[FILE_NAME_SIZE]);
 /* False: not a name of ours. There is one spelling of each. */
 bool file_name_parse(const char *text, struct file_name *out);
 
-static inline bool file_name_equal(const struct file_name *a, const struct file_name *b)
-{
-    return a->kind == b->kind && a->variant == b->variant && a->number == b->number;
-}
-
 #endif

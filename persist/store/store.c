@@ -72,11 +72,6 @@ uint64_t store_number(const struct store *store)
     return atomic_load(&store->number);
 }
 
-size_t store_count(const struct store *store)
-{
-    return atomic_load(&store->count);
-}
-
 uint64_t store_opened_bytes(const struct store *store)
 {
     return store->opened_bytes;

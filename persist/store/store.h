@@ -90,8 +90,6 @@ int store_still_ours(struct store *store, struct errbuf *err) __attribute__((war
 /* Of the committed MANIFEST. Not during a save. */
 struct store_checkpoint store_checkpoint(const struct store *store);
 
-size_t store_count(const struct store *store); /* filters in the committed MANIFEST, quarantined ones included */
-
 uint64_t store_opened_bytes(const struct store *store); /* of the Filter.db files that store_open() found in it */
 
 /* Whether the committed MANIFEST holds a filter of this name; in `id_out` (may be NULL) its id. 0 or STORE_NOT_FOUND,

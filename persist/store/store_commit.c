@@ -383,7 +383,6 @@ static void adopt(struct commit *commit)
     commit->index = (struct store_index){0};
     mark_quarantined(store);
     pthread_rwlock_unlock(&store->reading);
-    atomic_store(&store->count, store->index.count);
     sweep_set_mark(store);
     (void)packs_adopt(store, &save->superseded); /* without memory the next start removes them */
     store_remove(store, &save->superseded);

@@ -50,7 +50,6 @@ struct store {
     struct file_list doubted; /* its files: they have to stay until the doubt has ended */
     _Atomic uint64_t number;  /* the highest one handed out */
     _Atomic uint64_t next_id;
-    atomic_size_t count;
 
     /* Of the index and the file of the committed MANIFEST, and of flags of index entries: written by the thread that
      * opens, loads or saves; read by others under it (store_reading.c). Before the mutex. */

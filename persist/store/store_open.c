@@ -135,7 +135,6 @@ static int read_manifest(struct store *store, struct errbuf *err)
         store->digest = parser.digest;
         atomic_store(&store->number, parser.save.number);
         atomic_store(&store->next_id, parser.save.next_id);
-        atomic_store(&store->count, store->index.count);
     }
     manifest_parser_deinit(&parser);
     record_reader_deinit(&opening.reader);

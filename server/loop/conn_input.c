@@ -25,7 +25,7 @@
 
 static void protocol_error(struct conn *conn)
 {
-    char text[128];
+    char text[4 + RESP_ERROR_TEXT_SIZE];
     memcpy(text, "ERR ", 4);
     resp_parser_error(&conn->input.parser, text + 4, sizeof(text) - 4);
     window_flush(conn->worker);

@@ -209,11 +209,6 @@ uint64_t registry_scan(const struct registry *registry, uint64_t cursor, size_t 
 size_t registry_scan_prefix(const struct registry *registry, struct slice prefix, const struct slice *after, size_t max,
                             void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx);
 
-/* Returns a random filter of database 0, each equally likely. `random` is a state that the caller has seeded. The name
- * is valid until the reader goes offline. False if a bounded number of attempts has met none, as with few filters or
- * many expired ones; the caller then sweeps. */
-bool registry_random(const struct registry *registry, uint64_t *random, struct slice *name_out);
-
 /* Ages all stamps of last use, so that old ones do not wrap around to fresh ones. Called at least every 12 days. Visits
  * all filters. */
 void registry_age(const struct registry *registry, int64_t now_ms);

@@ -22,8 +22,8 @@ void registry_swap(struct registry *registry, unsigned first, unsigned second);
 /* Loading: a client's number stands for this internal one. The caller sets all, so that none is there twice. */
 void registry_set_database(struct registry *registry, unsigned number, unsigned database);
 
-/* Of one database, by its internal number: as registry_count(), registry_expiry(), registry_clear(), registry_scan()
- * and registry_random() of all. The cursor is below 1 << 48. */
+/* Of one database, by its internal number: as registry_count(), registry_expiry(), registry_clear() and registry_scan()
+ * of all. The cursor is below 1 << 48. */
 size_t registry_database_count(const struct registry *registry, unsigned database);
 void registry_database_expiry(struct registry *registry, unsigned database, struct registry_expiry *expiry_out);
 int registry_database_clear(struct registry *registry, unsigned database, size_t *removed_out);
@@ -33,6 +33,9 @@ uint64_t registry_database_scan(const struct registry *registry, unsigned databa
 /* Where a key is met: by the sweep that begins at this cursor, and by none that begins behind it. */
 uint64_t registry_cursor(const struct registry *registry, struct slice key);
 
+/* Returns a random filter of the database, each equally likely. `random` is a state that the caller has seeded. The key
+ * is valid until the reader goes offline. False if a bounded number of attempts has met none, as with few filters or
+ * many expired ones; the caller then sweeps. */
 bool registry_database_random(const struct registry *registry, unsigned database, uint64_t *random,
                               struct slice *key_out);
 

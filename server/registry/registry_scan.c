@@ -184,11 +184,6 @@ bool registry_database_random(const struct registry *r, unsigned database, uint6
     return false;
 }
 
-bool registry_random(const struct registry *r, uint64_t *random, struct slice *name_out)
-{
-    return registry_database_random(r, 0, random, name_out);
-}
-
 /* ---- ageing ---- */
 
 #define AGE_MAX UINT16_C(0x8000)

@@ -249,19 +249,6 @@ void traffic_end(struct traffic *traffic)
         pthread_join(traffic->keeper, NULL);
 }
 
-unsigned traffic_answered(const struct traffic *traffic, int64_t by_ns)
-{
-    unsigned answered = 0;
-
-    for (unsigned a = 0; a < traffic->options.adders; a++) {
-        const struct traffic_adder *adder = &traffic->adders[a];
-        for (unsigned n = 0; n < adder->sent; n++)
-            answered +=
-                (adder->answers[n] == ANSWERED_0 || adder->answers[n] == ANSWERED_1) && adder->answered_ns[n] <= by_ns;
-    }
-    return answered;
-}
-
 /* ---- what is there ---- */
 
 static void ask_presence(redisContext *context, const struct traffic_adder *adder, bool *present)

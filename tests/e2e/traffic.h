@@ -87,9 +87,6 @@ void traffic_check(const struct traffic *traffic, int port, int64_t crash_ns, co
 /* The same, and what is not there is forgotten: from now on what this daemon has is what it must have. */
 void traffic_adopt(struct traffic *traffic, int port, int64_t crash_ns, const char *what);
 
-/* Items answered by then, to see that a test had something to lose. */
-unsigned traffic_answered(const struct traffic *traffic, int64_t by_ns);
-
 int64_t traffic_now_ns(void); /* CLOCK_MONOTONIC */
 
 #endif

@@ -212,9 +212,9 @@ static void *churn_classes(void *arg)
         struct bloom_filter *filter;
 
         EXPECT(bloom_class_get(pool, &params, NULL, &class, NULL) == 0, "class");
-        EXPECT(bloom_class_params(class)->capacity == params.capacity, "another class");
         filter = malloc(bloom_filter_bytes(class));
         EXPECT(filter && bloom_filter_init(filter, class, NULL) == 0, "filter");
+        EXPECT(bloom_filter_params(filter)->capacity == params.capacity, "another class");
         bloom_class_release(class);
         EXPECT(bloom_filter_add(filter, (struct bloom_hash){1, 2}, NULL) == BLOOM_ADDED, "add");
         bloom_filter_deinit(filter);

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "expirer.h"
+#include "registry_databases.h"
 #include "registry_effect.h"
 #include "registry_rig.h"
 #include "registry_walk.h"
@@ -232,7 +233,7 @@ static void *scanner(void *arg)
         do {
             rcu_reader_online();
             cursor = registry_scan(registry, cursor, 50, on_scanned, &n);
-            registry_random(registry, &random, &name);
+            registry_database_random(registry, 0, &random, &name);
             rcu_reader_offline();
         } while (cursor);
         EXPECT(n == SAFE, "a sweep returned %u of %u names that are always there", n, SAFE);

@@ -331,12 +331,3 @@ Test(cql_key, columns_of_any_text_come_back_from_a_composite)
         cr_assert_eq(read, len);
     }
 }
-
-Test(cql_key, what_looks_like_a_key)
-{
-    cr_assert(cql_key_is_one("int:x", 5));
-    cr_assert(cql_key_is_one("Composite(", 10));
-    cr_assert_not(cql_key_is_one("http://example.org/", 19));
-    cr_assert_not(cql_key_is_one("int", 3));
-    cr_assert_not(cql_key_is_one("", 0));
-}

@@ -85,7 +85,9 @@ Test(pack, names_of_files_have_one_spelling)
         cr_assert(!file_name_parse(none[i], &found), "'%s'", none[i]);
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
         file_name_format(&names[i], text);
-        cr_assert(file_name_parse(text, &found) && file_name_equal(&found, &names[i]), "'%s'", text);
+        cr_assert(file_name_parse(text, &found), "'%s'", text);
+        cr_assert(found.kind == names[i].kind && found.variant == names[i].variant && found.number == names[i].number,
+                  "'%s'", text);
     }
     file_name_format(&names[1], text);
     cr_assert_str_eq(text, "me-42-big-Filter.db", "a form that Cassandra's tools and import know");

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "expiry_rig.h"
+#include "registry_databases.h"
 #include "registry_walk.h"
 
 TestSuite(expiry_more, .init = rig_setup, .fini = rig_teardown, .timeout = 120);
@@ -187,7 +188,7 @@ Test(expiry_more, random_names)
     static unsigned drawn[2 * LIVE];
     uint64_t random = 42;
     struct slice name;
-    cr_expect_not(registry_random(registry, &random, &name), "nobody is there");
+    cr_expect_not(registry_database_random(registry, 0, &random, &name), "nobody is there");
     for (unsigned i = 0; i < 2 * LIVE; i++) {
         struct entry *entry;
         cr_assert_eq(registry_create_filter(registry, name_of(i), 0, small_class, &entry, NULL), REGISTRY_OK);
@@ -197,7 +198,7 @@ Test(expiry_more, random_names)
     now = 1100;
     for (unsigned i = 0; i < DRAWS; i++) {
         char copy[32];
-        cr_assert(registry_random(registry, &random, &name));
+        cr_assert(registry_database_random(registry, 0, &random, &name));
         snprintf(copy, sizeof(copy), "%.*s", (int)name.len, name.ptr);
         drawn[strtoul(copy + 1, NULL, 10)]++;
     }

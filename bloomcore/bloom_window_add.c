@@ -11,7 +11,8 @@
 
 /* ---- queries ---- */
 
-bool bloom_window_has(const struct bloom_filter *filter, struct bloom_hash hash, bool *newest_out)
+/* Whether a living part has the item; *newest_out: the newest one has it. */
+static bool bloom_window_has(const struct bloom_filter *filter, struct bloom_hash hash, bool *newest_out)
 {
     uint64_t turn = atomic_load_explicit(&bloom_filter_window(filter)->turn, memory_order_relaxed);
     bool found = false;

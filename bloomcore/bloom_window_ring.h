@@ -37,9 +37,6 @@ static inline bool bloom_window_is_due(const struct bloom_window *window, int64_
 /* Marks the layers of parts whose time is over, and finds the next time. Locked. */
 void bloom_window_forget_locked(struct bloom_filter *filter, int64_t now);
 
-/* Whether a living part has the item; *newest_out: the newest one has it. */
-bool bloom_window_has(const struct bloom_filter *filter, struct bloom_hash hash, bool *newest_out);
-
 /* The state of the ring that an add saw under the lock when it found no place. */
 struct bloom_seen {
     struct bloom_filter *filter;

@@ -46,7 +46,9 @@ static void aim_now(const struct call *call, struct bloom_aim *aim, bool aimed)
 
 /* ---- creating ---- */
 
-bool create_filter(struct call *call, const struct bloom_params *params, int64_t expires_ms)
+/* Creates the filter of a call that is open for writing and has none, with room checked, and tells everybody. False
+ * after an error reply. */
+static bool create_filter(struct call *call, const struct bloom_params *params, int64_t expires_ms)
 {
     struct errbuf err = {""};
     struct bloom_class *class;

@@ -26,8 +26,4 @@ HANDLER(cmd_bf_merge);
 HANDLER(cmd_bf_clear);
 HANDLER(cmd_bf_apply);
 
-/* Creates the filter of a call that is open for writing and has none, with room checked, and tells everybody. False
- * after an error reply. */
-bool create_filter(struct call *call, const struct bloom_params *params, int64_t expires_ms);
-
 #endif

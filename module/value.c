@@ -134,7 +134,8 @@ bool value_is_blank(const struct value *value)
     return !value_is_half(value) && bloom_filter_is_blank(value_filter(value));
 }
 
-struct value *value_copy(const struct value *value)
+/* NULL without memory. */
+static struct value *value_copy(const struct value *value)
 {
     const struct bloom_filter *filter = value_filter(value);
     struct bloom_union counts = {{0}, {0}};

@@ -55,8 +55,6 @@ struct value *value_create(struct bloom_class *class, int *status_out, struct er
 struct value *value_create_shaped(const struct bloom_params *params, const struct bloom_shape *shapes, unsigned nlayers,
                                   int *status_out, struct errbuf *err);
 
-struct value *value_copy(const struct value *value); /* NULL without memory */
-
 /* Whether it is as value_create() has made it: an empty filter of one layer. */
 bool value_is_blank(const struct value *value);
 

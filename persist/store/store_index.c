@@ -70,7 +70,7 @@ void index_deinit(struct store_index *index)
 
 int index_add(struct store_index *index, const struct index_entry *entry)
 {
-    if (index->count >= INDEX_NONE - 1)
+    if (index->count >= UINT32_MAX - 1)
         return -EFBIG;
     if (index->count == index->size) {
         size_t size = index->size ? index->size + index->size / 2 : 16;
@@ -91,20 +91,13 @@ int index_add(struct store_index *index, const struct index_entry *entry)
     return 0;
 }
 
-uint32_t index_find(const struct store_index *index, uint64_t id)
+struct index_entry *index_get(const struct store_index *index, uint64_t id)
 {
     CHECK(index->by_id);
     for (size_t slot = first_slot(index, id); index->by_id[slot] != 0; slot = (slot + 1) & (index->nslots - 1)) {
-        uint32_t number = index->by_id[slot] - 1;
-        if (index->entries[number].id == id && !(index->entries[number].flags & INDEX_DROPPED))
-            return number;
+        struct index_entry *entry = &index->entries[index->by_id[slot] - 1];
+        if (entry->id == id && !(entry->flags & INDEX_DROPPED))
+            return entry;
     }
-    return INDEX_NONE;
-}
-
-struct index_entry *index_get(const struct store_index *index, uint64_t id)
-{
-    uint32_t number = index_find(index, id);
-
-    return number == INDEX_NONE ? NULL : &index->entries[number];
+    return NULL;
 }

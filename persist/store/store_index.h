@@ -12,8 +12,6 @@
 
 #include "manifest.h"
 
-#define INDEX_NONE UINT32_MAX
-
 enum index_flags {
     INDEX_QUARANTINED = 1, /* could not be loaded in this run */
     INDEX_FORGOTTEN = 2,   /* quarantined and given up: to be left out of the next save */
@@ -53,8 +51,7 @@ int index_map(struct store_index *index); /* 0 or -ENOMEM; nothing to do when ma
 void index_unmap(struct store_index *index);
 void index_deinit(struct store_index *index);
 
-/* The number of the entry with this id that is not DROPPED, or INDEX_NONE; the entry, or NULL. */
-uint32_t index_find(const struct store_index *index, uint64_t id);
+/* The entry with this id that is not DROPPED, or NULL. */
 struct index_entry *index_get(const struct store_index *index, uint64_t id);
 
 #endif

@@ -31,7 +31,8 @@ static int pack_error(const struct store *store, int rc, uint64_t number, const 
 
 /* ---- the table ---- */
 
-int packs_slot(struct store *store, uint64_t number, uint32_t *slot_out)
+/* The slot of the pack, a new one if need be. 0 or -ENOMEM. */
+static int packs_slot(struct store *store, uint64_t number, uint32_t *slot_out)
 {
     struct packs *packs = &store->packs;
     uintptr_t found = (uintptr_t)id_map_get(&packs->slots, number);

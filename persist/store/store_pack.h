@@ -30,8 +30,6 @@ struct packs {
     struct id_map slots; /* by number: slot + 1, as a pointer */
 };
 
-/* The slot of the pack, a new one if need be. 0 or -ENOMEM. */
-int packs_slot(struct store *store, uint64_t number, uint32_t *slot_out);
 void packs_deinit(struct store *store);
 
 /* Fills in the entry of a filter in a pack. 0 or -ENOMEM. */

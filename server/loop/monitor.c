@@ -8,7 +8,8 @@
 #include "pubsub.h"
 #include "worker.h"
 
-#define PIECE ((size_t)64 * 1024) /* of lines that are published at once */
+#define PIECE    ((size_t)64 * 1024) /* of lines that are published at once */
+#define MAX_LINE ((size_t)1024 * 1024)
 
 static void append_text(struct buf *out, const char *text)
 {
@@ -70,8 +71,10 @@ static void append_quoted(struct buf *out, struct slice arg, size_t max)
     }
 }
 
-void monitor_format(struct buf *out, int64_t unix_us, unsigned db, const char *addr, const struct command *command,
-                    const struct resp_command *cmd)
+/* Appends the line, without the line end: seconds.microseconds [database address] "argument" ... Arguments that are
+ * secret by the command's row (NULL: none is) are replaced. A longer line is cut and says how much is missing. */
+static void format_line(struct buf *out, int64_t unix_us, unsigned db, const char *addr, const struct command *command,
+                        const struct resp_command *cmd)
 {
     size_t start = buf_len(out);
     char text[160];
@@ -80,7 +83,7 @@ void monitor_format(struct buf *out, int64_t unix_us, unsigned db, const char *a
     append_text(out, text);
     for (size_t i = 0; i < cmd->argc; i++) {
         size_t used = buf_len(out) - start;
-        if (used >= MONITOR_MAX_LINE) {
+        if (used >= MAX_LINE) {
             snprintf(text, sizeof(text), " ... (%zu more arguments)", cmd->argc - i);
             append_text(out, text);
             return;
@@ -89,7 +92,7 @@ void monitor_format(struct buf *out, int64_t unix_us, unsigned db, const char *a
         if (command && command_arg_is_secret(command, cmd, i))
             append_text(out, "\"(redacted)\"");
         else
-            append_quoted(out, resp_arg(cmd, i), MONITOR_MAX_LINE - used);
+            append_quoted(out, resp_arg(cmd, i), MAX_LINE - used);
     }
 }
 
@@ -104,8 +107,8 @@ void monitor_feed(struct worker *worker, const struct session *session, const st
     if (command && command->flags & (CMD_SKIP_MONITOR | CMD_ADMIN))
         return;
     append_text(&worker->monitor.lines, "+");
-    monitor_format(&worker->monitor.lines, clock_unix_us(), atomic_load_explicit(&session->db, memory_order_relaxed),
-                   session->addr, command, cmd);
+    format_line(&worker->monitor.lines, clock_unix_us(), atomic_load_explicit(&session->db, memory_order_relaxed),
+                session->addr, command, cmd);
     append_text(&worker->monitor.lines, "\r\n");
     if (buf_len(&worker->monitor.lines) > PIECE || buf_failed(&worker->monitor.lines))
         monitor_flush(worker);

@@ -32,11 +32,4 @@ void monitor_feed(struct worker *worker, const struct session *session, const st
 /* Publishes the lines collected. */
 void monitor_flush(struct worker *worker);
 
-/* Appends the line, without the line end: seconds.microseconds [0 address] "argument" ... Arguments that are secret by
- * the command's row (command_arg_is_secret(); NULL: none is) are replaced. A line longer than about MONITOR_MAX_LINE
- * bytes is cut and says how much is missing. */
-#define MONITOR_MAX_LINE ((size_t)1024 * 1024)
-void monitor_format(struct buf *out, int64_t unix_us, unsigned db, const char *addr, const struct command *command,
-                    const struct resp_command *cmd);
-
 #endif

@@ -293,7 +293,7 @@ static bool wait_for_press(struct residency *res)
     return !res->stop;
 }
 
-void *evict_main(void *arg)
+static void *evict_main(void *arg)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000};
     struct residency *res = arg;

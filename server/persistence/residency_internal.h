@@ -59,6 +59,4 @@ struct residency {
  * fit. Thread: a reader, offline, that holds `room`. */
 bool evict_for(struct residency *residency, uint64_t bytes, bool gently);
 
-void *evict_main(void *residency);
-
 #endif

@@ -60,7 +60,8 @@ void registry_reclaim_table(struct registry *r, struct table *table)
 
 /* ---- names and their holders ---- */
 
-shard_t *registry_shard(struct registry *r, uint64_t hash)
+/* NULL: its database has never had a filter. */
+static shard_t *registry_shard(struct registry *r, uint64_t hash)
 {
     struct keyspace *space = registry_space(r, hash_database(hash));
     return space ? &space->shards[hash_shard(hash)] : NULL;
@@ -87,13 +88,14 @@ _Atomic uint64_t *registry_slot(struct registry *r, uint64_t hash, struct slice 
     return NULL;
 }
 
-bool registry_reserve(struct registry *r, uint64_t hash)
+/* Makes sure that registry_place_reserved() succeeds. False without memory. */
+static bool registry_reserve(struct registry *r, uint64_t hash)
 {
     struct keyspace *space = registry_make_space(r, hash_database(hash));
     return space && name_index_reserve(&space->names) && shard_reserve(&space->shards[hash_shard(hash)], &r->env);
 }
 
-void registry_place_reserved(struct registry *r, uint64_t hash, struct entry *holder)
+static void registry_place_reserved(struct registry *r, uint64_t hash, struct entry *holder)
 {
     shard_insert(registry_shard(r, hash), &r->env, hash, holder);
     name_index_put(&registry_space(r, hash_database(hash))->names, holder);
@@ -113,7 +115,8 @@ void registry_exchange(struct registry *r, uint64_t hash, _Atomic uint64_t *slot
     name_index_put(&registry_space(r, hash_database(hash))->names, holder);
 }
 
-void registry_take_out(struct registry *r, uint64_t hash, struct slice name, _Atomic uint64_t *slot)
+/* Takes the name, that of the slot, out of the table and the index. */
+static void registry_take_out(struct registry *r, uint64_t hash, struct slice name, _Atomic uint64_t *slot)
 {
     name_index_remove(&registry_space(r, hash_database(hash))->names, name);
     shard_remove(registry_shard(r, hash), &r->env, slot);

@@ -111,9 +111,6 @@ static inline bool registry_is_over(const struct registry *r, const struct entry
 
 /* ---- changes, under the mutex ---- */
 
-/* NULL: its database has never had a filter. */
-shard_t *registry_shard(struct registry *r, uint64_t hash);
-
 /* The slot of the name, and its entry in holder_out; NULL and NULL if there is none. An expired entry is removed first:
  * when this returns NULL, slots of the same shard found earlier are no longer valid. */
 _Atomic uint64_t *registry_slot(struct registry *r, uint64_t hash, struct slice name, struct entry **holder_out);
@@ -121,15 +118,8 @@ _Atomic uint64_t *registry_slot(struct registry *r, uint64_t hash, struct slice 
 /* Puts the holder of a name that has none into the table and the index. False without memory, with nothing changed. */
 bool registry_place(struct registry *r, uint64_t hash, struct entry *holder);
 
-/* The same in two parts: the first makes sure that the second succeeds. */
-bool registry_reserve(struct registry *r, uint64_t hash);
-void registry_place_reserved(struct registry *r, uint64_t hash, struct entry *holder);
-
 /* Puts another holder of the same name into its slot and the index. */
 void registry_exchange(struct registry *r, uint64_t hash, _Atomic uint64_t *slot, struct entry *holder);
-
-/* Takes the name, that of the slot, out of the table and the index. */
-void registry_take_out(struct registry *r, uint64_t hash, struct slice name, _Atomic uint64_t *slot);
 
 /* `hash`: of its key. */
 void registry_note_added(struct registry *r, uint64_t hash, struct entry *owner);

@@ -21,7 +21,8 @@ int worker_fail(struct worker *worker, int status, const char *what)
     return status;
 }
 
-int worker_refused(struct worker *worker, const char *error)
+/* Like worker_fail(), for an error reply of the server. */
+static int worker_refused(struct worker *worker, const char *error)
 {
     worker->status = -EREMOTEIO;
     errbuf_set(&worker->err, "the server answered: %s", error);

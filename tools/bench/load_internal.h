@@ -67,9 +67,6 @@ static inline uint64_t load_now_ns(void)
 /* Notes the reason for which the thread ends, and returns `status`. */
 int worker_fail(struct worker *worker, int status, const char *what);
 
-/* Like worker_fail(), for an error reply of the server. */
-int worker_refused(struct worker *worker, const char *error);
-
 /* All of these return 0, or the status given to worker_fail(). */
 
 int client_open(struct worker *worker, struct client *client, struct errbuf *err);

@@ -20,7 +20,8 @@ int acl_compare_names(struct slice name, const struct acl_user *user)
     return order ? order : (name.len > len) - (name.len < len);
 }
 
-size_t acl_place(const struct acl_list *list, struct slice name, bool *found_out)
+/* The place of a name in a list, or the place where it belongs. */
+static size_t acl_place(const struct acl_list *list, struct slice name, bool *found_out)
 {
     size_t low = 0, high = list->n;
     *found_out = false;

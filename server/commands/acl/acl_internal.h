@@ -30,7 +30,4 @@ void acl_log_deinit(struct acl_log *log);
  */
 struct acl_user *acl_first_default(const char *requirepass);
 
-/* The place of a name in a list, or the place where it belongs. */
-size_t acl_place(const struct acl_list *list, struct slice name, bool *found_out);
-
 #endif

@@ -76,7 +76,8 @@ static void note_use(const struct bf_call *call)
         entry_note_use(call->entry, atomic_load_explicit(&call->server->use_stamp, memory_order_relaxed));
 }
 
-struct bloom_filter *bf_filter(struct bf_call *call, bool *replied_out)
+/* The same as bf_filter_shape() for what needs the bits. */
+static struct bloom_filter *bf_filter(struct bf_call *call, bool *replied_out)
 {
     bf_look_everywhere(call);
     *replied_out = call->entry && bf_waits_for_file(call);

@@ -51,11 +51,8 @@ size_t bf_add_batch(struct bf_call *call, struct bloom_filter *filter, struct bl
 void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx);
 void bf_add_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx);
 
-/* The filter of a call for reading, looked up again if needed. NULL: there is none, or it is quarantined, after an
- * error reply (*replied_out). */
-struct bloom_filter *bf_filter(struct bf_call *call, bool *replied_out);
-
-/* The same for what needs no bits, which may not be in memory (entry_is_away()). */
+/* The filter of a call for reading, looked up again if needed; for what needs no bits, which may not be in memory
+ * (entry_is_away()). NULL: there is none, or it is quarantined, after an error reply (*replied_out). */
 struct bloom_filter *bf_filter_shape(struct bf_call *call, bool *replied_out);
 
 /* Creates the filter of a call with the given parameters and expiry (Unix time; 0: never). True: call->entry is the new

@@ -170,7 +170,8 @@ void find_destroy(struct find *find)
     free(find);
 }
 
-bool find_failed(const struct find *find)
+/* Whether it is no use to go on: no memory, or the reply is too long. */
+static bool find_failed(const struct find *find)
 {
     return find->failed || find->bytes > find->cap || buf_failed(&find->unknown);
 }

@@ -50,7 +50,4 @@ uint64_t find_maybe_answers(const struct find *find);
 /* Writes the reply; the buffer fails if memory or the cap did not suffice. */
 void find_reply(const struct find *find, struct reply *reply);
 
-/* Whether it is no use to go on: no memory, or the reply is too long. */
-bool find_failed(const struct find *find);
-
 #endif

@@ -22,7 +22,7 @@ static bool has_control(uint64_t number)
     return number % 5 == 0;
 }
 
-void log_rig_payload(uint64_t number, struct log_bytes *payload, bool *has_controls_out)
+static void log_rig_payload(uint64_t number, struct log_bytes *payload, bool *has_controls_out)
 {
     struct bloom_replay_item items[ADDS_LARGE];
     size_t n = adds_of(number);

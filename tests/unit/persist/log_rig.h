@@ -7,10 +7,8 @@
 
 #define LOG_RIG_DIR "data"
 
-/* A payload of a few adds, now and then with a control record before them; `number` is that of the frame, from 1. */
-void log_rig_payload(uint64_t number, struct log_bytes *payload, bool *has_controls_out);
-
-/* Appends the frame that comes next. The status of log_writer_append(). */
+/* Appends the frame that comes next: a few adds, now and then with a control record before them. `number` is that of
+ * the frame, from 1. The status of log_writer_append(). */
 int log_rig_append(struct log_writer *writer, uint64_t number, struct errbuf *err);
 
 struct log_rig_read {

@@ -227,9 +227,11 @@ static int read_options(struct build *build, const struct tool_args *args)
     if (sizing && strcmp(sizing, "cassandra") != 0 && strcmp(sizing, "honest") != 0)
         return tool_misused(COMMAND, "--sizing '%s' is not honest or cassandra", sizing);
     build->as_cassandra = sizing && strcmp(sizing, "cassandra") == 0;
-    if (variant && filterdb_variant_parse(variant, strlen(variant), &build->variant) != FILTERDB_OK)
-        return tool_misused(COMMAND, "--variant '%s' is not na, me or ka", variant);
-    if (!variant && filterdb_variant_from_path(build->path, &build->variant, NULL) != FILTERDB_OK)
+    if (filter_check_variant(args) != TOOL_OK)
+        return TOOL_USAGE;
+    int rc = variant ? filterdb_variant_parse(variant, strlen(variant), &build->variant)
+                     : filterdb_variant_from_path(build->path, &build->variant, NULL);
+    if (rc != FILTERDB_OK)
         build->variant = BLOOM_NA;
     return TOOL_OK;
 }
@@ -263,11 +265,9 @@ static const struct tool_option options[] = {
      .doc =
          "How many items to make it for. Without it the number of items in the input, repeated ones included: a file "
          "is then read twice, and a pipe's hashes are kept in a temporary file, 16 bytes each."},
-    {.name = "--variant",
-     .value = "V",
-     .words = "na me ka",
-     .doc = "The layout to write: na (Cassandra 4.0 and later), me (Cassandra 3.x, ScyllaDB) or ka (before 3.0). By "
-            "default that of the SSTable version in FILE's name, otherwise na."},
+    FILTER_VARIANT_OPTION(
+        "The layout to write: na (Cassandra 4.0 and later), me (Cassandra 3.x, ScyllaDB) or ka (before 3.0). By "
+        "default that of the SSTable version in FILE's name, otherwise na."),
     {.name = "--sizing",
      .value = "HOW",
      .words = "honest cassandra",

@@ -53,12 +53,11 @@ static int load_file(struct import *import, const struct tool_args *args, const 
 static int open_file(struct import *import, const struct tool_args *args)
 {
     const char *variant = tool_option(args, "--variant");
-    enum bloom_variant known;
     struct filter_file file;
     struct errbuf err = {{0}};
 
-    if (variant && filterdb_variant_parse(variant, strlen(variant), &known) != FILTERDB_OK)
-        return tool_misused(COMMAND, "--variant '%s' is not na, me or ka", variant);
+    if (filter_check_variant(args) != TOOL_OK)
+        return TOOL_USAGE;
     if (filter_open(&file, import->file, variant, &err) != 0)
         return tool_failed(COMMAND, "%s: %s", import->file, err.text);
     int rc = load_file(import, args, &file);

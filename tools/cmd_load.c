@@ -118,12 +118,11 @@ static int read_file(struct load *load, const struct tool_args *args)
     const char *variant = tool_option(args, "--variant");
     struct bloom_params params;
     struct filter_file file;
-    enum bloom_variant known;
     struct errbuf err = {{0}};
     uint64_t items;
 
-    if (variant && filterdb_variant_parse(variant, strlen(variant), &known) != FILTERDB_OK)
-        return tool_misused(COMMAND, "--variant '%s' is not na, me or ka", variant);
+    if (filter_check_variant(args) != TOOL_OK)
+        return TOOL_USAGE;
     if (filter_open(&file, load->path, variant, &err) != 0)
         return tool_failed(COMMAND, "%s: %s", load->path, err.text);
     int rc = filter_decide_params(args, load->path, &file, &params, &items);

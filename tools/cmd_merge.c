@@ -100,11 +100,10 @@ static void print_json(const struct merge *merge, const char *out)
 static int run(const struct tool_args *args)
 {
     const char *variant = tool_option(args, "--variant");
-    enum bloom_variant known;
     struct merge merge = {.nfiles = args->npositional - 1, .paths = args->positional + 1};
 
-    if (variant && filterdb_variant_parse(variant, strlen(variant), &known) != FILTERDB_OK)
-        return tool_misused(COMMAND, "--variant '%s' is not na, me or ka", variant);
+    if (filter_check_variant(args) != TOOL_OK)
+        return TOOL_USAGE;
     merge.files = calloc(merge.nfiles, sizeof(*merge.files));
     if (!merge.files)
         return tool_failed(COMMAND, "%s", strerror(ENOMEM));
@@ -122,10 +121,7 @@ static int run(const struct tool_args *args)
 }
 
 static const struct tool_option options[] = {
-    {.name = "--variant",
-     .value = "V",
-     .words = "na me ka",
-     .doc = "The layout of the files; by default that of the SSTable version in each file's name."},
+    FILTER_VARIANT_OPTION("The layout of the files; by default that of the SSTable version in each file's name."),
     {.name = "--force", .doc = "Replaces OUT if it is there."},
     {.name = "--json", .doc = "The result as an object: file, variant, k, bits, merged (the number of files)."},
     {.name = NULL},

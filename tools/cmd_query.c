@@ -122,11 +122,9 @@ static int query_input(struct query *query, const struct filter_file *file, cons
 static int check_options(const struct tool_args *args)
 {
     static const char *const of_lines[] = {"--field", "--separator", "--length-prefixed"};
-    const char *variant = tool_option(args, "--variant");
-    enum bloom_variant known;
 
-    if (variant && filterdb_variant_parse(variant, strlen(variant), &known) != FILTERDB_OK)
-        return tool_misused(COMMAND, "--variant '%s' is not na, me or ka", variant);
+    if (filter_check_variant(args) != TOOL_OK)
+        return TOOL_USAGE;
     for (unsigned i = 0; i < 3 && args->npositional > 1; i++) {
         if (tool_option(args, of_lines[i]))
             return tool_misused(COMMAND, "%s is for items from the standard input, and here they are arguments",
@@ -171,10 +169,7 @@ static const struct tool_option options[] = {
      .doc = "The item is the Nth field of each line, 1 the first; the whole line is printed."},
     {.name = "--separator", .value = "C", .doc = "The character between fields; a tab without it."},
     ITEM_INPUT_OPTIONS,
-    {.name = "--variant",
-     .value = "V",
-     .words = "na me ka",
-     .doc = "The layout of FILE; by default that of the SSTable version in its name."},
+    FILTER_VARIANT_OPTION("The layout of FILE; by default that of the SSTable version in its name."),
     {.name = "--json", .doc = "An array with an object for every item: item, present (true or false)."},
     {.name = NULL},
 };

@@ -63,11 +63,10 @@ static int run(const struct tool_args *args)
 {
     const char *variant = tool_option(args, "--variant");
     bool json = tool_option(args, "--json") != NULL, first = true;
-    enum bloom_variant known;
     int status = TOOL_OK;
 
-    if (variant && filterdb_variant_parse(variant, strlen(variant), &known) != FILTERDB_OK)
-        return tool_misused(COMMAND, "--variant '%s' is not na, me or ka", variant);
+    if (filter_check_variant(args) != TOOL_OK)
+        return TOOL_USAGE;
     fputs(json ? "[" : "", stdout);
     for (unsigned i = 0; i < args->npositional; i++) {
         if (show(args->positional[i], variant, json, first) == TOOL_OK)
@@ -80,10 +79,7 @@ static int run(const struct tool_args *args)
 }
 
 static const struct tool_option options[] = {
-    {.name = "--variant",
-     .value = "V",
-     .words = "na me ka",
-     .doc = "The layout of the files; by default that of the SSTable version in each file's name."},
+    FILTER_VARIANT_OPTION("The layout of the files; by default that of the SSTable version in each file's name."),
     {.name = "--json",
      .doc = "An array of objects: file, variant, k, bits, bytes, bits_set, fill, rate, keys, capacity."},
     {.name = NULL},

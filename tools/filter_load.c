@@ -13,6 +13,16 @@
 
 #define PIECE_WORDS 131072u
 
+int filter_check_variant(const struct tool_args *args)
+{
+    const char *variant = tool_option(args, "--variant");
+    enum bloom_variant known;
+
+    if (variant && filterdb_variant_parse(variant, strlen(variant), &known) != FILTERDB_OK)
+        return tool_misused(args->command->name, "--variant '%s' is not na, me or ka", variant);
+    return TOOL_OK;
+}
+
 int filter_open(struct filter_file *file, const char *path, const char *variant, struct errbuf *err)
 {
     enum bloom_variant known;

@@ -15,6 +15,15 @@ struct loaded_filter {
     struct bloom_filter *filter;
 };
 
+/* --variant: the layout of a file. */
+#define FILTER_VARIANT_OPTION(text)                                           \
+    {                                                                         \
+        .name = "--variant", .value = "V", .words = "na me ka", .doc = (text) \
+    }
+
+/* Whether there is such a layout: TOOL_OK, also where --variant is not given; or TOOL_USAGE after a message. */
+int filter_check_variant(const struct tool_args *args);
+
 /* filter_file_open() of a file that the user names; `variant` is --variant, NULL where it was not given. Where the name
  * does not say the layout either, the reason says that --variant does. 0; otherwise as filter_file_open(). */
 int filter_open(struct filter_file *file, const char *path, const char *variant, struct errbuf *err);
@@ -33,13 +42,10 @@ int filter_decide_params(const struct tool_args *args, const char *path, const s
 
 /* The options for it. */
 #define FILTER_PARAMS_OPTIONS                                                                                          \
-    {.name = "--variant",                                                                                              \
-     .value = "V",                                                                                                     \
-     .words = "na me ka",                                                                                              \
-     .doc =                                                                                                            \
-         "The layout of FILE: na (Cassandra 4.0 and later), me (Cassandra 3.x, ScyllaDB mc to mt) or ka (before "      \
-         "Cassandra 3.0, ScyllaDB ka and la). By default it is taken from the SSTable version in FILE's name, as in "  \
-         "nb-1-big-Filter.db or ks-cf-ka-1-Filter.db."},                                                               \
+    FILTER_VARIANT_OPTION(                                                                                             \
+        "The layout of FILE: na (Cassandra 4.0 and later), me (Cassandra 3.x, ScyllaDB mc to mt) or ka (before "       \
+        "Cassandra 3.0, ScyllaDB ka and la). By default it is taken from the SSTable version in FILE's name, as in "   \
+        "nb-1-big-Filter.db or ks-cf-ka-1-Filter.db."),                                                                \
         {.name = "--capacity",                                                                                         \
          .value = "N",                                                                                                 \
          .doc = "How many items the filter may hold before adds are refused. By default the number of items its bits " \

@@ -1,5 +1,5 @@
-/* Commands on databases: SELECT, MOVE, SWAPDB. Errors are Redis's, also those of its cluster, which has database 0
- * only. */
+/* Commands on databases and on what key a filter has: SELECT, SWAPDB, RENAME, MOVE. Errors are Redis's, also those of
+ * its cluster, which has database 0 only. */
 #include <errno.h>
 
 #include "command.h"
@@ -39,48 +39,69 @@ void cmd_select(struct command_ctx *ctx)
     reply_status(ctx->reply, "OK");
 }
 
-/* ---- MOVE ---- */
+/* ---- RENAME, RENAMENX, MOVE: another key for a filter ---- */
 
-static void move_key(struct command_ctx *ctx, struct slice from, unsigned database)
+/* The key `from` becomes `to`. What registry_rename() returns, REGISTRY_NOT_FOUND if there is none; after an error
+ * reply in all cases but that, REGISTRY_OK and REGISTRY_EXISTS. */
+static int change_key(struct command_ctx *ctx, struct slice from, struct slice to, bool only_new)
 {
-    char space[REGISTRY_MAX_NAME + 2 * DATABASE_PREFIX];
     struct registry *registry = ctx->server->registry;
     struct errbuf err = {""};
-    int status = REGISTRY_NOT_FOUND;
     struct entry *entry = registry_lookup(registry, from);
-    if (entry && entry_quarantine_reason(entry)) {
-        reply_errorf(ctx->reply, "ERR the filter could not be loaded and is quarantined: %s",
-                     entry_quarantine_reason(entry));
-        return;
-    }
-    struct slice to = key_write(space, database, key_name(from));
-    if (entry && sstable_is_hidden_by(ctx->server, to)) {
+    if (!entry)
+        return REGISTRY_NOT_FOUND;
+    int status = REGISTRY_REFUSED;
+    if (entry_quarantine_reason(entry)) {
+        errbuf_set(&err, "the filter could not be loaded and is quarantined: %s", entry_quarantine_reason(entry));
+    } else if (sstable_is_hidden_by(ctx->server, to)) {
         reply_read_only(ctx->reply, key_name(to));
-        return;
+        return status;
+    } else {
+        status = registry_rename(registry, from, to, only_new, &err);
     }
-    if (entry)
-        status = registry_rename(registry, from, to, true, &err);
     if (status == REGISTRY_REFUSED)
         reply_errorf(ctx->reply, "ERR %s", err.text);
     else if (status == REGISTRY_LIMIT)
         reply_error(ctx->reply, COMMAND_OOM);
     else if (status == -ENOMEM)
         reply_error(ctx->reply, "ERR out of memory");
-    else
+    return status;
+}
+
+void cmd_rename(struct command_ctx *ctx)
+{
+    int status = change_key(ctx, command_arg(ctx, 1), command_arg(ctx, 2), false);
+    if (status == REGISTRY_NOT_FOUND)
+        reply_error(ctx->reply, "ERR no such key");
+    else if (status == REGISTRY_OK)
+        reply_status(ctx->reply, "OK");
+}
+
+void cmd_renamenx(struct command_ctx *ctx)
+{
+    int status = change_key(ctx, command_arg(ctx, 1), command_arg(ctx, 2), true);
+    if (status == REGISTRY_NOT_FOUND)
+        reply_error(ctx->reply, "ERR no such key");
+    else if (status == REGISTRY_OK || status == REGISTRY_EXISTS)
         reply_integer(ctx->reply, status == REGISTRY_OK);
 }
 
 void cmd_move(struct command_ctx *ctx)
 {
+    char space[REGISTRY_MAX_NAME + 2 * DATABASE_PREFIX];
+    struct slice from = command_arg(ctx, 1);
     int64_t number;
     if (refused_by_cluster(ctx, "MOVE") || !read_database(ctx->reply, command_arg(ctx, 2), NULL, &number) ||
         !database_exists(ctx->server, ctx->reply, number))
         return;
     unsigned database = registry_database(ctx->server->registry, (unsigned)number);
-    if (database == ctx->database)
+    if (database == ctx->database) {
         reply_error(ctx->reply, "ERR source and destination objects are the same");
-    else
-        move_key(ctx, command_arg(ctx, 1), database);
+        return;
+    }
+    int status = change_key(ctx, from, key_write(space, database, key_name(from)), true);
+    if (status == REGISTRY_OK || status == REGISTRY_NOT_FOUND || status == REGISTRY_EXISTS)
+        reply_integer(ctx->reply, status == REGISTRY_OK);
 }
 
 /* ---- SWAPDB ---- */

@@ -91,43 +91,6 @@ void cmd_dbsize(struct command_ctx *ctx)
         command_defer(ctx, count_job, NULL);
 }
 
-/* ---- RENAME ---- */
-
-static int rename_key(struct command_ctx *ctx, bool only_new)
-{
-    struct errbuf err = {""};
-    struct entry *entry = registry_lookup(ctx->server->registry, command_arg(ctx, 1));
-    int status = REGISTRY_NOT_FOUND;
-    if (entry && entry_quarantine_reason(entry)) {
-        errbuf_set(&err, "the filter could not be loaded and is quarantined: %s", entry_quarantine_reason(entry));
-        status = REGISTRY_REFUSED;
-    } else if (entry) {
-        status = registry_rename(ctx->server->registry, command_arg(ctx, 1), command_arg(ctx, 2), only_new, &err);
-    }
-    if (status == REGISTRY_NOT_FOUND)
-        reply_error(ctx->reply, "ERR no such key");
-    else if (status == REGISTRY_REFUSED)
-        reply_errorf(ctx->reply, "ERR %s", err.text);
-    else if (status == REGISTRY_LIMIT)
-        reply_error(ctx->reply, COMMAND_OOM);
-    else if (status == -ENOMEM)
-        reply_error(ctx->reply, "ERR out of memory");
-    return status;
-}
-
-void cmd_rename(struct command_ctx *ctx)
-{
-    if (rename_key(ctx, false) == REGISTRY_OK)
-        reply_status(ctx->reply, "OK");
-}
-
-void cmd_renamenx(struct command_ctx *ctx)
-{
-    int status = rename_key(ctx, true);
-    if (status == REGISTRY_OK || status == REGISTRY_EXISTS)
-        reply_integer(ctx->reply, status == REGISTRY_OK);
-}
-
 /* ---- FLUSHALL, FLUSHDB ---- */
 
 static void flushed(struct command_job *job, int status)

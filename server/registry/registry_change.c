@@ -190,17 +190,10 @@ bool registry_name_fits(struct slice name, struct errbuf *err)
 static int create(struct registry *r, struct slice name, uint64_t id, struct bloom_class *class, bool away,
                   struct entry **entry_out, struct errbuf *err)
 {
-    if (!registry_name_fits(name, err))
-        return REGISTRY_REFUSED;
-    struct entry *entry = entry_alloc(r->slab, ENTRY_FILTER, name, bloom_filter_bytes(class));
-    if (!entry)
-        return -ENOMEM;
-    int status = bloom_filter_init(entry_body(entry), class, err);
-    if (status) {
-        entry_discard(entry);
-        return status < 0 ? status : REGISTRY_LIMIT;
-    }
-    entry_mark_dirty(entry);
+    struct entry *entry;
+    int status = registry_make_filter(r, name, class, bloom_filter_init, &entry, err);
+    if (status != REGISTRY_OK)
+        return status;
     if (away)
         entry_start_away(entry);
     status = registry_insert(r, entry, id, entry_out);
@@ -225,11 +218,9 @@ int registry_create_away(struct registry *r, struct slice name, uint64_t id, str
 
 int registry_create_quarantined(struct registry *r, struct slice name, uint64_t id, const char *reason)
 {
-    struct entry *entry = entry_alloc(r->slab, ENTRY_QUARANTINED, name, sizeof(struct quarantine) + strlen(reason) + 1);
+    struct entry *entry = registry_make_quarantined(r, name, reason), *existing;
     if (!entry)
         return -ENOMEM;
-    strcpy(entry_quarantine(entry)->reason, reason);
-    struct entry *existing;
     int status = registry_insert(r, entry, id, &existing);
     if (status != REGISTRY_OK)
         entry_discard(entry);

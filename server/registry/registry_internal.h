@@ -109,6 +109,16 @@ static inline bool registry_is_over(const struct registry *r, const struct entry
     return entry_kind(holder) == ENTRY_ALIAS && registry_time_is_over(r, entry_alias(holder));
 }
 
+/* ---- entries that nobody sees yet ---- */
+
+/* A filter without items, dirty. REGISTRY_OK; REGISTRY_REFUSED, REGISTRY_LIMIT (with the reason) or -ENOMEM. */
+typedef int filter_init_fn(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err);
+int registry_make_filter(struct registry *r, struct slice name, struct bloom_class *class, filter_init_fn *init,
+                         struct entry **entry_out, struct errbuf *err);
+
+struct entry *registry_make_quarantined(struct registry *r, struct slice name,
+                                        const char *reason); /* NULL: no memory */
+
 /* ---- changes, under the mutex ---- */
 
 /* The slot of the name, and its entry in holder_out; NULL and NULL if there is none. An expired entry is removed first:

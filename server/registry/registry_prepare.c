@@ -5,27 +5,50 @@
 
 #include "registry_internal.h"
 
-int registry_prepare(struct registry *r, struct slice name, struct bloom_class *class, bool instead,
-                     struct entry **entry_out, struct errbuf *err)
+int registry_make_filter(struct registry *r, struct slice name, struct bloom_class *class, filter_init_fn *init,
+                         struct entry **entry_out, struct errbuf *err)
 {
     if (!registry_name_fits(name, err))
         return REGISTRY_REFUSED;
     struct entry *entry = entry_alloc(r->slab, ENTRY_FILTER, name, bloom_filter_bytes(class));
     if (!entry)
         return -ENOMEM;
-    int status = instead ? bloom_filter_init_instead(entry_filter(entry), class, err)
-                         : bloom_filter_init(entry_filter(entry), class, err);
+    int status = init(entry_body(entry), class, err);
     if (status) {
         entry_discard(entry);
         return status < 0 ? status : REGISTRY_LIMIT;
     }
     entry_mark_dirty(entry);
-    pthread_mutex_lock(&r->lock);
-    entry->id = atomic_load(&r->next_id);
-    atomic_store(&r->next_id, entry->id + 1);
-    pthread_mutex_unlock(&r->lock);
     *entry_out = entry;
     return REGISTRY_OK;
+}
+
+struct entry *registry_make_quarantined(struct registry *r, struct slice name, const char *reason)
+{
+    struct entry *entry = entry_alloc(r->slab, ENTRY_QUARANTINED, name, sizeof(struct quarantine) + strlen(reason) + 1);
+    if (entry)
+        strcpy(entry_quarantine(entry)->reason, reason);
+    return entry;
+}
+
+/* Under the mutex. */
+static void take_id(struct registry *r, struct entry *entry)
+{
+    entry->id = atomic_load(&r->next_id);
+    atomic_store(&r->next_id, entry->id + 1);
+}
+
+int registry_prepare(struct registry *r, struct slice name, struct bloom_class *class, bool instead,
+                     struct entry **entry_out, struct errbuf *err)
+{
+    int status =
+        registry_make_filter(r, name, class, instead ? bloom_filter_init_instead : bloom_filter_init, entry_out, err);
+    if (status == REGISTRY_OK) {
+        pthread_mutex_lock(&r->lock);
+        take_id(r, *entry_out);
+        pthread_mutex_unlock(&r->lock);
+    }
+    return status;
 }
 
 /* Under the mutex. `alias` is given if the filter may have an expiry, and used only if it has one. */
@@ -90,13 +113,11 @@ int registry_publish(struct registry *r, struct entry *entry, const struct regis
 int registry_publish_quarantined(struct registry *r, struct slice name, const char *reason, uint64_t *id_out)
 {
     struct registry_publication how = {0};
-    struct entry *entry = entry_alloc(r->slab, ENTRY_QUARANTINED, name, sizeof(struct quarantine) + strlen(reason) + 1);
+    struct entry *entry = registry_make_quarantined(r, name, reason);
     if (!entry)
         return -ENOMEM;
-    strcpy(entry_quarantine(entry)->reason, reason);
     pthread_mutex_lock(&r->lock);
-    entry->id = atomic_load(&r->next_id);
-    atomic_store(&r->next_id, entry->id + 1);
+    take_id(r, entry);
     int status = publish_locked(r, entry, &how, NULL);
     pthread_mutex_unlock(&r->lock);
     if (status == REGISTRY_OK)

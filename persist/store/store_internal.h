@@ -162,10 +162,10 @@ enum written_event {
 
 struct written {
     uint64_t id;
-    char *text; /* the record */
-    size_t len;
     enum written_state state; /* under the store's mutex */
     bool stale;               /* its bits have changed since; stays set when a save fails */
+    size_t len;
+    char text[]; /* the record */
 };
 
 /* The caller has the mutex. */

@@ -63,11 +63,16 @@ void written_advance(struct written *written, enum written_event event)
 
 /* ---- the table ---- */
 
-static void written_free(struct written *written)
+/* NULL without memory. */
+static struct written *written_new(uint64_t id, const char *text, size_t len, enum written_state state)
 {
-    if (written)
-        free(written->text);
-    free(written);
+    struct written *written = malloc(sizeof(*written) + len);
+
+    if (written) {
+        *written = (struct written){.id = id, .state = state, .len = len};
+        memcpy(written->text, text, len);
+    }
+    return written;
 }
 
 static int table_add(struct store *store, struct written *written)
@@ -97,13 +102,13 @@ struct written *written_find(struct store *store, uint64_t id)
 void written_deinit(struct store *store)
 {
     for (size_t i = 0; i < store->written.nslots; i++)
-        written_free(store->written.slots[i].value);
+        free(store->written.slots[i].value);
     id_map_deinit(&store->written);
 }
 
 void written_drop(struct store *store, uint64_t id)
 {
-    written_free(table_remove(store, id));
+    free(table_remove(store, id));
 }
 
 void store_published(struct store *store, uint64_t id)
@@ -134,14 +139,13 @@ static bool is_settled(const struct written *written, const struct store_index *
     return index_get(next, written->id) || written->state > WRITTEN_PUBLISHED;
 }
 
-static void remove_files(struct store *store, const struct written *written)
+static void remove_files(struct store *store, const char *text, size_t len)
 {
     struct file_list list = {0};
     struct parsed_record parsed;
 
     /* Without memory the next start removes them. */
-    if (parsed_record_init(&parsed, written->text, written->len, NULL) == 0 &&
-        store_list_files(&list, parsed.filter, NULL) == 0)
+    if (parsed_record_init(&parsed, text, len, NULL) == 0 && store_list_files(&list, parsed.filter, NULL) == 0)
         store_remove(store, &list);
     parsed_record_deinit(&parsed);
     file_list_deinit(&list);
@@ -158,8 +162,8 @@ static void settle(struct store *store, struct written *written, const struct st
         pthread_mutex_unlock(&store->mutex);
     }
     if (!entry || !(entry->flags & INDEX_TAKEN))
-        remove_files(store, written);
-    written_free(written);
+        remove_files(store, written->text, written->len);
+    free(written);
 }
 
 void written_end(struct store *store, const struct store_index *next)
@@ -235,17 +239,15 @@ static int write_filter(struct store *store, const struct store_item *item, stru
 
 int store_write(struct store *store, const struct store_item *item, struct store_record *record_out, struct errbuf *err)
 {
-    struct written *written = calloc(1, sizeof(*written));
+    struct written *written = NULL;
     struct manifest_text text = {0};
-    int rc = written ? write_filter(store, item, &text, err) : -ENOMEM;
+    int rc = write_filter(store, item, &text, err);
 
     if (rc == 0) {
-        *written = (struct written){.id = item->id, .text = malloc(text.len), .len = text.len};
-        if (written->text)
-            memcpy(written->text, text.ptr, text.len);
-        rc = written->text ? table_add(store, written) : -ENOMEM;
+        written = written_new(item->id, text.ptr, text.len, WRITTEN_PRIVATE);
+        rc = written ? table_add(store, written) : -ENOMEM;
         if (rc != 0)
-            remove_files(store, &(struct written){.text = text.ptr, .len = text.len});
+            remove_files(store, text.ptr, text.len);
     }
     if (rc == 0) {
         *record_out = (struct store_record){text.ptr, text.len};
@@ -255,7 +257,7 @@ int store_write(struct store *store, const struct store_item *item, struct store
     if (rc == -ENOMEM)
         errbuf_set(err, "out of memory");
     errbuf_prefix(err, "filter '%s'", shown.text);
-    written_free(written);
+    free(written);
     manifest_text_deinit(&text);
     return rc;
 }
@@ -266,8 +268,8 @@ void store_discard(struct store *store, uint64_t id)
 
     if (!written)
         return;
-    remove_files(store, written);
-    written_free(written);
+    remove_files(store, written->text, written->len);
+    free(written);
 }
 
 /* ---- after a crash ---- */
@@ -300,7 +302,6 @@ int store_record_id(const char *record, size_t len, uint64_t *id_out, struct err
 
 int store_replay_written(struct store *store, const char *record, size_t len, struct errbuf *err)
 {
-    struct written *written;
     uint64_t id, newest;
     int rc = record_numbers(record, len, &id, &newest, err);
 
@@ -312,19 +313,14 @@ int store_replay_written(struct store *store, const char *record, size_t len, st
         atomic_store(&store->number, newest);
     if (id >= atomic_load(&store->next_id))
         atomic_store(&store->next_id, id + 1);
-    written = calloc(1, sizeof(*written));
-    char *copy = malloc(len);
-    if (written && copy) {
-        memcpy(copy, record, len);
-        *written = (struct written){.id = id, .text = copy, .len = len, .state = WRITTEN_PUBLISHED};
-        written_free(table_remove(store, id)); /* the same record once more */
+    struct written *written = written_new(id, record, len, WRITTEN_PUBLISHED);
+    rc = -ENOMEM;
+    if (written) {
+        free(table_remove(store, id)); /* the same record once more */
         rc = table_add(store, written);
-    } else {
-        rc = -ENOMEM;
     }
     if (rc != 0) {
         errbuf_set(err, "out of memory");
-        free(copy);
         free(written);
     }
     return rc;

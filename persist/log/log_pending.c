@@ -238,13 +238,19 @@ static int grow(struct log_pending *p)
     return 0;
 }
 
-int log_pending_get(struct log_pending *p, struct pending_chunk **chunk_out)
+int log_pending_reserve(struct log_pending *p, struct pending_spare *spare, size_t n)
 {
+    int rc = 0;
+
+    if (spare->n >= n)
+        return 0;
     pthread_mutex_lock(&p->lock);
-    int rc = p->free ? 0 : grow(p);
-    if (rc == 0) {
-        *chunk_out = p->free;
-        p->free = atomic_load_explicit(&p->free->next, memory_order_relaxed);
+    while (spare->n < n && (p->free || (rc = grow(p)) == 0)) {
+        struct pending_chunk *chunk = p->free;
+        p->free = atomic_load_explicit(&chunk->next, memory_order_relaxed);
+        atomic_store_explicit(&chunk->next, spare->first, memory_order_relaxed);
+        spare->first = chunk;
+        spare->n++;
     }
     pthread_mutex_unlock(&p->lock);
     return rc;
@@ -264,18 +270,21 @@ void log_pending_put(struct log_pending *p, struct pending_chunk *first, const s
     pthread_mutex_unlock(&p->lock);
 }
 
-uint64_t log_pending_begin(const struct log_pending *p, struct pending_chunk *chunk, unsigned stream, uint64_t number)
+struct pending_chunk *log_pending_begin(const struct log_pending *p, struct pending_spare *spare, unsigned stream,
+                                        uint64_t number)
 {
-    uint64_t seed = pending_chunk_seed(p->options.salt, stream, number);
+    struct pending_chunk *chunk = spare->first;
 
+    spare->first = atomic_load_explicit(&chunk->next, memory_order_relaxed);
+    spare->n--;
     atomic_store_explicit(&chunk->next, NULL, memory_order_relaxed);
     atomic_store_explicit(&chunk->used, 0, memory_order_relaxed);
     chunk->stream = stream;
     chunk->number = number;
-    chunk->check = seed;
+    chunk->check = pending_chunk_seed(p->options.salt, stream, number);
     const struct pending_hold *hold = atomic_load(&p->hold);
     atomic_store(&chunk->holds, hold ? atomic_load(&hold->begun) : 0);
-    return seed;
+    return chunk;
 }
 
 /* ---- states ---- */

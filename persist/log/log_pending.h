@@ -32,7 +32,7 @@ struct pending_chunk {
     _Atomic uint32_t used;
     uint32_t stream;
     uint64_t number;
-    uint64_t check;
+    uint64_t check; /* of stream and number; the seed of the records' checks */
     uint64_t words[PENDING_CHUNK_WORDS];
 
     /* The number of transactions that had begun when the latest one began in this chunk, or when the chunk began. It
@@ -69,15 +69,23 @@ int log_pending_create(struct log_pending **pending_out, const struct log_pendin
 /* `remove`: all records are in the log, so the file is deleted. NULL is fine. */
 void log_pending_destroy(struct log_pending *pending, bool remove);
 
-/* Returns a free chunk; without one the file grows by 1 MB. 0, -ENOMEM or another -errno. */
-int log_pending_get(struct log_pending *pending, struct pending_chunk **chunk_out) __attribute__((warn_unused_result));
+/* Chunks that a queue keeps for its next records: zero-initialise. Thread: the queue's. */
+struct pending_spare {
+    struct pending_chunk *first; /* linked by next */
+    size_t n;
+};
+
+/* Sees to it that there are n chunks; for want of free ones the file grows by 1 MB each time. 0, -ENOMEM or another
+ * -errno. */
+int log_pending_reserve(struct log_pending *pending, struct pending_spare *spare, size_t n)
+    __attribute__((warn_unused_result));
 
 /* Frees the chunks from `first` to before `end`, linked by `next`: their records are in the log. */
 void log_pending_put(struct log_pending *pending, struct pending_chunk *first, const struct pending_chunk *end);
 
-/* Makes a free chunk the one with this number of the stream. Returns the seed of its records. */
-uint64_t log_pending_begin(const struct log_pending *pending, struct pending_chunk *chunk, unsigned stream,
-                           uint64_t number);
+/* Makes a spare chunk, of which there must be one, that with this number of the stream. */
+struct pending_chunk *log_pending_begin(const struct log_pending *pending, struct pending_spare *spare, unsigned stream,
+                                        uint64_t number);
 
 uint64_t log_pending_salt(const struct log_pending *pending);
 

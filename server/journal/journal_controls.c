@@ -18,16 +18,8 @@ void controls_deinit(struct journal_controls *c)
 
 static int reserve_chunks(struct journal_controls *c, size_t bytes)
 {
-    while (CHUNK_ROOM - c->used + c->nspare * CHUNK_ROOM < bytes) {
-        struct pending_chunk *chunk;
-        int status = log_pending_get(c->pending, &chunk);
-        if (status)
-            return status;
-        atomic_store_explicit(&chunk->next, c->spare, memory_order_relaxed);
-        c->spare = chunk;
-        c->nspare++;
-    }
-    return 0;
+    size_t room = CHUNK_ROOM - c->used;
+    return bytes <= room ? 0 : log_pending_reserve(c->pending, &c->spare, (bytes - room + CHUNK_ROOM - 1) / CHUNK_ROOM);
 }
 
 int controls_reserve(struct journal_controls *c, size_t bytes)
@@ -38,10 +30,7 @@ int controls_reserve(struct journal_controls *c, size_t bytes)
 
 static void begin_chunk(struct journal_controls *c)
 {
-    struct pending_chunk *next = c->spare;
-    c->spare = atomic_load_explicit(&next->next, memory_order_relaxed);
-    c->nspare--;
-    log_pending_begin(c->pending, next, c->stream, c->tail ? c->tail->number + 1 : 1);
+    struct pending_chunk *next = log_pending_begin(c->pending, &c->spare, c->stream, c->tail ? c->tail->number + 1 : 1);
     if (c->tail)
         atomic_store_explicit(&c->tail->next, next, memory_order_relaxed);
     else

@@ -20,8 +20,7 @@ struct journal_controls {
     struct log_pending *pending;
     unsigned stream;
     struct pending_chunk *oldest, *tail; /* in use, linked by next; NULL: none */
-    struct pending_chunk *spare;         /* linked by next */
-    size_t nspare;
+    struct pending_spare spare;
     uint32_t used; /* bytes of the tail; all of it while there is none */
 };
 

@@ -21,25 +21,17 @@ void ring_destroy(struct journal_ring *ring)
 
 int ring_get_chunks(struct journal_ring *ring, size_t n)
 {
+    const size_t each = PENDING_CHUNK_WORDS / PENDING_MOST_WORDS;
     size_t room = (PENDING_CHUNK_WORDS - ring->tail_used) / PENDING_MOST_WORDS;
-    while (room + ring->nspare * (PENDING_CHUNK_WORDS / PENDING_MOST_WORDS) < n) {
-        struct pending_chunk *chunk;
-        int status = log_pending_get(ring->pending, &chunk);
-        if (status)
-            return status;
-        atomic_store_explicit(&chunk->next, ring->spare, memory_order_relaxed);
-        ring->spare = chunk;
-        ring->nspare++;
-    }
-    return 0;
+    return n <= room ? 0 : log_pending_reserve(ring->pending, &ring->spare, (n - room + each - 1) / each);
 }
 
 static void begin_chunk(struct journal_ring *ring)
 {
-    struct pending_chunk *next = ring->spare, *full = ring->tail;
-    ring->spare = atomic_load_explicit(&next->next, memory_order_relaxed);
-    ring->nspare--;
-    ring->chunk_seed = log_pending_begin(ring->pending, next, ring->stream, full ? full->number + 1 : 1);
+    struct pending_chunk *full = ring->tail;
+    struct pending_chunk *next =
+        log_pending_begin(ring->pending, &ring->spare, ring->stream, full ? full->number + 1 : 1);
+    ring->chunk_seed = next->check;
     atomic_store_explicit(full ? &full->next : &ring->first, next, memory_order_release);
     ring->tail = next;
     ring->tail_used = 0;

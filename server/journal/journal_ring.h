@@ -35,8 +35,7 @@ struct journal_ring {
     _Atomic uint64_t added;
     struct pending_head *run;
     uint64_t chunk_seed;
-    struct pending_chunk *spare; /* linked by next */
-    size_t nspare;
+    struct pending_spare spare;
 
     /* the consumer's */
     alignas(64) struct pending_chunk *_Atomic first; /* set by the producer, once */

@@ -114,10 +114,10 @@ Test(journal_ring, a_reservation_is_enough)
         for (size_t i = 0; i < before; i++)
             ring_add(ring, 1, (struct bloom_hash){0, 0}, 0, 1);
         cr_assert_eq(ring_reserve(ring, 5000), 0);
-        size_t chunks = count_chunks(ring->first) + count_chunks(ring->spare);
+        size_t chunks = count_chunks(ring->first) + count_chunks(ring->spare.first);
         for (uint64_t i = 0; i < 5000; i++)
             ring_add(ring, 2 + i % 2, (struct bloom_hash){i, i}, 0, i);
-        cr_assert_eq(count_chunks(ring->first) + count_chunks(ring->spare), chunks);
+        cr_assert_eq(count_chunks(ring->first) + count_chunks(ring->spare.first), chunks);
         cr_assert_eq(ring_queued(ring), before + 5000);
         ring_destroy(ring);
     }

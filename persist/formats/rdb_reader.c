@@ -130,21 +130,7 @@ int rdb_bytes(struct rdb_reader *reader, void *out, size_t len, const char *what
     return RDB_OK;
 }
 
-int rdb_skip(struct rdb_reader *reader, uint64_t len, const char *what)
-{
-    while (len > 0) {
-        const unsigned char *bytes = NULL;
-        size_t n = 0;
-        int rc = take_some(reader, len, &bytes, &n, what);
-
-        if (rc != RDB_OK)
-            return rc;
-        len -= n;
-    }
-    return RDB_OK;
-}
-
-/* The next `len` bytes, handed to the sink. */
+/* The next `len` bytes, handed to the sink; NULL: to nobody. */
 static int pass_bytes(struct rdb_reader *reader, uint64_t len, bytes_sink_fn *sink, void *ctx, const char *what)
 {
     while (len > 0) {
@@ -152,13 +138,18 @@ static int pass_bytes(struct rdb_reader *reader, uint64_t len, bytes_sink_fn *si
         size_t n = 0;
         int rc = take_some(reader, len, &bytes, &n, what);
 
-        if (rc == RDB_OK)
+        if (rc == RDB_OK && sink)
             rc = sink(ctx, bytes, n);
         if (rc != RDB_OK)
             return rc;
         len -= n;
     }
     return RDB_OK;
+}
+
+int rdb_skip(struct rdb_reader *reader, uint64_t len, const char *what)
+{
+    return pass_bytes(reader, len, NULL, NULL, what);
 }
 
 int rdb_byte(struct rdb_reader *reader, unsigned char *out, const char *what)

@@ -24,11 +24,6 @@ struct merge {
     struct bloom_places *places; /* of a window: where its bits went, of each source and then of the destination */
 };
 
-static int printable(struct slice name)
-{
-    return (int)(name.len < 128 ? name.len : 128);
-}
-
 static bool open_sources(struct merge *merge)
 {
     struct call *call = &merge->call;
@@ -44,7 +39,7 @@ static bool open_sources(struct merge *merge)
             return false;
         if (!source->value) {
             struct slice name = call_arg(call, (size_t)i);
-            call_error(call, "ERR not found: '%.*s'", printable(name), name.ptr);
+            call_error(call, "ERR not found: '%.*s'", slice_shown(name), name.ptr);
             return false;
         }
     }
@@ -54,7 +49,7 @@ static bool open_sources(struct merge *merge)
 static void reply_different(struct merge *merge, size_t source, const struct errbuf *err)
 {
     struct slice to = call_arg(&merge->call, 1), from = call_arg(&merge->call, source + 2);
-    call_error(&merge->call, "ERR '%.*s' and '%.*s' cannot be merged: %s", printable(to), to.ptr, printable(from),
+    call_error(&merge->call, "ERR '%.*s' and '%.*s' cannot be merged: %s", slice_shown(to), to.ptr, slice_shown(from),
                from.ptr, err->text);
 }
 

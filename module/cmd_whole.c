@@ -262,7 +262,7 @@ static bool apply(struct call *call, struct errbuf *err)
         return true;
     }
     if (!err->text[0])
-        errbuf_set(err, "'%.*s' is not known here", (int)(what.len < 128 ? what.len : 128), what.ptr);
+        errbuf_set(err, "'%.*s' is not known here", slice_shown(what), what.ptr);
     return false;
 }
 

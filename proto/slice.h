@@ -13,6 +13,13 @@ struct slice {
     size_t len;
 };
 
+/* As much of an argument as a message repeats, for "%.*s". */
+#define SLICE_SHOWN_MAX 128
+static inline int slice_shown(struct slice arg)
+{
+    return arg.len < SLICE_SHOWN_MAX ? (int)arg.len : SLICE_SHOWN_MAX;
+}
+
 /* Whether the argument is this word, ASCII case ignored. */
 bool slice_is(struct slice arg, const char *word);
 

@@ -94,12 +94,25 @@ void reply_help(struct command_ctx *ctx, const char *const *lines, size_t n)
     reply_status(ctx->reply, "    Print this help.");
 }
 
+void reply_text(struct reply *reply, struct buf *text)
+{
+    if (buf_failed(text))
+        reply_error(reply, "ERR out of memory");
+    else
+        reply_verbatim(reply, "txt", buf_head(text), buf_len(text));
+    buf_deinit(text);
+}
+
+void reply_pair(struct reply *reply, const char *name, const char *value)
+{
+    reply_bulk_str(reply, name);
+    reply_bulk_str(reply, value);
+}
+
 void reply_wrong_arity(struct command_ctx *ctx)
 {
     reply_errorf(ctx->reply, "ERR wrong number of arguments for '%s' command", ctx->command->full_name);
 }
-
-#define ECHO_MAX 128 /* bytes of an argument that an error repeats */
 
 void reply_wrong_subcommand(struct command_ctx *ctx)
 {
@@ -108,7 +121,7 @@ void reply_wrong_subcommand(struct command_ctx *ctx)
 
     container_name(ctx, container);
     reply_errorf(ctx->reply, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try %s HELP.",
-                 word.len > ECHO_MAX ? ECHO_MAX : (int)word.len, word.len > 0 ? word.ptr : "", container);
+                 slice_shown(word), word.len > 0 ? word.ptr : "", container);
 }
 
 bool read_database(struct reply *reply, struct slice arg, const char *not_a_number, int64_t *db_out)

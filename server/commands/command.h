@@ -112,6 +112,12 @@ static inline struct slice command_arg(const struct command_ctx *ctx, size_t i)
 /* Replies to the HELP of a container of subcommands: a heading, the lines, and those of HELP itself. */
 void reply_help(struct command_ctx *ctx, const char *const *lines, size_t n);
 
+/* Replies with the text, or that there is no memory for it if the buffer has failed. Deinitialises the buffer. */
+void reply_text(struct reply *reply, struct buf *text);
+
+/* A field of a map. */
+void reply_pair(struct reply *reply, const char *name, const char *value);
+
 /* Replies that the number of arguments is wrong, for rules beyond the arity in the table. */
 void reply_wrong_arity(struct command_ctx *ctx);
 

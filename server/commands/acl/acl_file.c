@@ -40,7 +40,7 @@ static int shown(struct slice rule)
 {
     if (rule.len > 0 && strchr("><#!", rule.ptr[0]))
         return 1;
-    return rule.len > 128 ? 128 : (int)rule.len;
+    return slice_shown(rule);
 }
 
 static void fault(struct reading *in, int fault_of_rule, struct slice rule)

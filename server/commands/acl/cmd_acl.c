@@ -11,12 +11,6 @@
 #include "server.h"
 
 #define LEN(array) (sizeof(array) / sizeof((array)[0]))
-#define ECHO_MAX   128 /* bytes of an argument that an error repeats */
-
-static int shown(struct slice arg)
-{
-    return arg.len > ECHO_MAX ? ECHO_MAX : (int)arg.len;
-}
 
 void cmd_acl_whoami(struct command_ctx *ctx)
 {
@@ -52,7 +46,7 @@ void cmd_acl_cat(struct command_ctx *ctx)
     struct slice name = command_arg(ctx, 2);
     int category = acl_category(name);
     if (category < 0) {
-        reply_errorf(ctx->reply, "ERR Unknown category '%.*s'", shown(name), name.len > 0 ? name.ptr : "");
+        reply_errorf(ctx->reply, "ERR Unknown category '%.*s'", slice_shown(name), name.len > 0 ? name.ptr : "");
         return;
     }
     size_t token = reply_array_begin(ctx->reply);
@@ -97,9 +91,9 @@ void cmd_acl_dryrun(struct command_ctx *ctx)
     struct acl_user *user = acl_get(ctx->server->acl, name);
 
     if (!user)
-        reply_errorf(ctx->reply, "ERR User '%.*s' not found", shown(name), name.len ? name.ptr : "");
+        reply_errorf(ctx->reply, "ERR User '%.*s' not found", slice_shown(name), name.len ? name.ptr : "");
     else if (!row)
-        reply_errorf(ctx->reply, "ERR Command '%.*s' not found", shown(command), command.len ? command.ptr : "");
+        reply_errorf(ctx->reply, "ERR Command '%.*s' not found", slice_shown(command), command.len ? command.ptr : "");
     else if (!row->handler || !command_arity_fits(row, command_argc(ctx) - DRYRUN_COMMAND))
         reply_errorf(ctx->reply, "ERR wrong number of arguments for '%s' command", row->full_name);
     else

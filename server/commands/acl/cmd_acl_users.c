@@ -9,13 +9,7 @@
 #include "host.h"
 #include "server.h"
 
-#define ECHO_MAX 128 /* bytes of an argument that an error repeats */
-#define AT_ONCE  64  /* users that are listed without a thread of the pool */
-
-static int shown(struct slice arg)
-{
-    return arg.len > ECHO_MAX ? ECHO_MAX : (int)arg.len;
-}
+#define AT_ONCE 64 /* users that are listed without a thread of the pool */
 
 static bool all_channels(const struct command_ctx *ctx)
 {
@@ -24,7 +18,7 @@ static bool all_channels(const struct command_ctx *ctx)
 
 /* ---- showing ---- */
 
-static void reply_text(struct reply *reply, struct buf *text)
+static void reply_line(struct reply *reply, struct buf *text)
 {
     if (buf_failed(text))
         reply->buf->failed = true; /* without memory for the whole reply the connection is closed */
@@ -50,7 +44,7 @@ static void reply_users(struct acl *acl, struct reply *reply, bool described)
             buf_appendf(&text, "%s", list.users[i]->name);
         if (described)
             acl_user_describe(list.users[i], &text);
-        reply_text(reply, &text);
+        reply_line(reply, &text);
     }
     buf_deinit(&text);
     acl_list_free(&list);
@@ -100,13 +94,13 @@ static void reply_selector(struct reply *reply, const struct acl_selector *selec
 {
     reply_bulk_str(reply, "commands");
     acl_describe_commands(selector, text);
-    reply_text(reply, text);
+    reply_line(reply, text);
     reply_bulk_str(reply, "keys");
     acl_describe_keys(selector, text);
-    reply_text(reply, text);
+    reply_line(reply, text);
     reply_bulk_str(reply, "channels");
     acl_describe_channels(selector, text);
-    reply_text(reply, text);
+    reply_line(reply, text);
 }
 
 static void reply_user(struct reply *reply, const struct acl_user *user)
@@ -121,7 +115,7 @@ static void reply_user(struct reply *reply, const struct acl_user *user)
     for (size_t i = 0; i < user->npasswords; i++) {
         for (size_t j = 0; j < ACL_DIGEST; j++)
             buf_appendf(&text, "%02x", user->passwords[i][j]);
-        reply_text(reply, &text);
+        reply_line(reply, &text);
     }
     reply_selector(reply, &user->selectors[0], &text);
     reply_bulk_str(reply, "selectors");
@@ -151,9 +145,10 @@ static void reply_fault(struct command_ctx *ctx, int fault, struct slice rule)
     const char *text = rule.len > 0 ? rule.ptr : "";
 
     if (fault < 0)
-        reply_errorf(ctx->reply, "ERR Unmatched parenthesis in acl selector starting at '%.*s'.", shown(rule), text);
+        reply_errorf(ctx->reply, "ERR Unmatched parenthesis in acl selector starting at '%.*s'.", slice_shown(rule),
+                     text);
     else
-        reply_errorf(ctx->reply, "ERR Error in ACL SETUSER modifier '%.*s': %s", shown(rule), text,
+        reply_errorf(ctx->reply, "ERR Error in ACL SETUSER modifier '%.*s': %s", slice_shown(rule), text,
                      acl_fault_text((enum acl_fault)fault));
 }
 

@@ -103,19 +103,11 @@ void cmd_cluster_slots(struct command_ctx *ctx)
     reply_bulk_str(reply, ctx->server->process.run_id);
     reply_map(reply, (size_t)ip + hostname); /* the other ways to say where it is */
     if (ip) {
-        reply_bulk_str(reply, "ip");
-        reply_bulk_str(reply, endpoint.ip);
+        reply_pair(reply, "ip", endpoint.ip);
     }
     if (hostname) {
-        reply_bulk_str(reply, "hostname");
-        reply_bulk_str(reply, endpoint.hostname);
+        reply_pair(reply, "hostname", endpoint.hostname);
     }
-}
-
-static void reply_pair(struct reply *reply, const char *name, const char *value)
-{
-    reply_bulk_str(reply, name);
-    reply_bulk_str(reply, value);
 }
 
 void cmd_cluster_shards(struct command_ctx *ctx)
@@ -192,7 +184,7 @@ void cmd_cluster_replicas(struct command_ctx *ctx)
     if (id.len == strlen(mine) && memcmp(id.ptr, mine, id.len) == 0)
         reply_array(ctx->reply, 0);
     else
-        reply_errorf(ctx->reply, "ERR Unknown node %.*s", id.len > 128 ? 128 : (int)id.len, id.ptr);
+        reply_errorf(ctx->reply, "ERR Unknown node %.*s", slice_shown(id), id.ptr);
 }
 
 /* READONLY, READWRITE, ASKING: about replicas and slots that move, which there are not. */

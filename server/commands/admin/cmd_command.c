@@ -181,12 +181,6 @@ static void reply_info(struct reply *reply, const struct command *row)
 
 /* ---- its documentation: COMMAND DOCS ---- */
 
-static void reply_pair(struct reply *reply, const char *name, const char *value)
-{
-    reply_bulk_str(reply, name);
-    reply_bulk_str(reply, value);
-}
-
 static bool arg_is_group(const struct command_arg *arg)
 {
     return strcmp(arg->type, "oneof") == 0 || strcmp(arg->type, "block") == 0;

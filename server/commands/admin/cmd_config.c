@@ -83,7 +83,7 @@ static bool names_are_good(struct command_ctx *ctx)
 
         if (row == NULL || row->flags & CONFIG_HIDDEN) {
             reply_errorf(ctx->reply, "ERR Unknown option or number of arguments for CONFIG SET - '%.*s'",
-                         name.len > 128 ? 128 : (int)name.len, name.ptr);
+                         slice_shown(name), name.ptr);
             return false;
         }
         for (size_t j = 2; j < i; j += 2) {

@@ -124,11 +124,7 @@ static void run_info(struct command_job *job)
         info_line(info, "# %s", sections[i].title);
         sections[i].write(info);
     }
-    if (buf_failed(&text))
-        reply_error(&job->reply, "ERR out of memory");
-    else
-        reply_verbatim(&job->reply, "txt", buf_head(&text), buf_len(&text));
-    buf_deinit(&text);
+    reply_text(&job->reply, &text);
 }
 
 void cmd_info(struct command_ctx *ctx)

@@ -182,11 +182,7 @@ static void run_doctor(struct command_job *job)
     measure(job->server, &memory);
     buf_init(&text, SIZE_MAX);
     diagnose(job->server, &memory, &text);
-    if (buf_failed(&text))
-        reply_error(&job->reply, "ERR out of memory");
-    else
-        reply_verbatim(&job->reply, "txt", buf_head(&text), buf_len(&text));
-    buf_deinit(&text);
+    reply_text(&job->reply, &text);
 }
 
 void cmd_memory_doctor(struct command_ctx *ctx)

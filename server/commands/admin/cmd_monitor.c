@@ -206,15 +206,6 @@ void cmd_latency_reset(struct command_ctx *ctx)
     reply_integer(ctx->reply, (int64_t)n);
 }
 
-static void reply_text(struct command_ctx *ctx, struct buf *text)
-{
-    if (buf_failed(text))
-        reply_error(ctx->reply, "ERR out of memory");
-    else
-        reply_verbatim(ctx->reply, "txt", buf_head(text), buf_len(text));
-    buf_deinit(text);
-}
-
 /* ---- LATENCY DOCTOR ---- */
 
 static void describe_event(const struct latency_event *event, size_t number, struct buf *out)
@@ -277,7 +268,7 @@ void cmd_latency_doctor(struct command_ctx *ctx)
         }
         advise(ctx, fast_commands, &text);
     }
-    reply_text(ctx, &text);
+    reply_text(ctx->reply, &text);
 }
 
 void cmd_latency_help(struct command_ctx *ctx)

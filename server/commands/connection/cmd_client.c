@@ -6,23 +6,6 @@
 #include "host.h"
 #include "server.h"
 
-#define ECHO_MAX 128 /* most of an argument that an error repeats */
-
-static int echo_len(struct slice arg)
-{
-    return arg.len > ECHO_MAX ? ECHO_MAX : (int)arg.len;
-}
-
-static void reply_ok(struct command_ctx *ctx)
-{
-    reply_status(ctx->reply, "OK");
-}
-
-static void reply_syntax_error(struct command_ctx *ctx)
-{
-    reply_error(ctx->reply, "ERR syntax error");
-}
-
 /* ---- itself ---- */
 
 void cmd_client_id(struct command_ctx *ctx)
@@ -41,7 +24,7 @@ void cmd_client_getname(struct command_ctx *ctx)
 void cmd_client_setname(struct command_ctx *ctx)
 {
     if (session_set_text(ctx, SESSION_NAME, command_arg(ctx, 2), "Client names"))
-        reply_ok(ctx);
+        reply_status(ctx->reply, "OK");
 }
 
 void cmd_client_setinfo(struct command_ctx *ctx)
@@ -50,12 +33,12 @@ void cmd_client_setinfo(struct command_ctx *ctx)
     bool lib_name = slice_is(option, "LIB-NAME");
 
     if (!lib_name && !slice_is(option, "LIB-VER")) {
-        reply_errorf(ctx->reply, "ERR Unrecognized option '%.*s'", echo_len(option), option.ptr);
+        reply_errorf(ctx->reply, "ERR Unrecognized option '%.*s'", slice_shown(option), option.ptr);
         return;
     }
     if (session_set_text(ctx, lib_name ? SESSION_LIB_NAME : SESSION_LIB_VER, command_arg(ctx, 3),
                          lib_name ? "LIB-NAME" : "LIB-VER"))
-        reply_ok(ctx);
+        reply_status(ctx->reply, "OK");
 }
 
 void cmd_client_info(struct command_ctx *ctx)
@@ -65,11 +48,7 @@ void cmd_client_info(struct command_ctx *ctx)
     buf_init(&text, SIZE_MAX);
     session_format(ctx->session, clock_ms(), &text);
     buf_append(&text, "\n", 1);
-    if (buf_failed(&text))
-        reply_error(ctx->reply, "ERR out of memory");
-    else
-        reply_verbatim(ctx->reply, "txt", buf_head(&text), buf_len(&text));
-    buf_deinit(&text);
+    reply_text(ctx->reply, &text);
 }
 
 /* ---- REPLY, PAUSE ---- */
@@ -80,14 +59,14 @@ void cmd_client_reply(struct command_ctx *ctx)
     struct slice mode = command_arg(ctx, 2);
     if (slice_is(mode, "ON")) {
         session->modes &= ~(unsigned)(MODE_REPLY_OFF | MODE_REPLY_SKIP | MODE_REPLY_SKIP_NEXT);
-        reply_ok(ctx);
+        reply_status(ctx->reply, "OK");
     } else if (slice_is(mode, "OFF")) {
         session->modes |= MODE_REPLY_OFF;
     } else if (slice_is(mode, "SKIP")) {
         if (!(session->modes & MODE_REPLY_OFF))
             session->modes |= MODE_REPLY_SKIP_NEXT;
     } else {
-        reply_syntax_error(ctx);
+        reply_error(ctx->reply, "ERR syntax error");
     }
 }
 
@@ -140,14 +119,14 @@ void cmd_client_pause(struct command_ctx *ctx)
     atomic_store_explicit(&server->pause.until_ms, until, memory_order_relaxed);
     atomic_store_explicit(&server->pause.what, (int)pause, memory_order_release);
     command_pause_changed(ctx, false);
-    reply_ok(ctx);
+    reply_status(ctx->reply, "OK");
 }
 
 void cmd_client_unpause(struct command_ctx *ctx)
 {
     atomic_store_explicit(&ctx->server->pause.what, PAUSE_NOTHING, memory_order_release);
     command_pause_changed(ctx, true);
-    reply_ok(ctx);
+    reply_status(ctx->reply, "OK");
 }
 
 /* ---- what there is none of ---- */
@@ -173,14 +152,14 @@ static void client_switch(struct command_ctx *ctx, enum session_flag flag)
     bool on = slice_is(value, "on");
 
     if (!on && !slice_is(value, "off")) {
-        reply_syntax_error(ctx);
+        reply_error(ctx->reply, "ERR syntax error");
         return;
     }
     if (on)
         atomic_fetch_or_explicit(&ctx->session->flags, flag, memory_order_relaxed);
     else
         atomic_fetch_and_explicit(&ctx->session->flags, ~(unsigned)flag, memory_order_relaxed);
-    reply_ok(ctx);
+    reply_status(ctx->reply, "OK");
 }
 
 /* Connections are closed over their own limits only, never to make room for others. */

@@ -9,18 +9,6 @@
 #include "host.h"
 #include "server.h"
 
-#define ECHO_MAX 128 /* most of an argument that an error repeats */
-
-static int echo_len(struct slice arg)
-{
-    return arg.len > ECHO_MAX ? ECHO_MAX : (int)arg.len;
-}
-
-static void reply_syntax_error(struct command_ctx *ctx)
-{
-    reply_error(ctx->reply, "ERR syntax error");
-}
-
 /* ---- LIST ---- */
 
 /* Which sessions CLIENT LIST is asked for. */
@@ -36,11 +24,7 @@ static void run_client_list(struct command_job *job)
 
     buf_init(&text, job->reply.buf->cap);
     sessions_format(job->server->sessions, list->ids, list->nids, clock_ms(), &text);
-    if (buf_failed(&text))
-        reply_error(&job->reply, "ERR out of memory");
-    else
-        reply_verbatim(&job->reply, "txt", buf_head(&text), buf_len(&text));
-    buf_deinit(&text);
+    reply_text(&job->reply, &text);
 }
 
 static int compare_ids(const void *a, const void *b)
@@ -93,7 +77,7 @@ static bool client_type(struct command_ctx *ctx, struct slice type, enum client_
     else if (slice_is(type, "replica") || slice_is(type, "slave") || slice_is(type, "master"))
         *type_out = CLIENT_REPLICATION;
     else
-        reply_errorf(ctx->reply, "ERR Unknown client type '%.*s'", echo_len(type), type.ptr);
+        reply_errorf(ctx->reply, "ERR Unknown client type '%.*s'", slice_shown(type), type.ptr);
     return *type_out != CLIENT_ANY;
 }
 
@@ -126,11 +110,7 @@ static void run_client_list_type(struct command_job *job)
     struct type_list list = {.now_ms = clock_ms(), .type = *(const enum client_type *)job->data};
     buf_init(&list.text, job->reply.buf->cap);
     sessions_each(job->server->sessions, list_one, &list);
-    if (buf_failed(&list.text))
-        reply_error(&job->reply, "ERR out of memory");
-    else
-        reply_verbatim(&job->reply, "txt", buf_head(&list.text), buf_len(&list.text));
-    buf_deinit(&list.text);
+    reply_text(&job->reply, &list.text);
 }
 
 void cmd_client_list(struct command_ctx *ctx)
@@ -149,7 +129,7 @@ void cmd_client_list(struct command_ctx *ctx)
         if (!client_type(ctx, command_arg(ctx, 3), &type))
             return;
     } else if (argc != 2) {
-        reply_syntax_error(ctx);
+        reply_error(ctx->reply, "ERR syntax error");
         return;
     }
     data = malloc(sizeof(type));
@@ -303,7 +283,7 @@ static bool kill_option(struct command_ctx *ctx, struct kill *kill, struct slice
     } else if (slice_is(option, "USER")) {
         struct acl_user *user = acl_get(ctx->server->acl, value);
         if (!user) {
-            reply_errorf(ctx->reply, "ERR No such user '%.*s'", echo_len(value), value.len ? value.ptr : "");
+            reply_errorf(ctx->reply, "ERR No such user '%.*s'", slice_shown(value), value.len ? value.ptr : "");
             return false;
         }
         acl_user_unref(user);
@@ -311,7 +291,7 @@ static bool kill_option(struct command_ctx *ctx, struct kill *kill, struct slice
     } else if (slice_is(option, "SKIPME") && (slice_is(value, "yes") || slice_is(value, "no"))) {
         kill->skip_self = slice_is(value, "yes");
     } else {
-        reply_syntax_error(ctx);
+        reply_error(ctx->reply, "ERR syntax error");
         return false;
     }
     return true;
@@ -329,7 +309,7 @@ void cmd_client_kill(struct command_ctx *ctx)
     } else {
         for (size_t i = 2; i < argc; i += 2) {
             if (i + 1 == argc) {
-                reply_syntax_error(ctx);
+                reply_error(ctx->reply, "ERR syntax error");
                 return;
             }
             if (!kill_option(ctx, &kill, &user, command_arg(ctx, i), command_arg(ctx, i + 1)))

@@ -7,11 +7,6 @@
 #include "host.h"
 #include "server.h"
 
-static void reply_ok(struct command_ctx *ctx)
-{
-    reply_status(ctx->reply, "OK");
-}
-
 /* ---- TRACKING ---- */
 
 struct target {
@@ -159,7 +154,7 @@ static void switch_on(struct command_ctx *ctx, struct request *request)
         request->prefixes[request->n++] = (struct slice){"", 0}; /* all names */
     switch (command_start_tracking(ctx, &request->options, request->prefixes, request->n)) {
     case 0:
-        reply_ok(ctx);
+        reply_status(ctx->reply, "OK");
         break;
     case BROADCAST_LIMIT:
         reply_errorf(ctx->reply, "ERR the clients have %zu different prefixes already, and no more are possible",
@@ -181,7 +176,7 @@ void cmd_client_tracking(struct command_ctx *ctx)
         switch_on(ctx, &request);
     } else if (slice_is(command_arg(ctx, 2), "OFF")) {
         command_stop_tracking(ctx);
-        reply_ok(ctx);
+        reply_status(ctx->reply, "OK");
     } else {
         reply_error(ctx->reply, "ERR syntax error");
     }
@@ -206,7 +201,7 @@ void cmd_client_caching(struct command_ctx *ctx)
     else {
         tracking->caching = true;
         tracking->caching_ends = false;
-        reply_ok(ctx);
+        reply_status(ctx->reply, "OK");
     }
 }
 

@@ -10,16 +10,6 @@
 #include "server.h"
 #include "subscriptions.h"
 
-static void reply_ok(struct command_ctx *ctx)
-{
-    reply_status(ctx->reply, "OK");
-}
-
-static void reply_syntax_error(struct command_ctx *ctx)
-{
-    reply_error(ctx->reply, "ERR syntax error");
-}
-
 void cmd_ping(struct command_ctx *ctx)
 {
     bool shown = command_argc(ctx) == 2;
@@ -47,7 +37,7 @@ void cmd_quit(struct command_ctx *ctx)
 {
     ctx->session->close_after_reply = true;
     atomic_fetch_or_explicit(&ctx->session->flags, SESSION_CLOSING, memory_order_relaxed);
-    reply_ok(ctx);
+    reply_status(ctx->reply, "OK");
 }
 
 /* ---- authentication ---- */
@@ -81,7 +71,7 @@ void cmd_auth(struct command_ctx *ctx)
     size_t argc = command_argc(ctx);
 
     if (argc > 3) {
-        reply_syntax_error(ctx);
+        reply_error(ctx->reply, "ERR syntax error");
         return;
     }
     if (argc == 2 && default_has_no_password(ctx->server)) {
@@ -93,7 +83,7 @@ void cmd_auth(struct command_ctx *ctx)
     if (argc == 3)
         user = command_arg(ctx, 1);
     if (authenticate(ctx, user, command_arg(ctx, argc - 1)))
-        reply_ok(ctx);
+        reply_status(ctx->reply, "OK");
 }
 
 /* ---- names ---- */
@@ -167,8 +157,7 @@ static bool hello_parse(struct command_ctx *ctx, struct hello *hello)
             if (!text_is_good(ctx, hello->name, NAMES)) /* before anything is changed */
                 return false;
         } else {
-            reply_errorf(ctx->reply, "ERR Syntax error in HELLO option '%.*s'",
-                         option.len > 128 ? 128 : (int)option.len, option.ptr);
+            reply_errorf(ctx->reply, "ERR Syntax error in HELLO option '%.*s'", slice_shown(option), option.ptr);
             return false;
         }
     }

@@ -30,20 +30,15 @@ struct merge {
     bool superseded;    /* another command has replaced the destination while this merge waited */
 };
 
-static int printable(struct slice name)
-{
-    return (int)(name.len < 128 ? name.len : 128);
-}
-
 static void reply_not_found(struct command_job *job, struct slice name)
 {
-    reply_errorf(&job->reply, "ERR not found: '%.*s'", printable(name), name.ptr);
+    reply_errorf(&job->reply, "ERR not found: '%.*s'", slice_shown(name), name.ptr);
 }
 
 static void reply_different(struct command_job *job, struct slice a, struct slice b, const struct errbuf *err)
 {
-    reply_errorf(&job->reply, "ERR '%.*s' and '%.*s' cannot be merged: %s", printable(a), a.ptr, printable(b), b.ptr,
-                 err->text);
+    reply_errorf(&job->reply, "ERR '%.*s' and '%.*s' cannot be merged: %s", slice_shown(a), a.ptr, slice_shown(b),
+                 b.ptr, err->text);
 }
 
 static void unpin_all(struct merge *merge)

@@ -22,7 +22,7 @@ static bool read_conditions(struct command_ctx *ctx, unsigned *conditions_out)
         } else if (slice_is(word, "LT")) {
             conditions |= REGISTRY_EXPIRE_LT;
         } else {
-            reply_errorf(ctx->reply, "ERR Unsupported option %.*s", (int)(word.len < 128 ? word.len : 128), word.ptr);
+            reply_errorf(ctx->reply, "ERR Unsupported option %.*s", slice_shown(word), word.ptr);
             return false;
         }
     }

@@ -2,7 +2,6 @@
 
 #include "bloom_part.h"
 #include "bloom_layer_add.h"
-#include "bloom_window_times.h"
 
 #define PIECE_WORDS ((uint64_t)(2 << 20) / 8)
 

@@ -7,7 +7,6 @@
 #include "handlers.h"
 #include "memory.h"
 #include "redisbloom_half.h"
-#include "redisbloom_type.h"
 
 /* ---- BF.SCANDUMP ---- */
 

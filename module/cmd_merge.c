@@ -12,7 +12,6 @@
 #include "handlers.h"
 #include "memory.h"
 #include "settings.h"
-#include "value_window.h"
 
 #define MERGE_MAX_SOURCES 1000
 

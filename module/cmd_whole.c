@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include "bf_info.h"
-#include "bf_texts.h"
 #include "effects.h"
 #include "handlers.h"
 #include "merge.h"

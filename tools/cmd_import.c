@@ -9,7 +9,6 @@
 
 #include "filter_file.h"
 #include "filter_load.h"
-#include "filterdb.h"
 #include "fsops.h"
 #include "import_rdb.h"
 #include "import_store.h"

@@ -10,7 +10,6 @@
 #include "dump.h"
 #include "filter_file.h"
 #include "filter_load.h"
-#include "filterdb.h"
 #include "move/server_url.h"
 #include "progress.h"
 #include "tls_options.h"

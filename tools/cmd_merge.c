@@ -7,7 +7,6 @@
 
 #include "filter_file.h"
 #include "filter_load.h"
-#include "filterdb.h"
 #include "progress.h"
 #include "tool.h"
 

@@ -10,7 +10,6 @@
 #include "cql_key.h"
 #include "filter_file.h"
 #include "filter_load.h"
-#include "filterdb.h"
 #include "item_input.h"
 #include "progress.h"
 

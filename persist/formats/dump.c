@@ -7,7 +7,6 @@
 #include <xxhash.h>
 
 #include "bytes.h"
-#include "check.h"
 #include "dump_window.h"
 
 /* A frame: magic, kind, identity, number, digest of the chunks before it; the content; XXH3-128 of all that. */

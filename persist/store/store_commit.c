@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "filterdb.h"
 #include "store_save.h"
 
 /* ---- which filters ---- */

@@ -9,7 +9,6 @@
 
 #include "clock.h"
 #include "config.h"
-#include "timing.h"
 
 #define SLOTS 256 /* a power of two, several times the number of rows, so that most names are found at once */
 

@@ -3,7 +3,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "config_internal.h"
 #include "config_value.h"
 
 /* CONFIG GET of Redis still says "slave"; both words are accepted. */

@@ -14,7 +14,6 @@
 #include "log.h"
 #include "tracking.h"
 #include "transaction.h"
-#include "push.h"
 #include "subscriptions.h"
 #include "worker.h"
 

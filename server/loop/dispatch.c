@@ -6,7 +6,6 @@
 #include "admission.h"
 #include "bring.h"
 #include "check.h"
-#include "clock.h"
 #include "command.h"
 #include "conn.h"
 #include "dispatch_errors.h"

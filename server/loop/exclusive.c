@@ -9,7 +9,6 @@
 #include "clock.h"
 #include "conn.h"
 #include "job.h"
-#include "rcu.h"
 #include "worker.h"
 
 enum state {

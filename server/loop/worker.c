@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
 #include "command.h"
 #include "conn.h"
 #include "conn_tls.h"
@@ -17,7 +16,6 @@
 #include "push.h"
 #include "memory_reserve.h"
 #include "memory_use.h"
-#include "persistence.h"
 #include "rcu.h"
 #include "sleep.h"
 #include "tracking.h"

@@ -15,7 +15,6 @@
 #include "bloom_filter.h"
 #include "clock.h"
 #include "config.h"
-#include "log_text.h"
 #include "memory_use.h"
 #include "rcu.h"
 #include "registry.h"

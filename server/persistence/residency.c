@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "bloom_filter.h"
-#include "clock.h"
 #include "rcu.h"
 #include "registry.h"
 #include "residency_internal.h"

@@ -4,8 +4,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "metrics.h"
-#include "readiness.h"
 #include "routes.h"
 #include "server.h"
 #include "web_access.h"

@@ -17,7 +17,6 @@
 
 #include "conn.h"
 #include "dispatch.h"
-#include "monitor.h"
 #include "server_create.h"
 #include "rng.h"
 #include "worker.h"

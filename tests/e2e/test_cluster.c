@@ -6,7 +6,6 @@
 
 #include "client.h"
 #include "daemon.h"
-#include "wire.h"
 
 DAEMON_SUITE(the_daemon, cluster, "--cluster-emulation", "yes", "--threads", "2");
 

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client.h"
 #include "daemon.h"
 #include "environment.h"
 #include "log_clients.h"

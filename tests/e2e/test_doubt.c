@@ -11,7 +11,6 @@
 #include "daemon.h"
 #include "log_clients.h"
 #include "power.h"
-#include "tmpdir.h"
 
 #define DOUBTS 7
 

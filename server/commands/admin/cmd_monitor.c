@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
 #include "command.h"
 #include "handlers.h"
 #include "histogram.h"

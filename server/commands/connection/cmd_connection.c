@@ -6,7 +6,6 @@
 #include "acl_session.h"
 #include "command.h"
 #include "handlers.h"
-#include "host.h"
 #include "server.h"
 #include "subscriptions.h"
 

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "command.h"
-#include "glob.h"
 #include "handlers.h"
 #include "host.h"
 #include "pubsub.h"

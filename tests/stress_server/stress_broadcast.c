@@ -11,10 +11,10 @@
 #include <string.h>
 
 #include "broadcast.h"
+#include "loops.h"
 #include "rng.h"
 #include "stress.h"
 
-#define LOOPS    3
 #define CHANGERS 3
 #define NAMES    16
 #define CHANGES  20000
@@ -23,21 +23,6 @@
 static struct broadcast *hub;
 static _Atomic int ready, changing = CHANGERS;
 static _Atomic unsigned counters[NAMES]; /* stand for the filters */
-
-static struct loop {
-    pthread_mutex_t lock;
-    pthread_cond_t woken;
-    bool wake;
-} loops[LOOPS];
-
-static void wake(void *ctx, unsigned i)
-{
-    (void)ctx;
-    pthread_mutex_lock(&loops[i].lock);
-    loops[i].wake = true;
-    pthread_cond_signal(&loops[i].woken);
-    pthread_mutex_unlock(&loops[i].lock);
-}
 
 struct listener {
     struct broadcast_client *client;
@@ -80,7 +65,7 @@ static void *change(void *arg)
     }
     atomic_fetch_sub(&changing, 1);
     for (unsigned i = 0; i < LOOPS; i++)
-        wake(NULL, i);
+        loop_wake(NULL, i);
     return NULL;
 }
 
@@ -111,11 +96,7 @@ static void *loop_main(void *arg)
         churn(&others[i], index, &rng);
     atomic_fetch_add(&ready, 1);
     for (bool last = false; !last;) {
-        pthread_mutex_lock(&loops[index].lock);
-        while (!loops[index].wake)
-            pthread_cond_wait(&loops[index].woken, &loops[index].lock);
-        loops[index].wake = false;
-        pthread_mutex_unlock(&loops[index].lock);
+        loop_sleep(index);
         last = atomic_load(&changing) == 0;
         broadcast_deliver(hub, index, tell);
         churn(&others[rng_below(&rng, CHURN)], index, &rng);
@@ -132,11 +113,8 @@ static void *loop_main(void *arg)
 int main(void)
 {
     pthread_t threads[LOOPS + CHANGERS];
-    EXPECT(broadcast_create(&hub, LOOPS, wake, NULL) == 0, "a hub");
-    for (unsigned i = 0; i < LOOPS; i++) {
-        pthread_mutex_init(&loops[i].lock, NULL);
-        pthread_cond_init(&loops[i].woken, NULL);
-    }
+    loops_init();
+    EXPECT(broadcast_create(&hub, LOOPS, loop_wake, NULL) == 0, "a hub");
     for (unsigned i = 0; i < LOOPS + CHANGERS; i++)
         EXPECT(pthread_create(&threads[i], NULL, i < LOOPS ? loop_main : change, (void *)(uintptr_t)i) == 0,
                "a thread");

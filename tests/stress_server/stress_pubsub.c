@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "pubsub.h"
+#include "loops.h"
 #include "stress.h"
 
-#define LOOPS      3
 #define PUBLISHERS 3
 #define MESSAGES   8000
 #define CHURN      8
@@ -21,23 +21,6 @@
 static struct pubsub *hub;
 static _Atomic int publishing = PUBLISHERS;
 static _Atomic int ready;
-
-/* A loop that sleeps until it is woken. */
-struct loop {
-    pthread_mutex_t lock;
-    pthread_cond_t woken;
-    bool wake;
-};
-static struct loop loops[LOOPS];
-
-static void wake(void *ctx, unsigned i)
-{
-    (void)ctx;
-    pthread_mutex_lock(&loops[i].lock);
-    loops[i].wake = true;
-    pthread_cond_signal(&loops[i].woken);
-    pthread_mutex_unlock(&loops[i].lock);
-}
 
 struct listener {
     struct pubsub_client *client;
@@ -125,11 +108,7 @@ static void *loop_main(void *arg)
     pubsub_subscribe(steady.client, PUBSUB_PATTERN, text("ste?d*y"), SIZE_MAX);
     atomic_fetch_add(&ready, 1);
     while (!complete(&steady)) {
-        pthread_mutex_lock(&loops[i].lock);
-        while (!loops[i].wake)
-            pthread_cond_wait(&loops[i].woken, &loops[i].lock);
-        loops[i].wake = false;
-        pthread_mutex_unlock(&loops[i].lock);
+        loop_sleep(i);
         pubsub_woken(hub, i);
         while (pubsub_deliver(hub, i, 4096, on_message))
             churn(&restless, i, &state);
@@ -198,13 +177,11 @@ int main(void)
 {
     pthread_t threads[LOOPS + PUBLISHERS + 1];
     unsigned n = 0;
-    if (pubsub_create(&hub, LOOPS + 1, wake, NULL))
+    loops_init();
+    if (pubsub_create(&hub, LOOPS + 1, loop_wake, NULL))
         return 1;
-    for (unsigned i = 0; i < LOOPS; i++) {
-        pthread_mutex_init(&loops[i].lock, NULL);
-        pthread_cond_init(&loops[i].woken, NULL);
+    for (unsigned i = 0; i < LOOPS; i++)
         pthread_create(&threads[n++], NULL, loop_main, (void *)(uintptr_t)i);
-    }
     for (unsigned i = 0; i < PUBLISHERS; i++)
         pthread_create(&threads[n++], NULL, publisher_main, (void *)(uintptr_t)i);
     pthread_create(&threads[n++], NULL, asker_main, NULL);

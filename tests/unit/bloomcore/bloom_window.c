@@ -13,35 +13,16 @@ static void expect_window(struct bloom_params params, uint64_t seed)
 {
     static struct model model;
     static struct saved saved;
+    struct bloom_filter *filter = begin_life(&params, &model, &saved);
     struct rng rng;
-    struct bloom_filter *filter = filter_make(pool, &params, NULL);
-    int64_t pace = params.window_flags & BLOOM_WINDOW_ITEMS ? 1000 : (int64_t)params.window / 400;
 
     rng_init(&rng, seed);
-    memset(&model, 0, sizeof(model));
-    nrecords = 0;
-    journal.id = 1;
-    save(filter, &saved);
     for (unsigned i = 0; i < 6000; i++) {
-        uint64_t dice = rng_next(&rng);
-        now_us += (int64_t)(rng_next(&rng) % (uint64_t)(2 * pace));
-        if (dice % 997 == 0) /* nobody is there for a while */
-            now_us += (int64_t)(rng_next(&rng) % (params.window_flags & BLOOM_WINDOW_ITEMS ? 1000 : 2 * params.window));
-        if (dice % 211 == 0)
-            save(filter, &saved);
-        if (dice % 307 == 0)
-            filter = restart(filter, &params, &saved, &rng);
-        if (dice % 101 == 0)
-            bloom_window_clean(filter);
-        step(filter, &model, &params, &rng);
+        live(&filter, &model, &params, &saved, &rng);
         if (i % 64 == 0)
             expect_promises(filter, &params, &model);
     }
-    cr_assert_leq(bloom_filter_nlayers(filter), 6 * (params.window_parts + 3u));
-    filter_free(filter);
-    for (unsigned i = 0; i < saved.nlayers; i++)
-        free(saved.words[i]);
-    saved.nlayers = 0;
+    end_life(filter, &params, &saved);
 }
 
 Test(bloom_window, by_time)

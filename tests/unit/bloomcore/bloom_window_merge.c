@@ -93,28 +93,13 @@ static void expect_merging(struct bloom_params params, uint64_t seed)
 {
     static struct model model, others;
     static struct saved saved;
+    struct bloom_filter *filter = begin_life(&params, &model, &saved), *other = filter_make(pool, &params, NULL);
     struct rng rng;
-    struct bloom_filter *filter = filter_make(pool, &params, NULL), *other = filter_make(pool, &params, NULL);
-    int64_t pace = (int64_t)params.window / 400;
 
     rng_init(&rng, seed);
-    memset(&model, 0, sizeof(model));
     memset(&others, 0, sizeof(others));
-    nrecords = 0;
-    journal.id = 1;
-    save(filter, &saved);
     for (unsigned i = 0; i < 6000; i++) {
-        uint64_t dice = rng_next(&rng);
-        now_us += (int64_t)(rng_next(&rng) % (uint64_t)(2 * pace));
-        if (dice % 997 == 0) /* nobody is there for a while */
-            now_us += (int64_t)(rng_next(&rng) % (2 * params.window));
-        if (dice % 211 == 0)
-            save(filter, &saved);
-        if (dice % 307 == 0)
-            filter = restart(filter, &params, &saved, &rng);
-        if (dice % 101 == 0)
-            bloom_window_clean(filter);
-        step(filter, &model, &params, &rng);
+        uint64_t dice = live(&filter, &model, &params, &saved, &rng);
         if (dice % 3 == 0)
             add_to_other(other, &others, &rng);
         if (dice % 149 == 0)
@@ -122,12 +107,8 @@ static void expect_merging(struct bloom_params params, uint64_t seed)
         if (i % 64 == 0)
             expect_promises(filter, &params, &model);
     }
-    cr_assert_leq(bloom_filter_nlayers(filter), 6 * (params.window_parts + 3u));
-    filter_free(filter);
     filter_free(other);
-    for (unsigned i = 0; i < saved.nlayers; i++)
-        free(saved.words[i]);
-    saved.nlayers = 0;
+    end_life(filter, &params, &saved);
 }
 
 Test(bloom_window_merge, merged_again_and_again)

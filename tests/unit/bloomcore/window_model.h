@@ -237,4 +237,49 @@ static inline void step(struct bloom_filter *filter, struct model *model, const 
     model->put[item] = ++model->nput;
 }
 
+/* ---- a life: begin_life(), live() again and again, end_life() ---- */
+
+static inline struct bloom_filter *begin_life(const struct bloom_params *params, struct model *model,
+                                              struct saved *saved)
+{
+    struct bloom_filter *filter = filter_make(pool, params, NULL);
+
+    memset(model, 0, sizeof(*model));
+    nrecords = 0;
+    journal.id = 1;
+    save(filter, saved);
+    return filter;
+}
+
+/* Time passes, now and then a lot of it; the filter is saved, comes back after a crash, is cleaned; a step. Returns the
+ * dice that were thrown for it. */
+static inline uint64_t live(struct bloom_filter **filter, struct model *model, const struct bloom_params *params,
+                            struct saved *saved, struct rng *rng)
+{
+    bool by_items = params->window_flags & BLOOM_WINDOW_ITEMS;
+    int64_t pace = by_items ? 1000 : (int64_t)params->window / 400;
+    uint64_t dice = rng_next(rng);
+
+    now_us += (int64_t)(rng_next(rng) % (uint64_t)(2 * pace));
+    if (dice % 997 == 0) /* nobody is there for a while */
+        now_us += (int64_t)(rng_next(rng) % (by_items ? 1000 : 2 * params->window));
+    if (dice % 211 == 0)
+        save(*filter, saved);
+    if (dice % 307 == 0)
+        *filter = restart(*filter, params, saved, rng);
+    if (dice % 101 == 0)
+        bloom_window_clean(*filter);
+    step(*filter, model, params, rng);
+    return dice;
+}
+
+static inline void end_life(struct bloom_filter *filter, const struct bloom_params *params, struct saved *saved)
+{
+    cr_assert_leq(bloom_filter_nlayers(filter), 6 * (params->window_parts + 3u));
+    filter_free(filter);
+    for (unsigned i = 0; i < saved->nlayers; i++)
+        free(saved->words[i]);
+    saved->nlayers = 0;
+}
+
 #endif

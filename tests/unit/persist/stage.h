@@ -67,6 +67,25 @@ static inline void stage_leave(void)
     rig.pack_limit = pack_limit;
 }
 
+/* Starts anew from the directory. */
+static inline void stage_restart(const struct fsops *fs, unsigned nthreads)
+{
+    stage_leave();
+    stage_load(fs, nthreads);
+}
+
+/* A start finds what the rig holds now. */
+static inline void stage_expect_saved(const struct fsops *fs)
+{
+    uint64_t digest = rig_digest(&rig);
+    size_t count = rig.count;
+
+    stage_restart(fs, 2);
+    cr_assert_eq(rig.loaded.quarantined, 0, "%s", rig.reports);
+    cr_assert_eq(rig.count, count);
+    cr_assert_eq(rig_digest(&rig), digest);
+}
+
 static inline void stage_tear_down(void)
 {
     store_close(store);

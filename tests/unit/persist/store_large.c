@@ -12,55 +12,24 @@
 #include "fault_fs.h"
 #include "filterdb.h"
 #include "layer_file.h"
-#include "rig.h"
-#include "tmpdir.h"
+#include "stage.h"
 
 #define ROOM_WORDS  (BLOOM_ROOM_MIN_BYTES / 8) /* the smallest layer that has a room */
 #define PIECE_WORDS (LAYER_PIECE_BYTES / 8)
 #define ITEMS       3000
 
 static const struct bloom_params fixed = {.capacity = 10000, .error_rate = 0.01, .expansion = 0};
-static const struct bloom_params scaling = {.capacity = 1500000, .error_rate = 0.01, .expansion = 2};
+static const struct bloom_params growing = {.capacity = 1500000, .error_rate = 0.01, .expansion = 2};
 
-static char dir[TMPDIR_SIZE];
-static struct rig rig;
-static struct store *store;
-static struct errbuf err;
-static struct store_save_summary summary;
 static struct fault_fs fault;
-
-#define AT(...) (tmp_path(dir, __VA_ARGS__).text)
 
 static void set_up(void)
 {
-    tmpdir_create(dir);
     fault_fs_init(&fault, fsops_posix());
-    rig_init(&rig);
-    cr_assert_eq(rig_load(&rig, dir, &fault.ops, 1, &store, &err), 0, "%s", err.text);
+    stage_set_up(&fault.ops, 0);
 }
 
-static void tear_down(void)
-{
-    store_close(store);
-    rig_deinit(&rig);
-    tmpdir_remove(dir);
-}
-
-TestSuite(store_large, .init = set_up, .fini = tear_down, .timeout = 120);
-
-static void save(void)
-{
-    cr_assert_eq(rig_save(&rig, store, &summary, &err), 0, "%s", err.text);
-}
-
-/* What the directory holds takes the place of what is in memory. */
-static void load(void)
-{
-    store_close(store);
-    rig_deinit(&rig);
-    rig_init(&rig);
-    cr_assert_eq(rig_load(&rig, dir, &fault.ops, 2, &store, &err), 0, "%s", err.text);
-}
+TestSuite(store_large, .init = set_up, .fini = stage_tear_down, .timeout = 120);
 
 /* A filter of one layer with so many words; there is something in the first of them and in the last. */
 static void add(const char *name, enum bloom_variant variant, uint64_t nwords)
@@ -103,7 +72,7 @@ static void sizes_come_back(void)
     save();
     uint64_t digest = rig_digest(&rig);
     size_t count = rig.count;
-    load();
+    stage_restart(&fault.ops, 2);
     cr_assert_eq(rig.loaded.quarantined, 0, "%s", rig.reports);
     cr_assert_eq(rig.count, count);
     cr_assert_eq(rig_digest(&rig), digest);
@@ -131,7 +100,7 @@ Test(store_large, every_size_comes_back_from_tmpfs)
         cr_skip_test("no room on /dev/shm");
     memcpy(before, dir, sizeof(dir));
     setenv("TMPDIR", "/dev/shm", 1);
-    tear_down();
+    stage_tear_down();
     set_up();
     cr_assert_neq(strcmp(before, dir), 0);
     sizes_come_back();
@@ -142,13 +111,10 @@ Test(store_large, a_large_file_and_a_chain_come_back)
 {
     add("large", BLOOM_NA, LAYER_SHARE_MIN / 8 + 12345);
     add("turned", BLOOM_KA, LAYER_SHARE_MIN / 8 + 1);
-    rig_fill(rig_add(&rig, "chain", &scaling, NULL), 0, 2000000);
+    rig_fill(rig_add(&rig, "chain", &growing, NULL), 0, 2000000);
     cr_assert_gt(bloom_filter_nlayers(rig_find(&rig, "chain")->filter), 1);
     save();
-    uint64_t digest = rig_digest(&rig);
-    load();
-    cr_assert_eq(rig.loaded.quarantined, 0, "%s", rig.reports);
-    cr_assert_eq(rig_digest(&rig), digest);
+    stage_expect_saved(&fault.ops);
     rig_fill(rig_find(&rig, "chain"), 2000000, 1000); /* it goes on */
     cr_assert(rig_has(rig_find(&rig, "chain"), 2000999));
 }
@@ -168,7 +134,7 @@ static void save_two(void)
 
 static void assert_quarantined(const char *reason)
 {
-    load();
+    stage_restart(&fault.ops, 2);
     struct rig_filter *filter = rig_find(&rig, "damaged");
     cr_assert(filter && !filter->filter);
     cr_assert_not_null(strstr(filter->reason, reason), "'%s' instead of '%s'", filter->reason, reason);
@@ -254,7 +220,7 @@ Test(store_large, a_filter_that_is_hardly_used_stays_small)
     rig_fill(rig_add(&rig, "little", &fixed, &shape), 0, 1);
     save();
     uint64_t digest = rig_digest(&rig);
-    load();
+    stage_restart(&fault.ops, 2);
     cr_assert_eq(rig.loaded.quarantined, 0, "%s", rig.reports);
     bloom_filter_layer(rig_find(&rig, "little")->filter, 0, &view);
     cr_assert_gt(resident(&view), 0);

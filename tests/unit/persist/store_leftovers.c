@@ -7,21 +7,11 @@
 #include <unistd.h>
 
 #include "fault_fs.h"
-#include "rig.h"
-#include "tmpdir.h"
+#include "stage.h"
 
-static const struct bloom_params small = {.capacity = 100, .error_rate = 0.01, .expansion = 0};
-
-static char dir[TMPDIR_SIZE];
 static struct fault_fs fault;
 static struct fsops ops; /* those of `fault`, but for packs that cannot be read */
 static bool unreadable;
-static struct rig rig;
-static struct store *store;
-static struct errbuf err;
-static struct store_save_summary summary;
-
-#define AT(...) (tmp_path(dir, __VA_ARGS__).text)
 
 static int open_or_fail(void *ctx, const char *path, unsigned flags, int *fd_out)
 {
@@ -32,34 +22,17 @@ static int open_or_fail(void *ctx, const char *path, unsigned flags, int *fd_out
 
 static void set_up(void)
 {
-    tmpdir_create(dir);
     fault_fs_init(&fault, fsops_posix());
     ops = fault.ops;
     ops.open = open_or_fail;
-    rig_init(&rig);
-    cr_assert_eq(rig_load(&rig, dir, &ops, 1, &store, &err), 0, "%s", err.text);
+    stage_set_up(&ops, 0);
 }
 
-static void tear_down(void)
-{
-    store_close(store);
-    rig_deinit(&rig);
-    tmpdir_remove(dir);
-}
-
-TestSuite(store_leftovers, .init = set_up, .fini = tear_down);
-
-static void save(void)
-{
-    cr_assert_eq(rig_save(&rig, store, &summary, &err), 0, "%s", err.text);
-}
+TestSuite(store_leftovers, .init = set_up, .fini = stage_tear_down);
 
 static int try_restart(void)
 {
-    store_close(store);
-    store = NULL;
-    rig_deinit(&rig);
-    rig_init(&rig);
+    stage_leave();
     rig.pack_limit = 16384;
     return rig_load(&rig, dir, &ops, 2, &store, &err);
 }

@@ -121,8 +121,7 @@ static void fail_to_save(struct rng *rng)
 /* All that is away is read at a start, too. */
 static void start_anew(const struct model *models)
 {
-    stage_leave();
-    stage_load(&fault.ops, 2);
+    stage_restart(&fault.ops, 2);
     cr_assert_eq(rig.loaded.quarantined, 0, "%s", rig.reports);
     for (unsigned i = 0; i < NAMES; i++)
         come_back(i, &models[i]);
@@ -285,8 +284,7 @@ Test(store_reading, a_filter_that_moves_to_another_pack_meanwhile_is_read_there)
     struct rig other;
     hooked = *fsops_posix();
     hooked.open = open_hooked;
-    stage_leave();
-    stage_load(&hooked, 1);
+    stage_restart(&hooked, 1);
     for (unsigned i = 0; i < 10; i++) {
         char name[16];
         snprintf(name, sizeof(name), "f%u", i);

@@ -101,11 +101,8 @@ Test(store_save, an_error_in_the_middle_of_a_large_file_fails_the_save_or_quaran
     int failed = 0, quarantined = 0;
 
     for (size_t at = 1; at < 20; at++) {
-        store_close(store);
-        rig_deinit(&rig);
-        rig_init(&rig);
         fault_fs_init(&fault, fsops_posix());
-        cr_assert_eq(rig_load(&rig, dir, &fault.ops, 1, &store, &err), 0);
+        stage_restart(&fault.ops, 1);
         if (!rig_find(&rig, "huge"))
             rig_add(&rig, "huge", &small, &huge);
         rig_fill(rig_find(&rig, "huge"), at, 1);
@@ -115,9 +112,7 @@ Test(store_save, an_error_in_the_middle_of_a_large_file_fails_the_save_or_quaran
         if (rig_save(&rig, store, &summary, &err) != 0)
             cr_assert_fail("%s", err.text);
         uint64_t digest = rig_digest(&rig);
-        store_close(store);
-        rig_deinit(&rig);
-        rig_init(&rig);
+        stage_leave();
         fault_fs_init(&fault, fsops_posix());
         fault_fs_arm(&fault, at, FAULT_ERROR, -EIO, false);
         int rc = rig_load(&rig, dir, &fault.ops, 1, &store, &err);
@@ -348,12 +343,10 @@ Test(store_save, a_failed_save_removes_its_files)
 
     rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
     save();
-    store_close(store);
-    rig_deinit(&rig);
     for (size_t at = 1;; at++) {
-        rig_init(&rig);
+        stage_leave();
         fault_fs_init(&fault, fsops_posix());
-        cr_assert_eq(rig_load(&rig, dir, &fault.ops, 1, &store, &err), 0);
+        stage_load(&fault.ops, 1);
         cr_assert_eq(rig.loaded.leftovers, 0);
         rig_fill(rig_find(&rig, "a"), 500, 50);
         rig_fill(rig_add(&rig, "b", &small, NULL), 0, 50);
@@ -365,8 +358,6 @@ Test(store_save, a_failed_save_removes_its_files)
         }
         cr_assert_eq(dir_count(dir), 3, "%s", fault.hit_op);
         cr_assert_eq(FILES(), 2, "%s", fault.hit_op);
-        store_close(store);
-        rig_deinit(&rig);
     }
 }
 
@@ -377,11 +368,8 @@ Test(store_save, a_failed_save_does_not_forget_what_was_dirty)
 
     rig_fill(rig_add(&rig, "a", &small, NULL), 0, 50);
     save();
-    store_close(store);
-    rig_deinit(&rig);
-    rig_init(&rig);
     fault_fs_init(&fault, fsops_posix());
-    cr_assert_eq(rig_load(&rig, dir, &fault.ops, 1, &store, &err), 0);
+    stage_restart(&fault.ops, 1);
     rig_fill(rig_find(&rig, "a"), 50, 5);
     fault_fs_arm(&fault, 5, FAULT_ERROR, -5, true);
     cr_assert_lt(rig_save(&rig, store, &summary, &err), 0);
@@ -399,11 +387,8 @@ Test(store_save, a_forgotten_filter_is_kept_in_quarantine_and_its_name_is_free)
     struct rig_place first = rig_place(NULL, dir, "a", 0);
     size_t len;
     unsigned char *bytes = file_read(first.path, &len);
-    store_close(store);
     file_flip_bit(LAYER("a", 1), 99);
-    rig_deinit(&rig);
-    rig_init(&rig);
-    cr_assert_eq(rig_load(&rig, dir, NULL, 1, &store, &err), 0);
+    stage_restart(NULL, 1);
     cr_assert_null(rig.filters[0].filter);
     cr_assert_eq(store_forget(store, 55), STORE_NOT_FOUND);
     cr_assert_eq(store_forget(store, 1), 0);

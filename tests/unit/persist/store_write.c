@@ -45,6 +45,19 @@ static void write_one(const char *name)
     rig_find(&rig, name)->dirty = false;
 }
 
+/* A new filter with `n` items that is written; and published. */
+static void make_written(const char *name, const struct bloom_params *params, uint64_t n)
+{
+    rig_fill(rig_add(&rig, name, params, NULL), 0, n);
+    write_one(name);
+}
+
+static void make_published(const char *name, const struct bloom_params *params, uint64_t n)
+{
+    make_written(name, params, n);
+    store_published(store, rig_find(&rig, name)->id);
+}
+
 static void replay(struct rig *to, struct store *opened)
 {
     (void)to;
@@ -68,60 +81,56 @@ static void assert_same(uint64_t digest, size_t count)
     cr_assert_eq(rig_digest(&rig), digest);
 }
 
+static void restart_unchanged(bool with_record)
+{
+    uint64_t digest = rig_digest(&rig);
+    size_t count = rig.count;
+
+    restart(with_record, NULL);
+    assert_same(digest, count);
+}
+
 Test(store_write, a_written_filter_is_found_by_its_record_and_taken_over_by_the_next_save)
 {
     rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
     rig_find(&rig, "a")->expires_ms = 5000;
     write_one("a");
     store_published(store, 1);
-    uint64_t digest = rig_digest(&rig);
-    restart(true, NULL);
-    assert_same(digest, 1);
+    restart_unchanged(true);
     cr_assert_eq(store_next_id(store), 2, "its id is not given out again");
     save();
     cr_assert_eq(summary.layers_written, 0);
     cr_assert_eq(summary.filters, 1);
     cr_assert_eq(FILES(), 2);
-    restart(false, NULL);
-    assert_same(digest, 1);
+    restart_unchanged(false);
     cr_assert_eq(rig.loaded.leftovers, 0);
 }
 
 Test(store_write, a_written_filter_is_taken_over_without_a_start_between)
 {
-    rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
-    write_one("a");
-    store_published(store, 1);
+    make_published("a", &scaling, 100);
     save();
     cr_assert_eq(summary.layers_written, 0);
     save();
     cr_assert_eq(summary.layers_written, 0);
-    uint64_t digest = rig_digest(&rig);
-    restart(false, NULL);
-    assert_same(digest, 1);
+    restart_unchanged(false);
 }
 
 Test(store_write, a_written_filter_that_has_changed_is_written_anew_and_its_first_files_go)
 {
-    rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
-    write_one("a");
-    store_published(store, 1);
+    make_published("a", &scaling, 100);
     rig_fill(rig_find(&rig, "a"), 500, 1);
     save();
     cr_assert_eq(summary.layers_written, 2);
     cr_assert_eq(FILES(), 2);
-    uint64_t digest = rig_digest(&rig);
-    restart(false, NULL);
-    assert_same(digest, 1);
+    restart_unchanged(false);
     cr_assert_eq(rig.loaded.leftovers, 0);
 }
 
 /* The change must be remembered when the save that saw it fails. */
 Test(store_write, a_failed_save_does_not_forget_that_a_written_filter_has_changed)
 {
-    rig_fill(rig_add(&rig, "a", &small, NULL), 0, 10);
-    write_one("a");
-    store_published(store, 1);
+    make_published("a", &small, 10);
     rig_fill(rig_find(&rig, "a"), 500, 1);
     rig.checkpoint_rc = -EIO;
     cr_assert_eq(rig_save(&rig, store, &summary, &err), -EIO);
@@ -130,30 +139,23 @@ Test(store_write, a_failed_save_does_not_forget_that_a_written_filter_has_change
     cr_assert(!rig_find(&rig, "a")->dirty);
     save();
     cr_assert_eq(summary.layers_written, 1);
-    uint64_t digest = rig_digest(&rig);
-    restart(false, NULL);
-    assert_same(digest, 1);
+    restart_unchanged(false);
 }
 
 Test(store_write, a_written_filter_that_was_renamed_keeps_its_files)
 {
-    rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
-    write_one("a");
-    store_published(store, 1);
+    make_published("a", &scaling, 100);
     rig_rename(&rig, "a", "b");
     save();
     cr_assert_eq(summary.layers_written, 0);
     cr_assert_eq(FILES(), 2);
-    uint64_t digest = rig_digest(&rig);
-    restart(false, NULL);
-    assert_same(digest, 1);
+    restart_unchanged(false);
     cr_assert_eq(rig.loaded.leftovers, 0);
 }
 
 Test(store_write, a_discarded_filter_leaves_nothing)
 {
-    rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
-    write_one("a");
+    make_written("a", &scaling, 100);
     cr_assert_eq(FILES(), 2);
     store_discard(store, 1);
     cr_assert_eq(FILES(), 0);
@@ -164,8 +166,7 @@ Test(store_write, a_discarded_filter_leaves_nothing)
 /* Until it is published nobody yields it, and yet it is needed. */
 Test(store_write, a_save_spares_files_of_filters_that_are_not_published_yet)
 {
-    rig_fill(rig_add(&rig, "a", &small, NULL), 0, 10);
-    write_one("a");
+    make_written("a", &small, 10);
     struct rig_filter filter = rig.filters[0];
     rig.count = 0;
     save();
@@ -176,16 +177,12 @@ Test(store_write, a_save_spares_files_of_filters_that_are_not_published_yet)
     store_published(store, 1);
     save();
     cr_assert_eq(summary.layers_written, 0);
-    uint64_t digest = rig_digest(&rig);
-    restart(false, NULL);
-    assert_same(digest, 1);
+    restart_unchanged(false);
 }
 
 Test(store_write, files_of_a_published_filter_that_was_deleted_go_with_the_next_save)
 {
-    rig_fill(rig_add(&rig, "a", &small, NULL), 0, 10);
-    write_one("a");
-    store_published(store, 1);
+    make_published("a", &small, 10);
     rig_remove(&rig, "a");
     cr_assert_eq(FILES(), 1, "its deletion may not be on disk yet");
     save();
@@ -194,8 +191,7 @@ Test(store_write, files_of_a_published_filter_that_was_deleted_go_with_the_next_
 
 Test(store_write, without_its_record_a_written_filter_is_a_leftover)
 {
-    rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
-    write_one("a");
+    make_written("a", &scaling, 100);
     restart(false, NULL);
     cr_assert_eq(rig.count, 0);
     cr_assert_eq(rig.loaded.leftovers, 2);
@@ -227,8 +223,7 @@ Test(store_write, what_the_log_says_is_deleted_is_not_loaded_and_goes_with_the_n
 {
     rig_fill(rig_add(&rig, "saved", &scaling, NULL), 0, 100);
     save();
-    rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
-    write_one("a");
+    make_written("a", &scaling, 100);
     restart(true, all_gone);
     cr_assert_eq(rig.count, 0);
     cr_assert_eq(FILES(), 4);
@@ -248,9 +243,7 @@ Test(store_write, what_the_log_says_is_renamed_is_loaded_and_saved_under_its_new
     cr_assert_eq(rig_find(&rig, "new name")->expires_ms, 77);
     save();
     cr_assert_eq(summary.layers_written, 0);
-    uint64_t digest = rig_digest(&rig);
-    restart(false, NULL);
-    assert_same(digest, 1);
+    restart_unchanged(false);
 }
 
 /* Deleted by the operator because it could not be loaded, and that is known from the log only. */
@@ -258,8 +251,7 @@ Test(store_write, files_of_a_filter_that_was_given_up_before_a_crash_are_kept)
 {
     rig_fill(rig_add(&rig, "saved", &scaling, NULL), 0, 100);
     save();
-    rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
-    write_one("a");
+    make_written("a", &scaling, 100);
     restart(true, all_given_up);
     cr_assert_eq(rig.count, 0);
     save();
@@ -272,8 +264,7 @@ Test(store_write, files_of_a_filter_that_was_given_up_before_a_crash_are_kept)
 
 Test(store_write, a_written_filter_whose_file_is_damaged_is_quarantined_through_saves_and_starts)
 {
-    rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
-    write_one("a");
+    make_written("a", &scaling, 100);
     rig.next_id = 2;
     file_flip_bit(AT("filters/na-2-big-Filter.db"), 99); /* that of the second layer */
     for (int start = 0; start < 3; start++) {
@@ -306,8 +297,7 @@ Test(store_write, records_that_are_none_are_refused)
         "layer k=1 words=1 items=0 xxh3=0000000000000000\n"};
     struct store_options options = rig_options(&rig, NULL);
 
-    rig_fill(rig_add(&rig, "a", &small, NULL), 0, 10);
-    write_one("a");
+    make_written("a", &small, 10);
     store_close(store);
     cr_assert_eq(store_open(dir, &options, &store, &err), 0);
     for (size_t i = 0; i < sizeof(none) / sizeof(*none); i++)
@@ -330,8 +320,7 @@ static void write_meanwhile(struct rig *of, size_t at)
     (void)of;
     if (at != 1)
         return;
-    rig_fill(rig_add(&rig, "late", &small, NULL), 0, 10); /* behind: this walk yields it */
-    write_one("late");
+    make_written("late", &small, 10); /* behind: this walk yields it */
 }
 
 Test(store_write, a_filter_written_and_published_during_a_save_is_in_it)
@@ -344,9 +333,7 @@ Test(store_write, a_filter_written_and_published_during_a_save_is_in_it)
     cr_assert_eq(summary.filters, 3);
     cr_assert_eq(summary.layers_written, 2);
     store_published(store, 3);
-    uint64_t digest = rig_digest(&rig);
-    restart(false, NULL);
-    assert_same(digest, 3);
+    restart_unchanged(false);
 }
 
 static void publish_and_delete_meanwhile(struct rig *of, size_t at)
@@ -377,14 +364,10 @@ Test(store_write, cleaning_up_after_a_failed_save_spares_written_files)
 {
     static struct fault_fs fault; /* the store outlives the test by its tear-down */
 
-    store_close(store);
-    rig_deinit(&rig);
-    rig_init(&rig);
     fault_fs_init(&fault, fsops_posix());
-    cr_assert_eq(rig_load(&rig, dir, &fault.ops, 1, &store, &err), 0);
+    stage_restart(&fault.ops, 1);
     rig_fill(rig_add(&rig, "a", &small, NULL), 0, 10);
-    rig_fill(rig_add(&rig, "b", &small, NULL), 0, 10);
-    write_one("b");
+    make_written("b", &small, 10);
     struct rig_filter b = rig.filters[1];
     rig.count = 1;
     fault.stuck = "/MANIFEST";
@@ -397,9 +380,7 @@ Test(store_write, cleaning_up_after_a_failed_save_spares_written_files)
     store_published(store, b.id);
     save();
     cr_assert_eq(summary.layers_written, 0);
-    uint64_t digest = rig_digest(&rig);
-    restart(false, NULL);
-    assert_same(digest, 2);
+    restart_unchanged(false);
 }
 
 /* ---- crashes ---- */
@@ -512,11 +493,8 @@ Test(store_write, an_error_at_any_operation_of_a_write_leaves_nothing_behind)
 {
     static struct fault_fs fault; /* the store outlives the test by its tear-down */
 
-    store_close(store);
-    rig_deinit(&rig);
-    rig_init(&rig);
     fault_fs_init(&fault, fsops_posix());
-    cr_assert_eq(rig_load(&rig, dir, &fault.ops, 1, &store, &err), 0);
+    stage_restart(&fault.ops, 1);
     rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
     for (size_t at = 1;; at++) {
         fault_fs_arm(&fault, at, FAULT_ERROR, -ENOSPC, false);

@@ -150,6 +150,9 @@ static int run(const struct tool_args *args)
         rc = tool_failed(COMMAND, "%s", err.text);
     }
     fputs(list.json ? "]\n" : "", stdout);
+    if (rc == TOOL_OK && !list.filters)
+        fprintf(stderr, "bloomery " COMMAND ": the last save of %s has no %sfilter; what came later is in the log\n",
+                list.datadir, list.name || !list.any_db ? "such " : "");
     return rc;
 }
 

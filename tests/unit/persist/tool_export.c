@@ -114,6 +114,7 @@ Test(tool_export, list_says_which_files_are_whose)
     cr_assert(!strstr(output, "one"), "%s", output);
     ASSERT_RUN(0, "\"name\":\"two%2Fx\",\"layers\":2,\"items\":99,\"bytes\":168,", "list data --json");
     ASSERT_RUN(0, "[]", "list data --name none --json");
+    ASSERT_RUN(0, "the last save of data has no such filter; what came later is in the log", "list data --name none");
     ASSERT_RUN(1, "No such file", "list nowhere");
     file_change_byte(AT("data/MANIFEST"), -10);
     ASSERT_RUN(1, "1\tone\t", "list data"); /* what can be read of it */

@@ -1,5 +1,6 @@
 /* glob_parts: a pattern taken apart at its stars, for patterns that are kept and texts of which each is seen once, such
- * as the names that a user may use. The meaning is that of glob_match(), case counts.
+ * as the names that a user may use. The meaning is that of glob_match(), case counts;
+ * but texts have a length that they may have at most.
  *
  * What stands between two stars takes a fixed number of bytes: it is compared eight bytes at a time, under a mask that
  * leaves '?' and sets out. The first part stands at the beginning of a text, the last one at its end, and each of the
@@ -19,6 +20,10 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first byte in memory is the lowest of a word");
 
+/* A longer text matches nothing. No filter has so long a name and no channel either, and to compare tens of megabytes
+ * with hundreds of patterns would take the loop's time. */
+#define GLOB_PARTS_MAX_TEXT ((size_t)128 * 1024)
+
 struct glob_part; /* internal */
 
 struct glob_parts {      /* fields are internal but for the last */
@@ -32,7 +37,8 @@ struct glob_parts {      /* fields are internal but for the last */
     size_t bytes; /* of the memory at `parts`: for everyone */
 };
 
-/* Makes it of a pattern, which is borrowed for the call. False without memory; then there is nothing to clear. */
+/* Makes it of a pattern of at most GLOB_MAX_PATTERN bytes, which is borrowed for the call. False without memory; then
+ * there is nothing to clear. */
 bool glob_parts_make(struct glob_parts *glob_out, struct slice pattern);
 void glob_parts_clear(struct glob_parts *glob);
 

@@ -4,6 +4,10 @@
 
 #include "clock.h"
 #include "pubsub.h"
+#include "registry.h"
+
+_Static_assert(REGISTRY_MAX_NAME <= GLOB_PARTS_MAX_TEXT && PUBSUB_MAX_NAME <= GLOB_PARTS_MAX_TEXT,
+               "patterns are compared with any name that is possible");
 
 void acl_login(struct server *server, struct session *session, struct acl_user *user)
 {

@@ -305,6 +305,22 @@ Test(glob, parts_of_random_patterns_agree)
     cr_expect(matched > 10000 && matched < 27500, "%lu", matched);
 }
 
+/* What a client sends may have hundreds of megabytes, and its user hundreds of patterns. */
+Test(glob, parts_match_nothing_longer_than_any_name)
+{
+    static const char *const patterns[] = {"*", "a*", "*a", "*a?a*", "[a]*"};
+    static char text[GLOB_PARTS_MAX_TEXT + 1];
+    memset(text, 'a', sizeof(text));
+    for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
+        struct glob_parts parts;
+        struct slice longest = {text, sizeof(text) - 1}, longer = {text, sizeof(text)};
+        cr_assert(glob_parts_make(&parts, text_slice(patterns[i])));
+        cr_expect(glob_parts_match(&parts, glob_parts_head(longest), longest), "%s", patterns[i]);
+        cr_expect_not(glob_parts_match(&parts, glob_parts_head(longer), longer), "%s", patterns[i]);
+        glob_parts_clear(&parts);
+    }
+}
+
 /* Case is ignored on request, all 256 bytes are told apart, and an empty pattern takes the empty text only. */
 Test(glob, compiled_bytes)
 {

@@ -518,14 +518,18 @@ static int run(const struct tool_args *args)
     char *problems = NULL;
     size_t problems_len;
     int fd;
-    int status = tool_lock(COMMAND, check.datadir, &fd);
+    struct errbuf err = {{0}};
+    int status;
 
-    if (status != TOOL_OK)
-        return status;
     if (tool_option(args, "--json") && !(check.problems = open_memstream(&problems, &problems_len)))
-        status = tool_failed(COMMAND, "%s", strerror(ENOMEM));
-    else
+        return tool_failed(COMMAND, "%s", strerror(ENOMEM));
+    status = tool_lock(check.datadir, &fd, &err);
+    if (status == TOOL_OK)
         status = run_locked(&check);
+    else if (check.problems)
+        complain(&check, "%s", err.text);
+    else
+        return tool_failed(COMMAND, "%s", err.text);
     if (fd >= 0)
         check.fs->close(check.fs->ctx, fd);
     if (check.problems) {

@@ -315,6 +315,7 @@ static int key_of(struct export *export, const struct tool_args *args)
 static int run_export(const struct tool_args *args)
 {
     struct export export = {.status = TOOL_OK, .json = tool_option(args, "--json") != NULL};
+    struct errbuf err = {{0}};
     int fd;
     int status = check_target(EXPORT, args->positional[2]);
 
@@ -323,9 +324,8 @@ static int run_export(const struct tool_args *args)
     export.datadir = args->positional[0];
     export.name = args->positional[1];
     export.target = args->positional[2];
-    status = tool_lock(EXPORT, export.datadir, &fd);
-    if (status == TOOL_OK)
-        status = key_of(&export, args);
+    status =
+        tool_lock(export.datadir, &fd, &err) == TOOL_OK ? key_of(&export, args) : tool_failed(EXPORT, "%s", err.text);
     if (status != TOOL_OK)
         return status;
     pack_reader_init(&export.packs, fsops_posix(), export.datadir);

@@ -9,7 +9,7 @@
 #include "tool.h"
 
 /* Does not create the lock file, because that would change the directory. */
-int tool_lock(const char *command, const char *datadir, int *fd_out)
+int tool_lock(const char *datadir, int *fd_out, struct errbuf *err)
 {
     const struct fsops *fs = fsops_posix();
     struct fs_stat st;
@@ -20,17 +20,21 @@ int tool_lock(const char *command, const char *datadir, int *fd_out)
     int rc = fs->stat(fs->ctx, datadir, &st);
     if (rc == 0 && st.kind != FS_DIRECTORY)
         rc = -ENOTDIR;
-    if (rc != 0)
-        return tool_failed(command, "%s: %s", datadir, strerror(-rc));
+    if (rc != 0) {
+        errbuf_set(err, "%s: %s", datadir, strerror(-rc));
+        return TOOL_FAILED;
+    }
     snprintf(path, sizeof(path), "%s/LOCK", datadir);
     if (fs->stat(fs->ctx, path, &st) != 0)
         return TOOL_OK;
     rc = fs->lock(fs->ctx, path, fd_out, &owner);
+    if (rc == 0)
+        return TOOL_OK;
     if (rc == -EWOULDBLOCK)
-        return tool_failed(command, "%s is in use by process %ld; stop the daemon first", datadir, (long)owner);
-    if (rc != 0)
-        return tool_failed(command, "%s: %s", path, strerror(-rc));
-    return TOOL_OK;
+        errbuf_set(err, "%s is in use by process %ld; stop the daemon first", datadir, (long)owner);
+    else
+        errbuf_set(err, "%s: %s", path, strerror(-rc));
+    return TOOL_FAILED;
 }
 
 int tool_read_manifest(const char *datadir, const struct manifest_sink *sink, struct manifest_save *save_out,

@@ -72,9 +72,9 @@ int tool_misused(const char *command, const char *fmt, ...) __attribute__((forma
 bool tool_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out);
 bool tool_parse_double(const char *text, double *out);
 
-/* Locks a data directory for a subcommand; `fd_out` is -1 when it has no lock file. TOOL_OK, or TOOL_FAILED after a
- * message: it is no directory, or a daemon uses it. */
-int tool_lock(const char *command, const char *datadir, int *fd_out);
+/* Locks a data directory for a subcommand; `fd_out` is -1 when it has no lock file. TOOL_OK, or TOOL_FAILED with the
+ * reason in `err`: it is no directory, or a daemon uses it. */
+int tool_lock(const char *datadir, int *fd_out, struct errbuf *err);
 
 /* Passes each filter of the MANIFEST to the sink, whose on_gone is not called. TOOL_OK, or TOOL_FAILED with the reason
  * in `err`. `save_out` may be NULL. */

@@ -125,6 +125,10 @@ Test(tool_check, json_says_the_same)
     write_contents(0, false);
     program_expect(output, sizeof(output), 0, "True {'whole': 2, 'damaged': 0} 0 1\n",
                    "'" BLOOMERY_TOOL "' check %s --json | %s", AT("data"), parse);
+    program_expect(output, sizeof(output), 0, "False {'whole': 0, 'damaged': 0} 1 0\n",
+                   "'" BLOOMERY_TOOL "' check %s --json 2>/dev/null | %s", AT("none"), parse);
+    program_expect(output, sizeof(output), 1, "none: No such file or directory",
+                   "'" BLOOMERY_TOOL "' check %s --json 2>/dev/null", AT("none"));
     file_flip_bit(file.text, 100);
     program_expect(output, sizeof(output), 0, "False {'whole': 1, 'damaged': 1} 1 1\n",
                    "'" BLOOMERY_TOOL "' check %s --json 2>/dev/null | %s", AT("data"), parse);

@@ -44,7 +44,7 @@ static int compare(const void *a, const void *b)
 
 static bool has_name(const struct names *names, const char *name)
 {
-    return bsearch(&name, names->items, names->n, sizeof(*names->items), compare) != NULL;
+    return names->n > 0 && bsearch(&name, names->items, names->n, sizeof(*names->items), compare) != NULL;
 }
 
 static bool component_is(const struct sstable_name *name, const char *component)

@@ -135,22 +135,6 @@ int check_tool(const struct daemon *daemon, const char **output_out)
 
 /* ---- questions ---- */
 
-long long info_number(int port, const char *field)
-{
-    redisContext *client = client_open(port);
-    redisReply *reply = redisCommand(client, "INFO everything");
-    char name[64];
-
-    cr_assert(reply && reply->str);
-    snprintf(name, sizeof(name), "\n%s:", field);
-    const char *at = strstr(reply->str, name);
-    cr_assert_not_null(at, "INFO has no %s", field);
-    long long value = strtoll(at + strlen(name), NULL, 10);
-    freeReplyObject(reply);
-    redisFree(client);
-    return value;
-}
-
 void wait_for_reply(int port, const char *prefix, const char *command)
 {
     double until = seconds_now() + 60;

@@ -33,9 +33,6 @@ double seconds_now(void);
 /* `bloomery check` of the data directory: its exit status; what it printed is in *output_out until the next call. */
 int check_tool(const struct daemon *daemon, const char **output_out);
 
-/* A field of INFO as a number. */
-long long info_number(int port, const char *field);
-
 /* Runs the command until the reply begins with `prefix`; fails after a long time. */
 void wait_for_reply(int port, const char *prefix, const char *command);
 

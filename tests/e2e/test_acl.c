@@ -16,14 +16,7 @@
 #include "http.h"
 #include "wire.h"
 
-static struct daemon the_daemon;
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(acl, .fini = discard, .timeout = 300);
+DAEMON_SUITE_IDLE(the_daemon, acl);
 
 static void write_file(const char *path, const char *text)
 {
@@ -129,10 +122,7 @@ DAEMON_TEST(the_daemon, acl, the_file_is_read_and_written)
     char *before = strdup(client_ask(admin, "ACL LIST"));
     expect(admin, "+OK", "ACL LOAD");
     expect(admin, before, "ACL LIST");
-    redisFree(admin);
-    daemon_stop(&the_daemon);
-    daemon_restart(&the_daemon);
-    admin = client_open(the_daemon.port);
+    admin = client_after_stop(admin, &the_daemon, NULL);
     expect(admin, "+OK", "AUTH top");
     expect(admin, before, "ACL LIST");
     expect(admin, "+OK", "MULTI");
@@ -193,10 +183,7 @@ DAEMON_TEST(the_daemon, acl, the_configuration_file_has_users)
     cr_expect_null(strstr(text, "pass word"), "%s", text);
     cr_expect_null(strstr(text, "user default"), "%s", text);
     char *before = strdup(client_ask(admin, "ACL LIST"));
-    redisFree(admin);
-    daemon_stop(&the_daemon);
-    daemon_restart(&the_daemon);
-    admin = client_open(the_daemon.port);
+    admin = client_after_stop(admin, &the_daemon, NULL);
     expect(admin, before, "ACL LIST");
     expect(admin, "+OK", "ACL SETUSER default >top");
     expect(admin, "+OK", "CONFIG REWRITE");

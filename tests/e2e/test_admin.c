@@ -12,7 +12,8 @@
 #include "daemon.h"
 #include "wire.h"
 
-static struct daemon the_daemon;
+DAEMON_SUITE_IDLE(the_daemon, admin);
+
 static struct wire resp2, resp3;
 
 static void start_with(const char *const *args)
@@ -33,13 +34,6 @@ static void hang_up(void)
     wire_close(&resp2);
     wire_close(&resp3);
 }
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(admin, .fini = discard);
 
 #define expect_reply(wire, expected, command) expect_ask(wire, command, expected)
 

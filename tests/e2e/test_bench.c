@@ -8,21 +8,9 @@
 #include "daemon.h"
 #include "program.h"
 
-static struct daemon the_daemon;
 static char output[8192]; /* of the last run */
 
-static void start(void)
-{
-    const char *const args[] = {"--save", "", NULL};
-    daemon_start(&the_daemon, args);
-}
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(bench, .init = start, .fini = discard, .timeout = 300);
+DAEMON_SUITE(the_daemon, bench, "--save", "");
 
 /* Runs it; its exit status. */
 static int run(const char *arguments)

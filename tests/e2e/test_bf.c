@@ -8,22 +8,7 @@
 #include "daemon.h"
 #include "wire.h"
 
-static struct daemon the_daemon;
-static redisContext *client;
-
-static void start(void)
-{
-    daemon_start(&the_daemon, NULL);
-    client = client_open(the_daemon.port);
-}
-
-static void discard(void)
-{
-    redisFree(client);
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(bf, .init = start, .fini = discard);
+CLIENT_SUITE(the_daemon, client, bf, NULL);
 
 /* An add says whether the item was new; a query knows it from then on. */
 DAEMON_TEST(the_daemon, bf, an_item_is_new_once)
@@ -193,10 +178,7 @@ DAEMON_TEST(the_daemon, bf, filters_survive_a_restart)
     const char *const args[] = {"--save", "3600 1000000", NULL};
     enum { ITEMS = 3000 };
 
-    redisFree(client);
-    daemon_stop(&the_daemon);
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_after_stop(client, &the_daemon, args);
     expect(client, "+OK", "BF.RESERVE %b 0.0001 500", "odd/\0 name", (size_t)10);
     for (int i = 0; i < ITEMS; i++)
         client_number(client, "BF.ADD %b item:%d", "odd/\0 name", (size_t)10, i);
@@ -207,10 +189,7 @@ DAEMON_TEST(the_daemon, bf, filters_survive_a_restart)
                      i);
     expect(client, ":1", "DBSIZE");
     expect(client, ":1", "BF.ADD late x");
-    redisFree(client);
-    daemon_stop(&the_daemon);
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_after_stop(client, &the_daemon, NULL);
     expect(client, ":1", "BF.EXISTS late x");
     expect(client, ":1", "BF.CARD late");
     expect(client, ":2", "DBSIZE");

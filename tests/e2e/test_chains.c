@@ -13,21 +13,7 @@
 #define LAYERS    1000
 #define PER_LAYER 4
 
-static struct daemon daemon_under_test;
-
-static void start(void)
-{
-    static const char *const args[] = {"--appendonly", "yes", NULL};
-
-    daemon_start(&daemon_under_test, args);
-}
-
-static void discard(void)
-{
-    daemon_discard(&daemon_under_test);
-}
-
-TestSuite(chains, .init = start, .fini = discard, .timeout = 300);
+DAEMON_SUITE(daemon_under_test, chains, "--appendonly", "yes");
 
 static double now_ms(void)
 {

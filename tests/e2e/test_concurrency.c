@@ -13,21 +13,9 @@
 #include "client.h"
 #include "daemon.h"
 
-static struct daemon daemon_under_test;
 #define PORT (daemon_under_test.port)
 
-static void start(void)
-{
-    const char *const args[] = {"--threads", "4", NULL};
-    daemon_start(&daemon_under_test, args);
-}
-
-static void stop(void)
-{
-    daemon_discard(&daemon_under_test);
-}
-
-TestSuite(concurrency, .init = start, .fini = stop, .timeout = 300);
+DAEMON_SUITE(daemon_under_test, concurrency, "--threads", "4");
 
 #define CLIENTS 8
 

@@ -19,19 +19,7 @@
 #include "program.h"
 #include "wire.h"
 
-static struct daemon the_daemon;
-
-static void start(void)
-{
-    daemon_start(&the_daemon, NULL);
-}
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(connection, .init = start, .fini = discard);
+DAEMON_SUITE(the_daemon, connection, NULL);
 
 static void ask(struct wire *wire, const char *expected, const char *command)
 {

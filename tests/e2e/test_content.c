@@ -10,23 +10,7 @@
 #include "daemon.h"
 #include "wire.h"
 
-static struct daemon the_daemon;
-static redisContext *client;
-
-static void start(void)
-{
-    static const char *const args[] = {"--threads", "3", NULL};
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
-}
-
-static void discard(void)
-{
-    redisFree(client);
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(content, .init = start, .fini = discard, .timeout = 300);
+CLIENT_SUITE(the_daemon, client, content, "--threads", "3");
 
 /* ---- dumps ---- */
 
@@ -243,7 +227,7 @@ DAEMON_TEST(the_daemon, content, loads_count_against_the_limits)
     const char *reply = loadchunk(client, "g", &chunks[0]);
     cr_assert(strncmp(reply, "-OOM the filter would need", 26) == 0, "%s", reply);
     expect(client, "+OK", "CONFIG SET bf-max-filter-bytes 0");
-    long long used = atoll(strstr(client_ask(client, "INFO memory"), "used_memory:") + strlen("used_memory:"));
+    long long used = client_info(client, "memory", "used_memory");
     long long one = client_number(client, "MEMORY USAGE f"); /* room for one more, not for two */
     expect(client, "+OK", "CONFIG SET maxmemory %lld", used + one + one / 2);
     cr_assert_str_eq(loadchunk(client, "g", &chunks[0]), "+OK");
@@ -417,10 +401,7 @@ DAEMON_TEST(the_daemon, content, what_was_made_is_saved)
     chunks_free(chunks, n);
     expect(client, "+OK", "BF.CLEAR b");
     expect(client, "+OK", "SAVE");
-    redisFree(client);
-    daemon_stop(&the_daemon);
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_after_stop(client, &the_daemon, NULL);
     static const char *const keys[] = {"a", "copied", "loaded"};
     for (size_t i = 0; i < 3; i++) {
         cr_assert_eq(client_for_items(client, "BF.MEXISTS", keys[i], "a", 100), 100);

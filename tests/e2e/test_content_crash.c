@@ -12,15 +12,9 @@
 
 #define ADDERS 4
 
-static struct daemon the_daemon;
 static redisContext *client;
 
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(content_crash, .fini = discard, .timeout = 300);
+DAEMON_SUITE_IDLE(the_daemon, content_crash);
 
 static _Atomic unsigned connected; /* threads of the round: the daemon is not killed before all of them are */
 

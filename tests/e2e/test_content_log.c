@@ -11,22 +11,7 @@
 #include "program.h"
 #include "tmpdir.h"
 
-static struct daemon the_daemon;
-static redisContext *client;
-
-static void start(void)
-{
-    static const char *const args[] = {"--threads", "2", "--appendfsync", "always", NULL};
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
-}
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(content_log, .init = start, .fini = discard, .timeout = 300);
+CLIENT_SUITE(the_daemon, client, content_log, "--threads", "2", "--appendfsync", "always");
 
 static void reserve(const char *name, bool large)
 {
@@ -141,7 +126,6 @@ static void survives(bool large)
     client = client_after_kill(client, &the_daemon, NULL);
     expect_all(described);
     free(described);
-    redisFree(client);
 }
 
 DAEMON_TEST(the_daemon, content_log, small_contents_make_no_file_and_survive)
@@ -170,7 +154,6 @@ DAEMON_TEST(the_daemon, content_log, without_a_log_contents_are_in_the_next_save
         expect_all(described);
         free(described);
     }
-    redisFree(client);
 }
 
 /* Names, times and replacements that come after the record hold; a filter that was replaced or deleted stays so. */
@@ -204,5 +187,4 @@ DAEMON_TEST(the_daemon, content_log, what_happens_to_them_afterwards_holds)
             expect(client, ":0", "BF.CARD emptied");
         }
     }
-    redisFree(client);
 }

@@ -12,25 +12,13 @@
 #include "log_clients.h"
 #include "tmpdir.h"
 
-static struct daemon daemon_under_test;
+DAEMON_SUITE(daemon_under_test, damage, "--appendonly", "no", "--save-pack-limit", "0");
+
 static struct daemon_layer bad; /* the file of the filter of this name */
 #define PORT (daemon_under_test.port)
 
 #define AT(name) (tmp_path(daemon_under_test.data, "%s", name).text)
 #define BAD      (bad.path)
-
-static void start(void)
-{
-    const char *const args[] = {"--appendonly", "no", "--save-pack-limit", "0", NULL};
-    daemon_start(&daemon_under_test, args);
-}
-
-static void stop(void)
-{
-    daemon_discard(&daemon_under_test);
-}
-
-TestSuite(damage, .init = start, .fini = stop, .timeout = 300);
 
 static void save_two(void)
 {

@@ -13,19 +13,7 @@
 #include "program.h"
 #include "wire.h"
 
-static struct daemon the_daemon;
-
-static void start(void)
-{
-    daemon_start(&the_daemon, (const char *const[]){"--threads", "2", "--save-pack-limit", "0", NULL});
-}
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(expiry, .init = start, .fini = discard, .timeout = 300);
+DAEMON_SUITE(the_daemon, expiry, "--threads", "2", "--save-pack-limit", "0");
 
 static long long now_ms(void)
 {
@@ -212,15 +200,12 @@ DAEMON_TEST(the_daemon, expiry, gone_from_every_answer)
     redisFree(other);
 }
 
-static long long info_number(redisContext *c, const char *section, const char *field)
+/* The number behind this text. */
+static long long keyspace_number(redisContext *c, const char *text)
 {
-    redisReply *reply = redisCommand(c, "INFO %s", section);
-    cr_assert(reply && reply->type != REDIS_REPLY_ERROR);
-    const char *at = strstr(reply->str, field);
-    cr_assert(at, "%s is not in INFO %s", field, section);
-    long long value = strtoll(at + strlen(field), NULL, 10);
-    freeReplyObject(reply);
-    return value;
+    const char *info = client_ask(c, "INFO keyspace"), *at = strstr(info, text);
+    cr_assert(at, "%s is not in %s", text, info);
+    return atoll(at + strlen(text));
 }
 
 /* Nobody asks for it, and still its memory is given back; INFO counts what has expired and what will. */
@@ -228,25 +213,25 @@ DAEMON_TEST(the_daemon, expiry, memory_comes_back_unasked)
 {
     redisContext *c = client_open(the_daemon.port);
     expect(c, ":1", "BF.ADD small x");
-    long long bytes = info_number(c, "bf", "bf_bytes:");
+    long long bytes = client_info(c, "bf", "bf_bytes");
     expect(c, "+OK", "BF.RESERVE big 0.001 10000000");
     expect(c, ":1", "BF.ADD big x");
-    cr_expect_gt(info_number(c, "bf", "bf_bytes:"), bytes + 10000000);
+    cr_expect_gt(client_info(c, "bf", "bf_bytes"), bytes + 10000000);
     expect(c, ":1", "EXPIRE small 1000");
     expect(c, ":1", "PEXPIRE big 100000");
-    cr_expect_eq(info_number(c, "keyspace", ",expires="), 2);
-    long long avg = info_number(c, "keyspace", ",avg_ttl=");
+    cr_expect_eq(keyspace_number(c, ",expires="), 2);
+    long long avg = keyspace_number(c, ",avg_ttl=");
     cr_expect(avg > 400000 && avg <= 550000, "%lld", avg);
     expect(c, ":1", "PEXPIRE big 1");
-    for (long long end = now_ms() + 30000; info_number(c, "bf", "bf_bytes:") > bytes;) {
+    for (long long end = now_ms() + 30000; client_info(c, "bf", "bf_bytes") > bytes;) {
         cr_assert_lt(now_ms(), end, "the memory does not come back");
         usleep(1000);
     }
-    cr_expect_eq(info_number(c, "stats", "expired_keys:"), 1);
-    cr_expect_eq(info_number(c, "keyspace", "db0:keys="), 1);
-    cr_expect_eq(info_number(c, "keyspace", ",expires="), 1);
+    cr_expect_eq(client_info(c, "stats", "expired_keys"), 1);
+    cr_expect_eq(keyspace_number(c, "db0:keys="), 1);
+    cr_expect_eq(keyspace_number(c, ",expires="), 1);
     expect(c, "+OK", "CONFIG RESETSTAT");
-    cr_expect_eq(info_number(c, "stats", "expired_keys:"), 0);
+    cr_expect_eq(client_info(c, "stats", "expired_keys"), 0);
     redisFree(c);
 }
 
@@ -326,8 +311,8 @@ DAEMON_TEST(the_daemon, expiry, restart)
     expect(c, ":-1", "TTL persisted");
     expect(c, ":0", "EXISTS short");
     expect(c, ":4", "DBSIZE");
-    cr_expect_eq(info_number(c, "keyspace", ",expires="), 2);
-    cr_expect_eq(info_number(c, "persistence", "rdb_last_load_keys_expired:"), 1);
+    cr_expect_eq(keyspace_number(c, ",expires="), 2);
+    cr_expect_eq(client_info(c, "persistence", "rdb_last_load_keys_expired"), 1);
     expect(c, ":1", "BF.EXISTS far x");
     expect(c, ":1", "BF.ADD short y");
     expect(c, ":0", "BF.EXISTS short x");
@@ -410,7 +395,7 @@ DAEMON_TEST(the_daemon, expiry, many_at_once)
         if (i % 1000 == 999)
             client_skip(c, 2000);
     }
-    cr_expect_eq(info_number(c, "keyspace", ",expires="), MANY);
+    cr_expect_eq(keyspace_number(c, ",expires="), MANY);
     long long due = now_ms() + 1000;
     for (int i = 0; i < MANY; i++) {
         redisAppendCommand(c, "PEXPIREAT f:%d %lld", i, due);

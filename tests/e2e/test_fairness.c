@@ -12,20 +12,7 @@
 #include "daemon.h"
 #include "wire.h"
 
-static struct daemon the_daemon;
-
-static void start(void)
-{
-    const char *const args[] = {"--threads", "1", NULL}; /* everybody is on the same worker */
-    daemon_start(&the_daemon, args);
-}
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(fairness, .init = start, .fini = discard, .timeout = 300);
+DAEMON_SUITE(the_daemon, fairness, "--threads", "1"); /* everybody is on the same worker */
 
 /* A text that grows. */
 struct text {

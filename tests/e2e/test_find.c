@@ -8,22 +8,7 @@
 #include "daemon.h"
 #include "wire.h"
 
-static struct daemon the_daemon;
-static redisContext *client;
-
-static void start(void)
-{
-    daemon_start(&the_daemon, NULL);
-    client = client_open(the_daemon.port);
-}
-
-static void discard(void)
-{
-    redisFree(client);
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(find, .init = start, .fini = discard, .timeout = 300);
+CLIENT_SUITE(the_daemon, client, find, NULL);
 
 /* Filters are named once each, in the order of the words and of the bytes; those that do not exist are named, too. */
 DAEMON_TEST(the_daemon, find, says_which_filters_may_have_an_item)

@@ -9,20 +9,7 @@
 #include "daemon.h"
 #include "wire.h"
 
-static struct daemon the_daemon;
-
-static void start(void)
-{
-    const char *const args[] = {"--threads", "2", NULL};
-    daemon_start(&the_daemon, args);
-}
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(hostile, .init = start, .fini = discard, .timeout = 300);
+DAEMON_SUITE(the_daemon, hostile, "--threads", "2");
 
 #define WORD(text)             \
     {                          \

@@ -13,14 +13,7 @@
 #include "daemon.h"
 #include "wire.h"
 
-static struct daemon the_daemon;
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(info, .fini = discard);
+DAEMON_SUITE_IDLE(the_daemon, info);
 
 #define MAX_LINES 1024
 

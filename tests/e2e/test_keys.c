@@ -11,19 +11,7 @@
 #include "daemon.h"
 #include "wire.h"
 
-static struct daemon the_daemon;
-
-static void start(void)
-{
-    daemon_start(&the_daemon, (const char *const[]){"--threads", "2", NULL});
-}
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(keys, .init = start, .fini = discard, .timeout = 300);
+DAEMON_SUITE(the_daemon, keys, "--threads", "2");
 
 /* The filters <kind>:0 to <kind>:<n - 1>. */
 static void make(redisContext *c, const char *kind, int n)

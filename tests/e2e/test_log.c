@@ -115,8 +115,8 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_large_log_is_cut)
     writers_join(w);
     daemon_wait_output(&daemon_under_test, "the log has grown enough");
     wait_for_reply(PORT, "+OK", "SAVE");
-    cr_assert_lt(info_number(PORT, "aof_current_size"), 100 * 1024);
-    cr_assert_geq(info_number(PORT, "aof_rewrites"), 1);
+    cr_assert_lt(info_number(PORT, "persistence", "aof_current_size"), 100 * 1024);
+    cr_assert_geq(info_number(PORT, "persistence", "aof_rewrites"), 1);
     daemon_kill(&daemon_under_test);
     daemon_restart(&daemon_under_test);
     writers_check(w, PORT);
@@ -142,8 +142,8 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_log_is_cut_only_when_all_settings_s
         expect(client, "+OK", "CONFIG SET auto-aof-rewrite-min-size %s auto-aof-rewrite-percentage %s", never[i].size,
                never[i].percentage);
         usleep(400000); /* it is looked at ten times a second */
-        cr_assert_eq(info_number(PORT, "aof_rewrites"), 0, "%s, %s", never[i].size, never[i].percentage);
-        cr_assert_eq(info_number(PORT, "rdb_bgsave_in_progress"), 0);
+        cr_assert_eq(info_number(PORT, "persistence", "aof_rewrites"), 0, "%s, %s", never[i].size, never[i].percentage);
+        cr_assert_eq(info_number(PORT, "persistence", "rdb_bgsave_in_progress"), 0);
     }
     expect(client, "+OK", "CONFIG SET auto-aof-rewrite-percentage 1");
     daemon_wait_output(&daemon_under_test, "the log has grown enough");
@@ -163,7 +163,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, one_sync_serves_many_clients)
     writers_start(w, PORT, 50, 1);
     writers_join(w);
     disk_mend();
-    long long syncs = info_number(PORT, "aof_syncs");
+    long long syncs = info_number(PORT, "persistence", "aof_syncs");
     cr_assert_gt(syncs, 0);
     cr_assert_lt(syncs * 4, 50 * 40, "%lld syncs for 2000 adds", syncs);
     daemon_kill(&daemon_under_test);
@@ -186,7 +186,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, an_item_takes_few_bytes)
         writers_start(w, PORT, 8, 16);
         writers_join(w);
         wait_for_reply(PORT, "[:1", "WAITAOF 1 0 0");
-        long long bytes = info_number(PORT, "aof_written_bytes");
+        long long bytes = info_number(PORT, "persistence", "aof_written_bytes");
         cr_assert_leq(bytes, 28 * 8 * 3200, "%lld bytes", bytes);
         daemon_stop(&daemon_under_test);
         daemon_discard(&daemon_under_test);
@@ -286,7 +286,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, waitaof_on_a_disk_that_hangs_ends_at_
             cr_assert_eq(redisBufferWrite(waiting[i], &done), REDIS_OK);
     }
     double until = seconds_now() + 60;
-    while (info_number(PORT, "blocked_clients") != WAITING)
+    while (info_number(PORT, "clients", "blocked_clients") != WAITING)
         cr_assert_lt(seconds_now(), until);
     expect(client, "[\"f\"]", "KEYS *");
     expect(client, "[:0,:0]", "WAITAOF 1 0 1");
@@ -322,7 +322,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, the_end_waits_for_a_log_that_fails)
     wait_for_reply(PORT, "[:1", "WAITAOF 1 0 0");
     client = client_after_kill(client, &daemon_under_test, NULL);
     expect(client, "[:1,:1]", "BF.MEXISTS f before during");
-    cr_assert_eq(info_number(PORT, "aof_frames"), 0, "nothing has been written since the start");
+    cr_assert_eq(info_number(PORT, "persistence", "aof_frames"), 0, "nothing has been written since the start");
     redisFree(client);
 }
 
@@ -343,7 +343,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, changes_wait_for_a_slow_disk)
     expect(client, "+OK", "RENAME f %s", names[0]);
     atomic_store(&disk->delay_ms, 500);
     double until = seconds_now() + 120;
-    while (info_number(PORT, "aof_delayed_fsync") == 0) {
+    while (info_number(PORT, "persistence", "aof_delayed_fsync") == 0) {
         cr_assert_lt(seconds_now(), until, "nobody has waited");
         for (int i = 0; i < BATCH; i++)
             cr_assert_eq(redisAppendCommand(client, "RENAME %s %s", names[i % 2], names[1 - i % 2]), REDIS_OK);

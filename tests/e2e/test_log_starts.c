@@ -139,7 +139,7 @@ DAEMON_TEST(daemon_under_test, log_starts, a_log_that_is_older_than_the_save_is_
     cr_assert_eq(system(command), 0);
     expect(client, ":1", "BF.ADD small 4");
     expect(client, "+OK", "CONFIG SET save-rate-limit 0");
-    while (info_number(PORT, "rdb_bgsave_in_progress"))
+    while (info_number(PORT, "persistence", "rdb_bgsave_in_progress"))
         usleep(1000);
     redisFree(client);
     daemon_kill(&daemon_under_test);

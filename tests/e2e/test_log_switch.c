@@ -9,17 +9,11 @@
 #include "daemon.h"
 #include "log_clients.h"
 
-static struct daemon daemon_under_test;
+DAEMON_SUITE_IDLE(daemon_under_test, log_switch);
+
 #define PORT (daemon_under_test.port)
 
 static const char *const off[] = {"--appendonly", "no", NULL};
-
-static void stop(void)
-{
-    daemon_discard(&daemon_under_test);
-}
-
-TestSuite(log_switch, .fini = stop, .timeout = 300);
 
 /* Switched off and on again at run time; what the save that follows has is what counts. */
 DAEMON_TEST(daemon_under_test, log_switch, what_the_next_save_has_counts)
@@ -58,11 +52,11 @@ DAEMON_TEST(daemon_under_test, log_switch, on_tries_its_save_again)
     daemon_block_saves(&daemon_under_test);
     expect(client, "+OK", "CONFIG SET appendonly yes");
     daemon_wait_output(&daemon_under_test, "saving failed");
-    cr_assert_eq(info_number(PORT, "aof_rewrite_scheduled"), 1);
+    cr_assert_eq(info_number(PORT, "persistence", "aof_rewrite_scheduled"), 1);
     daemon_unblock_saves(&daemon_under_test);
     daemon_wait_output(&daemon_under_test, "saved 1 filter");
     double until = seconds_now() + 60;
-    while (info_number(PORT, "aof_rewrite_scheduled") != 0)
+    while (info_number(PORT, "persistence", "aof_rewrite_scheduled") != 0)
         cr_assert_lt(seconds_now(), until);
     expect(client, ":1", "BF.ADD f 2");
     expect(client, "[:1,:0]", "WAITAOF 1 0 0");
@@ -80,7 +74,7 @@ static void send_all(redisContext *client)
 static void wait_for_blocked(int count)
 {
     double until = seconds_now() + 60;
-    while (info_number(PORT, "blocked_clients") != count)
+    while (info_number(PORT, "clients", "blocked_clients") != count)
         cr_assert_lt(seconds_now(), until);
 }
 
@@ -130,7 +124,7 @@ static long long wait_for_more_written(long long than)
 {
     double until = seconds_now() + 60;
     long long written;
-    while ((written = info_number(PORT, "aof_written_bytes")) <= than)
+    while ((written = info_number(PORT, "persistence", "aof_written_bytes")) <= than)
         cr_assert_lt(seconds_now(), until);
     return written;
 }
@@ -209,7 +203,7 @@ static void expect_sound(redisContext *client, const char *name)
 static void switch_log(redisContext *client, bool on)
 {
     client_ask(client, "CONFIG SET appendonly %s", on ? "yes" : "no");
-    while (!on && info_number(PORT, "rdb_bgsave_in_progress"))
+    while (!on && info_number(PORT, "persistence", "rdb_bgsave_in_progress"))
         usleep(1000);
 }
 

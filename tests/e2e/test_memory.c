@@ -15,16 +15,6 @@
 
 DAEMON_SUITE(the_daemon, memory, "--threads", "2", "--appendonly", "no");
 
-static long long memory_field(redisContext *client, const char *field)
-{
-    char line[64];
-    const char *info = client_ask(client, "INFO memory"), *at;
-    snprintf(line, sizeof(line), "\\x0a%s:", field);
-    at = strstr(info, line);
-    cr_assert_not_null(at, "no %s in %s", field, info);
-    return atoll(at + strlen(line));
-}
-
 static long long resident(void)
 {
     char path[64];
@@ -67,7 +57,7 @@ DAEMON_TEST(the_daemon, memory, long_names_count_against_maxmemory)
     for (int i = 0; i < 8000; i++)
         made += strcmp(client_ask(client, "BF.RESERVE %s 0.01 100", name_of(i)), "+OK") == 0;
     cr_expect(made > 700 && made < 850, "%d", made);
-    cr_expect_leq(memory_field(client, "used_memory"), 50 * MB + 2 * NAME);
+    cr_expect_leq(client_info(client, "memory", "used_memory"), 50 * MB + 2 * NAME);
     if (!DAEMON_SANITIZED)
         cr_expect_lt(resident(), 100 * MB, "%lld bytes are resident", resident());
 
@@ -79,7 +69,7 @@ DAEMON_TEST(the_daemon, memory, long_names_count_against_maxmemory)
     expect(client, "+OK", "RENAME %s short", name_of(0));
     for (int i = 1; i < 100; i++)
         expect(client, ":1", "DEL %s", name_of(i));
-    for (int i = 0; i < 3000 && memory_field(client, "used_memory") > 46 * MB; i++)
+    for (int i = 0; i < 3000 && client_info(client, "memory", "used_memory") > 46 * MB; i++)
         usleep(10000); /* memory is given back a moment later */
     expect(client, ":1", "BF.ADD short x");
     expect(client, ":1", "EXPIRE %s 100", name_of(200));
@@ -92,13 +82,13 @@ DAEMON_TEST(the_daemon, memory, connections_count_against_maxmemory)
 {
     redisContext *client = client_open(the_daemon.port), *other = client_open(the_daemon.port);
     expect(client, "+OK", "BF.RESERVE f 0.01 100");
-    long long before = memory_field(client, "used_memory");
+    long long before = client_info(client, "memory", "used_memory");
 
     expect(other, "+OK", "MULTI");
     for (int i = 0; i < 100; i++)
         expect(other, "+QUEUED", "BF.EXISTS %s x", name_of(i));
-    cr_expect_geq(memory_field(client, "mem_clients_normal"), 100 * NAME);
-    cr_expect_geq(memory_field(client, "used_memory"), before + 100 * NAME);
+    cr_expect_geq(client_info(client, "memory", "mem_clients_normal"), 100 * NAME);
+    cr_expect_geq(client_info(client, "memory", "used_memory"), before + 100 * NAME);
     expect(client, "+OK", "CONFIG SET maxmemory %lld", before + 50 * NAME);
     ask_until(client, "-OOM command not allowed when used memory > 'maxmemory'.", "BF.ADD f x");
     expect(other, "+OK", "DISCARD");
@@ -107,17 +97,17 @@ DAEMON_TEST(the_daemon, memory, connections_count_against_maxmemory)
 
     for (int i = 0; i < 50; i++)
         expect(other, "+OK", "WATCH %s", name_of(i));
-    cr_expect_geq(memory_field(client, "mem_clients_normal"), 50 * NAME);
+    cr_expect_geq(client_info(client, "memory", "mem_clients_normal"), 50 * NAME);
     expect(other, "+OK", "UNWATCH");
-    cr_expect_lt(memory_field(client, "mem_clients_normal"), 10 * NAME);
+    cr_expect_lt(client_info(client, "memory", "mem_clients_normal"), 10 * NAME);
 
     for (int i = 0; i < 50; i++)
         client_ask(other, "SUBSCRIBE %s", name_of(i));
-    cr_expect_geq(memory_field(client, "mem_overhead_pubsub"), 50 * NAME);
+    cr_expect_geq(client_info(client, "memory", "mem_overhead_pubsub"), 50 * NAME);
     redisFree(other);
-    for (int i = 0; i < 6000 && memory_field(client, "used_memory") > before + 10 * NAME; i++)
+    for (int i = 0; i < 6000 && client_info(client, "memory", "used_memory") > before + 10 * NAME; i++)
         usleep(10000);
-    cr_expect_leq(memory_field(client, "used_memory"), before + 10 * NAME);
+    cr_expect_leq(client_info(client, "memory", "used_memory"), before + 10 * NAME);
     redisFree(client);
 }
 

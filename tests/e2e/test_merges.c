@@ -10,23 +10,7 @@
 #include "client.h"
 #include "daemon.h"
 
-static struct daemon the_daemon;
-static redisContext *client;
-
-static void start(void)
-{
-    static const char *const args[] = {"--threads", "3", NULL};
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
-}
-
-static void discard(void)
-{
-    redisFree(client);
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(merges, .init = start, .fini = discard, .timeout = 300);
+CLIENT_SUITE(the_daemon, client, merges, "--threads", "3");
 
 #define ADDERS 4
 #define ITEMS  6000

@@ -283,10 +283,7 @@ DAEMON_TEST(daemon_under_test, persistence, a_save_takes_no_more_memory_than_it_
     expect(client, "+OK", "BF.RESERVE large 0.01 60000000");
     client_add_items(client, "large", 0, 1000);
     expect(client, "+OK", "SAVE");
-    redisFree(client);
-    daemon_stop(&daemon_under_test);
-    daemon_restart(&daemon_under_test);
-    client = client_open(PORT);
+    client = client_after_stop(client, &daemon_under_test, NULL);
     expect(client, "+OK", "CONFIG SET save-memory 8mb");
     expect(client, ":1", "BF.ADD large once-more");
     snprintf(path, sizeof(path), "/proc/%d/clear_refs", (int)daemon_under_test.pid);

@@ -15,20 +15,7 @@
 #define COMMANDS 60000
 #define RATE     0.0001
 
-static struct daemon the_daemon;
-
-static void start(void)
-{
-    const char *const args[] = {"--threads", "2", "--bf-error-rate", "0.0001", NULL};
-    daemon_start(&the_daemon, args);
-}
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(pipeline, .init = start, .fini = discard, .timeout = 300);
+DAEMON_SUITE(the_daemon, pipeline, "--threads", "2", "--bf-error-rate", "0.0001");
 
 /* What a watched name stands for: which filter, and how many items it has counted. */
 struct version {

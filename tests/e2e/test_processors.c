@@ -10,14 +10,7 @@
 #include "daemon.h"
 #include "wire.h"
 
-static struct daemon the_daemon;
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(processors, .fini = discard);
+DAEMON_SUITE_IDLE(the_daemon, processors);
 
 /* The first two that this process may use; there may be one only. */
 static int processors_of_test(int cpus_out[2])

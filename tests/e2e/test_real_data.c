@@ -13,22 +13,9 @@
 #include "daemon.h"
 #include "program.h"
 
-static struct daemon daemon_under_test;
 #define PORT (daemon_under_test.port)
 
-static void start(void)
-{
-    static const char *const args[] = {"--save-pack-limit", "0", NULL}; /* files are compared */
-
-    daemon_start(&daemon_under_test, args);
-}
-
-static void stop(void)
-{
-    daemon_discard(&daemon_under_test);
-}
-
-TestSuite(real_data, .init = start, .fini = stop, .timeout = 300);
+DAEMON_SUITE(daemon_under_test, real_data, "--save-pack-limit", "0"); /* files are compared */
 
 /* ---- lines ---- */
 

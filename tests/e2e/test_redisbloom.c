@@ -15,23 +15,7 @@
 
 #define RECORDED BLOOMERY_GOLDEN_DIR "/redisbloom"
 
-static struct daemon the_daemon;
-static redisContext *client;
-
-static void start(void)
-{
-    static const char *const args[] = {"--appendonly", "yes", "--appendfsync", "always", NULL};
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
-}
-
-static void discard(void)
-{
-    redisFree(client);
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(redisbloom, .init = start, .fini = discard, .timeout = 300);
+CLIENT_SUITE(the_daemon, client, redisbloom, "--appendonly", "yes", "--appendfsync", "always");
 
 /* ---- recordings ---- */
 
@@ -151,10 +135,7 @@ DAEMON_TEST(the_daemon, redisbloom, answers_as_recorded_through_kills_and_saves)
     for_each_recording(add_more);
     client = client_after_kill(client, &the_daemon, NULL); /* from both */
     for_each_recording(expect_after_more);
-    redisFree(client);
-    daemon_stop(&the_daemon);
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_after_stop(client, &the_daemon, NULL);
     for_each_recording(expect_after_more);
 }
 

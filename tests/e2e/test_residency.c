@@ -27,16 +27,6 @@ static void discard(void)
 
 TestSuite(residency, .fini = discard, .timeout = 300);
 
-static long long bf_field(redisContext *client, const char *field)
-{
-    char line[64];
-    const char *info = client_ask(client, "INFO bf"), *at;
-    snprintf(line, sizeof(line), "\\x0a%s:", field);
-    at = strstr(info, line);
-    cr_assert_not_null(at, "no %s in %s", field, info);
-    return atoll(at + strlen(line));
-}
-
 static redisContext *start(const char *const *args)
 {
     daemon_start(&the_daemon, args);
@@ -49,12 +39,7 @@ static const char *const lazy[] = {"--threads", "2", "--lazy-load", "yes", NULL}
 static redisContext *start_again(redisContext *client, const char *const *args)
 {
     expect(client, "+OK", "SAVE");
-    redisFree(client);
-    daemon_stop(&the_daemon);
-    if (args)
-        return start(args);
-    daemon_restart(&the_daemon);
-    return client_open(the_daemon.port);
+    return client_after_stop(client, &the_daemon, args);
 }
 
 /* All bits are on the disk then. */
@@ -72,7 +57,7 @@ DAEMON_TEST(the_daemon, residency, without_a_policy_what_needs_memory_is_refused
     while (made < FILTERS && strncmp(client_ask(client, "BF.RESERVE f%d 0.001 33000", made), "-OOM", 4) != 0)
         made++;
     cr_expect(made > 2 && made < 16, "%d", made);
-    cr_expect_eq(bf_field(client, "bf_evictions"), 0);
+    cr_expect_eq(client_info(client, "bf", "bf_evictions"), 0);
     expect(client, "+OK", "CONFIG SET maxmemory-policy reload");
     expect(client, "[\"maxmemory-policy\",\"reload\"]", "CONFIG GET maxmemory-policy");
     for (int i = made; i < FILTERS; i++)
@@ -113,13 +98,13 @@ DAEMON_TEST(the_daemon, residency, the_policy_is_a_setting_like_others)
     expect(client, "+OK", "CONFIG SET maxmemory 0");
     for (int i = 0; i < 30; i++)
         expect(client, ":0", "BF.EXISTS f%d nobody", i);
-    cr_expect_eq(bf_field(client, "bf_away_filters"), 0);
+    cr_expect_eq(client_info(client, "bf", "bf_away_filters"), 0);
     expect(client, "+OK", "CONFIG SET maxmemory-policy maybe");
     expect(client, "+OK", "CONFIG REWRITE");
     client = start_again(client, NULL);
     expect(client, "[\"maxmemory-policy\",\"maybe\"]", "CONFIG GET maxmemory-policy");
     expect(client, "[\"lazy-load\",\"yes\"]", "CONFIG GET lazy-load");
-    cr_expect_eq(bf_field(client, "bf_away_filters"), 30);
+    cr_expect_eq(client_info(client, "bf", "bf_away_filters"), 30);
     redisFree(client);
 }
 
@@ -130,10 +115,10 @@ DAEMON_TEST(the_daemon, residency, maybe_ends_when_there_is_room)
         start((const char *const[]){"--threads", "1", "--maxmemory", LIMIT, "--maxmemory-policy", "maybe", NULL});
     for (int i = 0; i < 30; i++)
         expect(client, "+OK", "BF.RESERVE f%d 0.001 33000", i);
-    cr_assert_gt(bf_field(client, "bf_away_filters"), 10);
+    cr_assert_gt(client_info(client, "bf", "bf_away_filters"), 10);
     int away = next_away(client, 0);
     expect(client, ":1", "BF.EXISTS f%d nobody", away);
-    cr_expect_geq(bf_field(client, "bf_maybe_answers"), 1);
+    cr_expect_geq(client_info(client, "bf", "bf_maybe_answers"), 1);
     for (int i = 0; i < 30; i++) {
         if (i != away)
             expect(client, ":1", "DEL f%d", i);
@@ -160,19 +145,19 @@ DAEMON_TEST(the_daemon, residency, maybe_names_the_filters_whose_bits_are_away)
     char answer[100];
     snprintf(answer, sizeof(answer), "[\"asked\",:1,\"found\",[[\"f%d\"],[\"f%d\"]],\"unknown\",[]]", first, first);
     expect(client, answer, "BF.FIND f%d ITEMS nobody nothing", first);
-    cr_expect_eq(bf_field(client, "bf_maybe_answers"), 2);
+    cr_expect_eq(client_info(client, "bf", "bf_maybe_answers"), 2);
     expect(client, "+OK", "MULTI");
     expect(client, "+QUEUED", "BF.FIND COUNT f%d ITEMS nobody", second);
     expect(client, "[[\"asked\",:1,\"found\",[:1],\"unknown\",[]]]", "EXEC");
-    cr_expect_eq(bf_field(client, "bf_maybe_answers"), 3);
+    cr_expect_eq(client_info(client, "bf", "bf_maybe_answers"), 3);
     const char *all = client_ask(client, "BF.FIND COUNT * ITEMS nobody");
     cr_assert_eq(sscanf(all, "[\"asked\",:%lld,\"found\",[:%lld],\"unknown\",[]]", &asked, &found), 2, "%s", all);
     cr_expect_eq(asked, 30);
     cr_expect_gt(found, 10);
-    cr_expect_eq(bf_field(client, "bf_maybe_answers"), 3 + found, "no filter has an item");
+    cr_expect_eq(client_info(client, "bf", "bf_maybe_answers"), 3 + found, "no filter has an item");
     expect(client, "+OK", "CONFIG SET maxmemory-policy reload");
     expect(client, "[\"asked\",:30,\"found\",[:0],\"unknown\",[]]", "BF.FIND COUNT * ITEMS nobody");
-    cr_expect_eq(bf_field(client, "bf_maybe_answers"), 3 + found);
+    cr_expect_eq(client_info(client, "bf", "bf_maybe_answers"), 3 + found);
     redisFree(client);
 }
 
@@ -208,8 +193,8 @@ DAEMON_TEST(the_daemon, residency, what_needs_no_bits_leaves_them_on_the_disk)
     redisContext *client = start(lazy);
     make_abc(client);
     client = start_lazily(client);
-    cr_expect_eq(bf_field(client, "bf_away_filters"), 3);
-    cr_expect_eq(bf_field(client, "bf_bytes"), 0);
+    cr_expect_eq(client_info(client, "bf", "bf_away_filters"), 3);
+    cr_expect_eq(client_info(client, "bf", "bf_bytes"), 0);
     expect(client, "[:0]", "BF.INFO a RESIDENT");
     expect(client, "[:1]", "BF.INFO a ITEMS");
     expect(client, "[nil]", "BF.INFO a FILL");
@@ -228,9 +213,9 @@ DAEMON_TEST(the_daemon, residency, what_needs_no_bits_leaves_them_on_the_disk)
     expect(client, ":1", "EXPIRE a 1000");
     expect(client, "+OK", "SAVE");
     expect(client, "[:0]", "BF.INFO a RESIDENT");
-    cr_expect_eq(bf_field(client, "bf_reloads"), 0);
+    cr_expect_eq(client_info(client, "bf", "bf_reloads"), 0);
     expect(client, ":1", "BF.EXISTS a in-a");
-    cr_expect_eq(bf_field(client, "bf_reloads"), 1);
+    cr_expect_eq(client_info(client, "bf", "bf_reloads"), 1);
     expect(client, "[:1]", "BF.INFO a RESIDENT");
     client = start_lazily(client);
     expect(client, ":1", "BF.EXISTS a in-a");
@@ -290,7 +275,7 @@ DAEMON_TEST(the_daemon, residency, filters_of_other_databases_come_back)
     expect(client, "+OK", "SELECT 3");
     make_abc(client);
     client = start_lazily(client);
-    cr_expect_eq(bf_field(client, "bf_away_filters"), 3);
+    cr_expect_eq(client_info(client, "bf", "bf_away_filters"), 3);
     expect(client, ":0", "BF.EXISTS a in-a");
     expect(client, "+OK", "MULTI");
     expect(client, "+QUEUED", "SELECT 3");
@@ -324,7 +309,7 @@ DAEMON_TEST(the_daemon, residency, a_lazy_start_brings_back_what_the_log_has)
     long long grown = client_number(client, "BF.CARD grows");
     expect(client, "+OK", "RENAME b bb");
     client = client_after_kill(client, &the_daemon, NULL);
-    cr_expect_eq(bf_field(client, "bf_away_filters"), 2);
+    cr_expect_eq(client_info(client, "bf", "bf_away_filters"), 2);
     cr_expect_eq(client_for_items(client, "BF.MEXISTS", "a", "late", 100), 100);
     cr_expect_eq(client_for_items(client, "BF.MEXISTS", "grows", "late", 20000), 20000);
     cr_expect_eq(client_number(client, "BF.CARD grows"), grown);
@@ -368,8 +353,8 @@ DAEMON_TEST(the_daemon, residency, a_file_that_cannot_be_read_quarantines_its_fi
         cr_expect_not_null(strstr(reply, "quarantined"), "%s", reply);
     }
     cr_expect_gt(client_number(client, "TTL a"), 9000);
-    cr_expect_eq(bf_field(client, "bf_quarantined_filters"), 3);
-    cr_expect_eq(bf_field(client, "bf_reloads_failed"), 3);
+    cr_expect_eq(client_info(client, "bf", "bf_quarantined_filters"), 3);
+    cr_expect_eq(client_info(client, "bf", "bf_reloads_failed"), 3);
     expect(client, ":1", "BF.EXISTS whole item");
     expect(client, ":1", "BF.ADD whole more");
     expect(client, "+OK", "SAVE");
@@ -378,7 +363,7 @@ DAEMON_TEST(the_daemon, residency, a_file_that_cannot_be_read_quarantines_its_fi
     redisFree(client);
     daemon_stop(&the_daemon);
     client = start((const char *const[]){"--threads", "2", NULL}); /* reads all at once */
-    cr_expect_eq(bf_field(client, "bf_quarantined_filters"), 2);
+    cr_expect_eq(client_info(client, "bf", "bf_quarantined_filters"), 2);
     cr_expect_not_null(strstr(client_ask(client, "BF.EXISTS b in-b"), "quarantined"));
     expect(client, ":0", "EXISTS c");
     expect(client, ":1", "BF.EXISTS whole more");
@@ -405,8 +390,8 @@ DAEMON_TEST(the_daemon, residency, an_error_of_the_moment_is_an_answer_and_no_qu
     cr_expect_not_null(strstr(reply, strerror(EMFILE)), "%s", reply);
     cr_assert_eq(prlimit(the_daemon.pid, RLIMIT_NOFILE, &before, NULL), 0);
     expect(client, "[:1,:0]", "BF.MEXISTS a in-a more");
-    cr_expect_eq(bf_field(client, "bf_quarantined_filters"), 0);
-    cr_expect_eq(bf_field(client, "bf_reloads_failed"), 0);
+    cr_expect_eq(client_info(client, "bf", "bf_quarantined_filters"), 0);
+    cr_expect_eq(client_info(client, "bf", "bf_reloads_failed"), 0);
     redisFree(client);
 }
 
@@ -433,7 +418,7 @@ DAEMON_TEST(the_daemon, residency, all_are_answered_that_ask_for_more_than_fits)
     for (int i = 0; i < CLIENTS; i++) {
         for (int n = 0; n < 8 && i % 4; n++) {
             cr_expect_str_eq(client_reply(others[i]), ":1");
-            cr_expect_lt(bf_field(client, "bf_bytes"), 1024 * 1024);
+            cr_expect_lt(client_info(client, "bf", "bf_bytes"), 1024 * 1024);
         }
         redisFree(others[i]);
     }
@@ -489,7 +474,7 @@ DAEMON_TEST(the_daemon, residency, other_clients_go_on_while_a_large_filter_is_r
     redisAppendCommand(client, "BF.EXISTS large nothing");
     while (!done)
         cr_assert_eq(redisBufferWrite(client, &done), REDIS_OK);
-    while (bf_field(other, "bf_bytes") < 50000000) /* until its memory is there */
+    while (client_info(other, "bf", "bf_bytes") < 50000000) /* until its memory is there */
         expect(other, ":1", "BF.EXISTS small item");
     expect(other, ":1", "BF.EXISTS large item");
     for (int i = 0; i < 100; i++)
@@ -515,7 +500,7 @@ DAEMON_TEST(the_daemon, residency, filters_are_deleted_while_bf_find_reads_other
         redisAppendCommand(client, "BF.FIND COUNT f* ITEMS item");
         while (!done)
             cr_assert_eq(redisBufferWrite(client, &done), REDIS_OK);
-        while (bf_field(other, "bf_reloads") == 0)
+        while (client_info(other, "bf", "bf_reloads") == 0)
             ;
         for (int i = FILTERS; i-- > 0;)
             redisAppendCommand(other, "DEL f%02d", i);

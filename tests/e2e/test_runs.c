@@ -18,14 +18,7 @@
 #define CAPACITY 40 /* of a filter that does not scale */
 #define STEPS    150
 
-static struct daemon the_daemon;
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(runs, .fini = discard, .timeout = 300);
+DAEMON_SUITE_IDLE(the_daemon, runs);
 
 struct text {
     char *data;

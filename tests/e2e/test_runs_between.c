@@ -12,14 +12,7 @@
 #include "tmpdir.h"
 #include "wire.h"
 
-static struct daemon the_daemon;
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(runs_between, .fini = discard, .timeout = 300);
+DAEMON_SUITE_IDLE(the_daemon, runs_between);
 
 struct text {
     char *data;

@@ -13,14 +13,7 @@
 #include "tmpdir.h"
 #include "wire.h"
 
-static struct daemon the_daemon;
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(settings, .fini = discard);
+DAEMON_SUITE_IDLE(the_daemon, settings);
 
 #define RUN(input, ...) daemon_run((const char *const[]){__VA_ARGS__, NULL}, (input), &printed)
 

@@ -14,14 +14,7 @@
 #define STACKS_LEAST 4
 #define STACKS_MOST  40
 
-static struct daemon the_daemon;
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(threads, .fini = discard);
+DAEMON_SUITE_IDLE(the_daemon, threads);
 
 /* How many threads of the daemon have a name that begins so. */
 static unsigned threads_named(const char *prefix)

@@ -35,20 +35,6 @@ static void open_tls(struct wire *wire)
     cr_assert(wire_open_tls(wire, the_daemon.tls_port, NULL, &why), "%s", why);
 }
 
-/* A field of INFO, asked for without TLS. */
-static long long info_number(const char *section, const char *field)
-{
-    redisContext *client = client_open(the_daemon.port);
-    redisReply *reply = redisCommand(client, "INFO %s", section);
-    cr_assert(reply && reply->str);
-    const char *at = strstr(reply->str, field);
-    cr_assert(at && at[strlen(field)] == ':', "%s", field);
-    long long number = atoll(at + strlen(field) + 1);
-    freeReplyObject(reply);
-    redisFree(client);
-    return number;
-}
-
 static void fill(char *bytes, size_t len)
 {
     for (size_t i = 0; i < len; i++)
@@ -101,11 +87,11 @@ DAEMON_TEST(the_daemon, tls, replies_of_a_turn_are_one_write)
         len += (size_t)snprintf(pipeline + len, sizeof(pipeline) - len, "BF.ADD f item:%d\r\n", i);
     open_tls(&wire);
     expect_ask(&wire, "PING", "+PONG");
-    long long before = info_number("stats", "total_writes_processed");
+    long long before = info_number(the_daemon.port, "stats", "total_writes_processed");
     cr_assert(wire_send(&wire, pipeline, len));
     for (int i = 0; i < 100; i++)
         expect_text(&wire, ":1");
-    long long writes = info_number("stats", "total_writes_processed") - before;
+    long long writes = info_number(the_daemon.port, "stats", "total_writes_processed") - before;
     cr_assert_leq(writes, 20, "%lld writes", writes); /* 2 where nothing else runs: the other one is INFO's */
     wire_close(&wire);
 }
@@ -229,7 +215,7 @@ DAEMON_TEST(the_daemon, tls, hostile_handshakes_end_alone)
         wire_close(&slow[i]);
     }
     daemon_wait_output(&the_daemon, "it was not complete after tls-handshake-timeout");
-    cr_assert_geq(info_number("stats", "tls_failed_connections"), 8);
+    cr_assert_geq(info_number(the_daemon.port, "stats", "tls_failed_connections"), 8);
     expect_ask(&good, "PING", "+PONG");
     wire_close(&good);
 }
@@ -269,7 +255,7 @@ DAEMON_TEST(the_daemon, tls, a_crowd_gets_through)
     struct wire other;
     open_tls(&other);
     expect_ask(&other, "PING", "+PONG");
-    long long before = info_number("memory", "mem_clients_normal");
+    long long before = info_number(the_daemon.port, "memory", "mem_clients_normal");
     for (int i = 0; i < CROWD; i++) {
         open_tls(&crowd[i]);
         if (i % 10 == 0)
@@ -277,11 +263,11 @@ DAEMON_TEST(the_daemon, tls, a_crowd_gets_through)
     }
     for (int i = 0; i < CROWD; i++)
         expect_ask(&crowd[i], "PING", "+PONG");
-    cr_assert_gt(info_number("memory", "mem_clients_normal"), before + CROWD * 10000);
+    cr_assert_gt(info_number(the_daemon.port, "memory", "mem_clients_normal"), before + CROWD * 10000);
     for (int i = 0; i < CROWD; i++)
         wire_close(&crowd[i]);
-    cr_assert_eq(info_number("stats", "tls_handshakes"), CROWD + 1);
-    for (int i = 0; info_number("memory", "mem_clients_normal") > before + 50000; i++) {
+    cr_assert_eq(info_number(the_daemon.port, "stats", "tls_handshakes"), CROWD + 1);
+    for (int i = 0; info_number(the_daemon.port, "memory", "mem_clients_normal") > before + 50000; i++) {
         cr_assert_lt(i, 2000, "the memory of closed connections is not given back");
         poll(NULL, 0, 10);
     }
@@ -308,5 +294,5 @@ DAEMON_TEST(the_daemon, tls, sessions_are_resumed)
         wire_close(&wire);
         wire_tls_forget(options.session);
     }
-    cr_assert_eq(info_number("stats", "tls_resumed_handshakes"), 2);
+    cr_assert_eq(info_number(the_daemon.port, "stats", "tls_resumed_handshakes"), 2);
 }

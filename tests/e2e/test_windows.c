@@ -159,10 +159,7 @@ DAEMON_TEST(daemon_under_test, windows, through_kills_and_saves)
     }
     expect(client, "+OK", "BF.RESERVE c 0.001 1000 WINDOW 1 PARTS 4");
     struct added added = add(client, "c");
-    redisFree(client);
-    daemon_stop(&daemon_under_test);
-    daemon_restart(&daemon_under_test);
-    client = client_open(daemon_under_test.port);
+    client = client_after_stop(client, &daemon_under_test, NULL);
     expect_kept(client, "c", &added);
     expect_forgotten(client, "c", &added);
     redisFree(client);

@@ -75,15 +75,27 @@ redisContext *client_open(int port)
     return client;
 }
 
-redisContext *client_after_kill(redisContext *client, struct daemon *daemon, const char *const *args)
+static redisContext *start_again(struct daemon *daemon, const char *const *args)
 {
-    redisFree(client);
-    daemon_kill(daemon);
     if (args)
         daemon_start(daemon, args);
     else
         daemon_restart(daemon);
     return client_open(daemon->port);
+}
+
+redisContext *client_after_kill(redisContext *client, struct daemon *daemon, const char *const *args)
+{
+    redisFree(client);
+    daemon_kill(daemon);
+    return start_again(daemon, args);
+}
+
+redisContext *client_after_stop(redisContext *client, struct daemon *daemon, const char *const *args)
+{
+    redisFree(client);
+    daemon_stop(daemon);
+    return start_again(daemon, args);
 }
 
 static const char *show(redisContext *client, redisReply *reply)
@@ -186,4 +198,27 @@ long long client_for_items(redisContext *c, const char *command, const char *key
         freeReplyObject(reply);
     }
     return ones;
+}
+
+long long client_info(redisContext *client, const char *section, const char *field)
+{
+    redisReply *reply = redisCommand(client, "INFO %s", section);
+    char line[64];
+
+    cr_assert(reply && reply->str);
+    snprintf(line, sizeof(line), "\n%s:", field);
+    const char *at = strstr(reply->str, line);
+    cr_assert(at, "INFO %s has no %s: %s", section, field, reply->str);
+    long long value = strtoll(at + strlen(line), NULL, 10);
+    freeReplyObject(reply);
+    return value;
+}
+
+long long info_number(int port, const char *section, const char *field)
+{
+    redisContext *client = client_open(port);
+    long long value = client_info(client, section, field);
+
+    redisFree(client);
+    return value;
 }

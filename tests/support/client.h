@@ -14,8 +14,28 @@
 /* Connected to 127.0.0.1; a failure fails the test. The caller frees it with redisFree(). */
 redisContext *client_open(int port);
 
+/* DAEMON_SUITE() with a client. Defines the file's `variable` and `context`. */
+#define CLIENT_SUITE(variable, context, suite, ...)     \
+    static struct daemon variable;                      \
+    static redisContext *context;                       \
+    static void suite##_start(void)                     \
+    {                                                   \
+        const char *const args[] = {__VA_ARGS__, NULL}; \
+        daemon_start(&(variable), args);                \
+        (context) = client_open((variable).port);       \
+    }                                                   \
+    static void suite##_discard(void)                   \
+    {                                                   \
+        redisFree(context);                             \
+        daemon_discard(&(variable));                    \
+    }                                                   \
+    TestSuite(suite, .init = suite##_start, .fini = suite##_discard, .timeout = 300)
+
 /* Hangs up, kills the daemon, starts it again with these arguments (NULL: those of the last start), and connects. */
 redisContext *client_after_kill(redisContext *client, struct daemon *daemon, const char *const *args);
+
+/* The same, but the daemon is stopped as daemon_stop() does. */
+redisContext *client_after_stop(redisContext *client, struct daemon *daemon, const char *const *args);
 
 /* Sends one command in hiredis's format (%s, %b) and returns the reply: ":1", "+OK", "-ERR ...", "\"bulk\"" (bytes
  * outside ' '..'~' as \xHH), "nil", "[a,b]"; "(<reason>)" when the connection is gone. Valid until the next call. */
@@ -44,5 +64,9 @@ long long client_for_items(redisContext *client, const char *command, const char
 
 /* The reply as a number; fails the test when it is not an integer. */
 long long client_number(redisContext *client, const char *format, ...);
+
+/* A number of a section of INFO; fails the test when it is not there. And the same on a connection of its own. */
+long long client_info(redisContext *client, const char *section, const char *field);
+long long info_number(int port, const char *section, const char *field);
 
 #endif

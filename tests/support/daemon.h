@@ -4,9 +4,8 @@
  *
  * A failure of any of this fails the test and prints the end of the daemon's output.
  *
- *   static struct daemon the_daemon;
- *   TestSuite(topic, .init = start, .fini = discard);      start: daemon_start(&the_daemon, NULL)
- *   DAEMON_TEST(the_daemon, topic, claim) { ... }          discard: daemon_discard(&the_daemon)
+ *   DAEMON_SUITE(the_daemon, topic, "--threads", "2");
+ *   DAEMON_TEST(the_daemon, topic, claim) { ... }
  *
  * DAEMON_SANITIZED is 1 where the daemon runs under a sanitizer, several times slower and in more memory; else 0.
  *
@@ -82,8 +81,16 @@ void daemon_discard(struct daemon *daemon);
     }                                        \
     static void suite##_##name##_body(void)
 
-/* A suite whose tests find a daemon of their own running, started with these arguments. Defines the file's `variable`.
- */
+/* A suite whose tests start a daemon of their own. Defines the file's `variable`. */
+#define DAEMON_SUITE_IDLE(variable, suite) \
+    static struct daemon variable;         \
+    static void suite##_discard(void)      \
+    {                                      \
+        daemon_discard(&(variable));       \
+    }                                      \
+    TestSuite(suite, .fini = suite##_discard, .timeout = 300)
+
+/* The same, and it runs already, started with these arguments (NULL: none). */
 #define DAEMON_SUITE(variable, suite, ...)              \
     static struct daemon variable;                      \
     static void suite##_start(void)                     \

@@ -45,7 +45,7 @@ static int layer_init(struct bloom_pool *pool, const struct bloom_filter *filter
         errbuf_set(err, "cannot allocate %llu bytes", (unsigned long long)(nwords * 8));
         return -ENOMEM;
     }
-    *(_Atomic uint64_t **)(void *)(layer + 1) = words;
+    bloom_layer_set_words(layer, words);
     return 0;
 }
 
@@ -296,7 +296,9 @@ void bloom_filter_expect_fill(struct bloom_filter *filter)
 
     for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
         if (!layer->geometry->words_inline)
-            bloom_words_fill(&pool->maps, bloom_layer_words(layer), bloom_geometry_nwords(layer->geometry));
+            bloom_layer_set_words(
+                (struct bloom_layer *)layer,
+                bloom_words_fill(&pool->maps, bloom_layer_words(layer), bloom_geometry_nwords(layer->geometry)));
     }
 }
 

@@ -72,6 +72,12 @@ static inline _Atomic uint64_t *bloom_layer_words_or_null(const struct bloom_lay
                                          : __atomic_load_n((_Atomic uint64_t **)tail, __ATOMIC_RELAXED);
 }
 
+/* Of a layer whose words are not behind it. */
+static inline void bloom_layer_set_words(struct bloom_layer *layer, _Atomic uint64_t *words)
+{
+    __atomic_store_n((_Atomic uint64_t **)(void *)(layer + 1), words, __ATOMIC_RELAXED);
+}
+
 static inline bool bloom_filter_is_window(const struct bloom_filter *filter)
 {
     return filter->first.geometry->window;

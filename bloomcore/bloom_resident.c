@@ -28,11 +28,6 @@ bool bloom_filter_is_dropped(const struct bloom_filter *filter)
     return false;
 }
 
-static void set_words(struct bloom_layer *layer, _Atomic uint64_t *words)
-{
-    __atomic_store_n((_Atomic uint64_t **)(void *)(layer + 1), words, __ATOMIC_RELAXED);
-}
-
 /* Takes the words away from the layers above `last` (NULL: from all). */
 static void drop_above(struct bloom_filter *filter, const struct bloom_layer *last)
 {
@@ -43,7 +38,7 @@ static void drop_above(struct bloom_filter *filter, const struct bloom_layer *la
         if (layer->geometry->words_inline)
             continue;
         _Atomic uint64_t *words = bloom_layer_words(layer);
-        set_words((struct bloom_layer *)layer, NULL);
+        bloom_layer_set_words((struct bloom_layer *)layer, NULL);
         bloom_words_free(&pool->maps, words, bloom_geometry_nwords(layer->geometry));
     }
 }
@@ -80,7 +75,7 @@ int bloom_filter_undrop_begin(struct bloom_filter *filter, struct errbuf *err)
             bloom_pool_discharge(pool, bytes);
             return -ENOMEM;
         }
-        set_words((struct bloom_layer *)layer, words);
+        bloom_layer_set_words((struct bloom_layer *)layer, words);
     }
     return 0;
 }

@@ -27,6 +27,7 @@
 
 #include "bloom_layer.h"
 #include "bloom_twins.h"
+#include "check.h"
 
 #define HUGE_PAGE   ((size_t)2 << 20)
 #define SMALL_PAGE  ((size_t)4 << 10)
@@ -68,6 +69,7 @@ static size_t whole_pages(const struct bloom_map *map)
 void bloom_maps_init(struct bloom_maps *maps, const struct bloom_memory *memory)
 {
     maps->memory = memory;
+    bloom_pages_init(&maps->pages);
     pthread_mutex_init(&maps->lock, NULL);
     pthread_cond_init(&maps->idle, NULL);
     maps->first = NULL;
@@ -78,6 +80,7 @@ void bloom_maps_deinit(struct bloom_maps *maps)
 {
     pthread_cond_destroy(&maps->idle);
     pthread_mutex_destroy(&maps->lock);
+    bloom_pages_deinit(&maps->pages);
 }
 
 /* ---- the ring ---- */
@@ -130,6 +133,12 @@ static bool is_mapped(const struct bloom_maps *maps, uint64_t nwords)
     return !maps->memory && nwords * 8 >= BLOOM_MAPPED_BYTES;
 }
 
+/* Whether they are a run of bloom_pages. */
+static bool is_run(const struct bloom_maps *maps, uint64_t nwords)
+{
+    return !maps->memory && nwords * 8 >= BLOOM_PAGES_MIN && nwords * 8 < BLOOM_MAPPED_BYTES;
+}
+
 static size_t mapped_length(uint64_t nwords)
 {
     return (size_t)((BLOOM_ROOM_HEAD + nwords * 8 + LEAD - 1) / LEAD * LEAD);
@@ -157,6 +166,8 @@ _Atomic uint64_t *bloom_words_alloc(struct bloom_maps *maps, const struct bloom_
 {
     if (maps->memory)
         return maps->memory->zeroed((size_t)nwords * 8);
+    if (is_run(maps, nwords))
+        return bloom_pages_alloc(&maps->pages, (size_t)nwords * 8, BLOOM_PAGES_LOOSE);
     if (!is_mapped(maps, nwords))
         return calloc((size_t)nwords, sizeof(_Atomic uint64_t));
 
@@ -211,6 +222,10 @@ void bloom_words_free(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t
         maps->memory->release((void *)words);
         return;
     }
+    if (is_run(maps, nwords)) {
+        bloom_pages_free(&maps->pages, (void *)words, (size_t)nwords * 8);
+        return;
+    }
     if (!is_mapped(maps, nwords)) {
         free((void *)words);
         return;
@@ -230,13 +245,38 @@ void bloom_room_empty(unsigned char *from, size_t len)
     (void)madvise(from, len, MADV_DONTNEED);
 }
 
-void bloom_words_fill(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords)
+static bool are_zero(const _Atomic uint64_t *words, uint64_t nwords)
 {
+    for (uint64_t i = 0; i < nwords; i++) {
+        if (atomic_load_explicit(&words[i], memory_order_relaxed))
+            return false;
+    }
+    return true;
+}
+
+/* A run on huge pages in the place of a loose one; without memory the same one. */
+static _Atomic uint64_t *dense_run(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords)
+{
+    if (bloom_pages_kind_of((void *)words) == BLOOM_PAGES_DENSE)
+        return words;
+    VERIFY(are_zero(words, nwords));
+    _Atomic uint64_t *dense = bloom_pages_alloc(&maps->pages, (size_t)nwords * 8, BLOOM_PAGES_DENSE);
+    if (!dense)
+        return words;
+    bloom_pages_free(&maps->pages, (void *)words, (size_t)nwords * 8);
+    return dense;
+}
+
+_Atomic uint64_t *bloom_words_fill(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords)
+{
+    if (is_run(maps, nwords))
+        return dense_run(maps, words, nwords);
     if (!is_mapped(maps, nwords))
-        return;
+        return words;
     struct bloom_map *map = map_of(words);
     leave_ring(maps, map);
     (void)madvise(map_start(map), map->len, MADV_HUGEPAGE);
+    return words;
 }
 
 /* ---- settling ---- */

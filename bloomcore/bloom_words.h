@@ -1,4 +1,4 @@
-/* bloom_words: zeroed memory for the bits of large layers. Internal to bloomcore.
+/* bloom_words: zeroed memory for the bits of layers that are not small. Internal to bloomcore.
  *
  * Random bits of a filter larger than the cache cost one TLB miss each with pages of 4 KiB; on huge pages of 2 MiB
  * batched queries are twice as fast. But the first touch of a huge page zeroes 2 MiB: 0.1 ms, and 5 ms where the host
@@ -23,16 +23,19 @@
 #include <stdint.h>
 
 #include "bloom_filter.h"
+#include "bloom_pages.h"
 
 struct bloom_layer;
 
 /* From this size on, words are mapped on their own, BLOOM_ROOM_HEAD bytes behind the beginning of a huge page; below,
- * they come from the heap. */
+ * from BLOOM_PAGES_MIN on, they are runs of pages that share mappings (bloom_pages.h); smaller ones come from the heap.
+ */
 #define BLOOM_MAPPED_BYTES BLOOM_ROOM_MIN_BYTES
 
-/* The mappings on small pages. */
+/* Where words come from, and the mappings on small pages. */
 struct bloom_maps {
     const struct bloom_memory *memory; /* where all words come from; NULL: from the heap and from mappings */
+    struct bloom_pages pages;          /* layers of medium size */
     pthread_mutex_t lock;
     pthread_cond_t idle;     /* signalled when a mapping is no longer busy */
     struct bloom_map *first; /* ring; NULL: none */
@@ -54,8 +57,10 @@ void bloom_words_free(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t
 /* As `room` of bloom_layer_view; NULL for words that are not mapped on their own. */
 unsigned char *bloom_words_room(const struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords);
 
-/* For words that will all be written soon, by a thread that can wait: huge pages from the start. */
-void bloom_words_fill(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords);
+/* For words that will all be written soon, by a thread that can wait: huge pages from the start. Returns where the
+ * words are from now on. Those of less than BLOOM_MAPPED_BYTES may have moved: they must all be zero still, unless this
+ * has been called for them before, and nobody else may use them. */
+_Atomic uint64_t *bloom_words_fill(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords);
 
 /* Does the work of bloom_pool_settle() (bloom_filter.h), and has its contract. */
 void bloom_words_settle(struct bloom_pool *pool, bool (*go_on)(void *ctx), void *ctx);

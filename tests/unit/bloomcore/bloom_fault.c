@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "bloom_filter.h"
+#include "bloom_pages.h"
 #include "bloom_resident.h"
 #include "rng.h"
 
@@ -78,17 +79,33 @@ static unsigned add_until(struct bloom_filter *filter, struct rng *rng, uint64_t
     return failures;
 }
 
-/* Pool, classes with and without shape, filters with inline and mapped words, growth from inline to heap words, a
- * mapped layer appended, words that leave and come back. Returns how many calls failed for want of memory, each of
+/* A filter of medium size that is to be filled: without memory its words stay where they are, and it is as good.
+ * Returns how many calls failed. */
+static unsigned fill(struct bloom_filter *filter)
+{
+    struct bloom_layer_view view;
+
+    for (unsigned failures = 0;; failures++) {
+        bloom_filter_expect_fill(filter);
+        bloom_filter_layer(filter, 0, &view);
+        cr_assert_eq(view.words[view.shape.nwords - 1], 0);
+        if (bloom_pages_kind_of((void *)view.words) == BLOOM_PAGES_DENSE)
+            return failures;
+    }
+}
+
+/* Pool, classes with and without shape, filters with inline, medium and mapped words, growth from inline to heap words,
+ * a mapped layer appended, words that leave and come back. Returns how many calls failed for want of memory, each of
  * which is then repeated and must succeed. */
 static unsigned scenario(void)
 {
     struct bloom_params params = {300, 0.01, 4};
-    struct bloom_shape large = {1 << 18, 7, BLOOM_NA};
+    struct bloom_shape large = {1 << 18, 7, BLOOM_NA}, medium = {1 << 14, 7, BLOOM_NA};
     struct bloom_pool *pool = NULL;
-    struct bloom_class *class = NULL, *shaped = NULL;
+    struct bloom_class *class = NULL, *shaped = NULL, *middle = NULL;
     struct bloom_filter *filter = (struct bloom_filter *)(void *)storage;
     struct bloom_filter *second = (struct bloom_filter *)(void *)(storage + sizeof(storage) / 2);
+    struct bloom_filter *third = (struct bloom_filter *)(void *)(storage + sizeof(storage) / 4 * 3);
     struct errbuf err = {""};
     struct rng rng;
     unsigned failures = 0;
@@ -111,8 +128,13 @@ static unsigned scenario(void)
     TRY(bloom_filter_init(filter, class, &err), bloom_pool_bytes(pool) == 0);
     uint64_t held = bloom_pool_bytes(pool);
     TRY(bloom_filter_init(second, shaped, &err), bloom_pool_bytes(pool) == held);
+    TRY(bloom_class_get(pool, &params, &medium, &middle, &err), middle == NULL);
+    held = bloom_pool_bytes(pool);
+    TRY(bloom_filter_init(third, middle, &err), bloom_pool_bytes(pool) == held);
+    failures += fill(third);
     bloom_class_release(class);
     bloom_class_release(shaped);
+    bloom_class_release(middle);
     failures += add_until(filter, &rng, 30000);
     held = bloom_pool_bytes(pool);
     TRY(bloom_filter_append_layer(filter, &large, &err), bloom_pool_bytes(pool) == held);
@@ -122,6 +144,7 @@ static unsigned scenario(void)
     bloom_filter_undrop_end(filter, true);
     bloom_filter_deinit(filter);
     bloom_filter_deinit(second);
+    bloom_filter_deinit(third);
     bloom_pool_destroy(pool);
 #undef TRY
     return failures;
@@ -135,8 +158,9 @@ Test(bloom_fault, every_allocation_may_fail_once)
     allocations = 0;
     cr_assert_eq(scenario(), 0);
     total = allocations;
-    /* pool 2, classes 2, `second` 1, four layers by growth 4 + 3 for words, one appended 2, words again 4 */
-    cr_assert_eq(total, 18);
+    /* pool 2, classes 3, `second` 1, `third` 1 and 1 for its filling, four layers by growth 4 + 3 for words, one
+     * appended 2, words again 4 */
+    cr_assert_eq(total, 21);
     for (long i = 0; i < total; i++) {
         countdown = i;
         cr_assert_eq(scenario(), 1, "allocation %ld of %ld", i, total);

@@ -256,11 +256,45 @@ Test(bloom_words, what_is_to_be_filled_has_huge_pages_from_the_start)
     filter_free(filter);
 }
 
+/* Two of 1.2 MB take two huge pages. When one is freed the second page is empty; another filter makes it anew. */
+Test(bloom_words, those_of_medium_size_share_huge_pages_when_they_are_filled)
+{
+    struct bloom_params medium = {1000000, 0.01, 0};
+    struct bloom_filter *filter = filter_make(pool, &medium, NULL), *other = filter_make(pool, &medium, NULL);
+    struct bloom_layer_view view;
+    add(other, 0, 1);
+    cr_expect_leq(look(other).rss, 64);
+    cr_expect_eq(look(other).huge, 0);
+    filter_free(other);
+    other = filter_make(pool, &medium, NULL);
+    bloom_filter_expect_fill(filter);
+    bloom_filter_expect_fill(other);
+    add(filter, 0, FILLED);
+    add(other, 0, FILLED);
+    bloom_filter_expect_fill(filter); /* twice is fine */
+    bloom_filter_layer(filter, 0, &view);
+    cr_expect_null(view.room);
+    if (huge_pages_work())
+        cr_expect_eq(look(filter).huge, 2 * 2048);
+    filter_free(other);
+    for (unsigned i = 0; i < FILLED; i++)
+        cr_assert(bloom_filter_query(filter, hash_of(i)));
+    if (huge_pages_work())
+        cr_expect_eq(look(filter).huge, 2048);
+    other = filter_make(pool, &medium, NULL);
+    bloom_filter_expect_fill(other);
+    add(other, 0, FILLED);
+    if (huge_pages_work())
+        cr_expect_eq(look(other).huge, 2 * 2048);
+    filter_free(filter);
+    filter_free(other);
+}
+
 Test(bloom_words, small_ones_and_null)
 {
     _Atomic uint64_t *words = bloom_words_alloc(&pool->maps, NULL, NULL, 100);
     cr_assert_not_null(words);
-    bloom_words_fill(&pool->maps, words, 100);
+    cr_expect_eq(bloom_words_fill(&pool->maps, words, 100), words);
     cr_expect_eq(words[99], 0);
     bloom_words_free(&pool->maps, words, 100);
     bloom_words_free(&pool->maps, NULL, 100);

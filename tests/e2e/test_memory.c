@@ -85,25 +85,25 @@ DAEMON_TEST(the_daemon, memory, filters_of_medium_size_give_their_memory_back)
     expect(client, "+OK", "BF.RESERVE f 0.01 838000 NONSCALING");
     for (int i = 0; i < ITEMS; i++)
         expect(client, ":1", "BF.ADD f %d", i);
-    long long before = resident(), used = memory_field(client, "used_memory");
+    long long before = resident(), used = client_info(client, "memory", "used_memory");
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < N; i++)
             expect(client, ":1", "COPY f f%d", i);
         for (int i = 0; i < N; i++)
             expect(client, ":1", "BF.EXISTS f%d %d", i, ITEMS - 1);
-        cr_expect_geq(memory_field(client, "used_memory"), used + N * MB);
+        cr_expect_geq(client_info(client, "memory", "used_memory"), used + N * MB);
         if (!DAEMON_SANITIZED)
             cr_expect_geq(resident(), before + N * MB * 9 / 10);
         for (int i = 0; i < N; i++)
             expect(client, ":1", "DEL f%d", i);
-        for (int i = 0; i < 3000 && memory_field(client, "used_memory") > used + MB / 2; i++)
+        for (int i = 0; i < 3000 && client_info(client, "memory", "used_memory") > used + MB / 2; i++)
             usleep(10000);
-        cr_expect_leq(memory_field(client, "used_memory"), used + MB / 2);
+        cr_expect_leq(client_info(client, "memory", "used_memory"), used + MB / 2);
         for (int i = 0; i < N; i++) {
             expect(client, "+OK", "BF.RESERVE sparse%d:%d 0.01 838000", round, i);
             expect(client, ":1", "BF.ADD sparse%d:%d x", round, i);
         }
-        used = memory_field(client, "used_memory");
+        used = client_info(client, "memory", "used_memory");
         if (!DAEMON_SANITIZED)
             cr_expect_lt(resident(), before + 20 * MB, "%lld bytes are resident, %lld before", resident(), before);
     }

@@ -89,12 +89,12 @@ static int check_target(const char *command, const char *target)
 
 static int make_dir(const char *path)
 {
-    return mkdir(path, 0750) == 0 || errno == EEXIST ? 0 : -errno;
+    return mkdir(path, 0777) == 0 || errno == EEXIST ? 0 : -errno;
 }
 
 static int create(const char *path, bool replace, int *fd_out)
 {
-    *fd_out = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (replace ? O_TRUNC : O_EXCL), 0640);
+    *fd_out = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (replace ? O_TRUNC : O_EXCL), 0666);
     return *fd_out >= 0 ? 0 : -errno;
 }
 

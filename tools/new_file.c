@@ -10,6 +10,7 @@
 #include "fsops.h"
 
 #define DESCRIPTORS "/proc/self/fd"
+#define MODE        0666 /* the umask takes from it */
 #define THERE       "it is there already; --force replaces it"
 
 static int refuse(struct errbuf *err, int rc)
@@ -50,12 +51,13 @@ int new_file_open(struct new_file *file, const char *path, bool replace, struct 
     snprintf(file->part, sizeof(file->part), "%s.%ld.part", path, (long)getpid());
     directory_of(path, directory, sizeof(directory));
     if (access(DESCRIPTORS, X_OK) == 0)
-        file->fd = open(directory, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0640);
+        file->fd = open(directory, O_TMPFILE | O_WRONLY | O_CLOEXEC, MODE);
     if (file->fd >= 0)
         return 0;
-    rc = fs_open_new(fsops_posix(), file->part, FS_WRITE, &file->fd);
-    file->named = rc == 0;
-    return rc == 0 ? 0 : refuse(err, rc);
+    unlink(file->part); /* left by a process that had the same number */
+    file->fd = open(file->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, MODE);
+    file->named = file->fd >= 0;
+    return file->named ? 0 : refuse(err, -errno);
 }
 
 /* Gives a file without a name this one, which nothing has. */

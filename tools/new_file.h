@@ -22,8 +22,8 @@ struct new_file {
  * work. 0 or -errno with the reason. */
 int new_file_check(const char *path, bool replace, struct errbuf *err);
 
-/* new_file_check(), and a file to write to, which new_file_end() has to follow; `path` is borrowed until then. 0 or
- * -errno with the reason. */
+/* new_file_check(), and a file to write to, with the rights that the umask leaves. new_file_end() has to follow; `path`
+ * is borrowed until then. 0 or -errno with the reason. */
 int new_file_open(struct new_file *file, const char *path, bool replace, struct errbuf *err);
 
 /* Gives the file its name, on the disk, unless `rc`, which came of writing it, is a failure: then it is gone. 0 or

@@ -143,6 +143,21 @@ Test(tool_filters, a_file_that_is_there_is_not_replaced_and_none_is_left_half)
     cr_assert_not(strstr(output, ".part"), "%s", output);
 }
 
+Test(tool_filters, the_umask_says_who_may_read_what_is_built)
+{
+    const struct {
+        const char *umask;
+        mode_t mode;
+    } rows[] = {{"022", 0644}, {"027", 0640}, {"077", 0600}};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct stat st;
+        ASSERT_RUN(0, "", "umask %s; echo x | " TOOL "build %s/a.db --error 0.01 --force", rows[i].umask, dir);
+        cr_assert_eq(stat(tmp_path(dir, "a.db").text, &st), 0);
+        cr_expect_eq(st.st_mode & 0777, rows[i].mode, "umask %s", rows[i].umask);
+    }
+}
+
 /* FILE is looked at before the input, which may take hours. */
 Test(tool_filters, a_file_that_cannot_be_made_is_refused_before_the_input_is_read)
 {

@@ -7,6 +7,7 @@
 #ifndef BLOOMERY_FSOPS_H
 #define BLOOMERY_FSOPS_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -84,6 +85,9 @@ int fs_fill_standard_descriptors(void) __attribute__((warn_unused_result));
 /* Reads at least `need` and at most `len` bytes; -EIO when the file ends before. */
 int fs_read_some(const struct fsops *fs, int fd, void *buf, size_t need, size_t len, uint64_t offset)
     __attribute__((warn_unused_result));
+
+/* opendir() for those who need more than names. The caller closes it by closedir(). NULL with errno. */
+DIR *fs_open_dir(const char *path);
 
 /* A new file under this name; what had it is removed. Not the same file once more, emptied: after a sync of it that
  * failed nobody knows what a later one brings to the disk. */

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fsops.h"
 #include "sstable_name.h"
 #include "sstables_internal.h"
 
@@ -385,7 +386,7 @@ static void look_at_dir(struct sstables *s, const char *path, bool below, const 
         return;
     dir->seen = s->round;
     dir->changed = false;
-    DIR *stream = opendir(path);
+    DIR *stream = fs_open_dir(path);
     note_error(s, dir, stream ? 0 : errno, below && depth == 0);
     if (stream && fstat(dirfd(stream), &here.st) == 0)
         watch_dir(s, dir, &here.st); /* before the look: what comes later is an event */

@@ -8,6 +8,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#ifdef __SANITIZE_THREAD__
+#define UNDER_THREAD_SANITIZER true
+#else
+#define UNDER_THREAD_SANITIZER false
+#endif
+
 /* Names of all functions, "CreateCommand" ...; those that the module cannot do without. */
 size_t stand_in_functions(void);
 const char *stand_in_function(size_t i);

@@ -218,6 +218,12 @@ int open(const char *path, int flags, ...)
     return fd;
 }
 
+static void forget(int fd)
+{
+    free(atomic_exchange(&open_files[fd], NULL));
+    record((struct disk_record){.kind = DISK_CLOSE, .fd = fd, .time_ns = now_ns()}, NULL, 0);
+}
+
 int close(int fd)
 {
     REAL(int, close, int);
@@ -225,9 +231,22 @@ int close(int fd)
     if (!path_of(fd))
         return real(fd);
     pthread_mutex_lock(&lock);
-    free(atomic_exchange(&open_files[fd], NULL));
-    record((struct disk_record){.kind = DISK_CLOSE, .fd = fd, .time_ns = now_ns()}, NULL, 0);
+    forget(fd);
     int result = real(fd);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+/* Of a directory that open() has opened: the C library closes it without close(). */
+int closedir(DIR *dir)
+{
+    REAL(int, closedir, DIR *);
+
+    if (!path_of(dirfd(dir)))
+        return real(dir);
+    pthread_mutex_lock(&lock);
+    forget(dirfd(dir));
+    int result = real(dir);
     pthread_mutex_unlock(&lock);
     return result;
 }
